@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from isochrone_client.errors import AmbiguousError
 from isochrone_wire.model import Target
+from isochrone_wire.text import first_of
 
 _MAX_LISTED = 8
 _PATTERN_MARKS = frozenset("*?[")
@@ -39,9 +40,8 @@ def _resolve(kind: str, text: str, candidates: Iterator[set[str]]) -> str:
     """The only member of the first non-empty set of candidates, or `text` if all are empty."""
     found = sorted(next(filter(None, candidates), ()))
     if len(found) > 1:
-        more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
         raise AmbiguousError(
-            f"{text!r} matches {len(found)} {kind}s: {', '.join(found[:_MAX_LISTED])}{more}",
+            f"{text!r} matches {len(found)} {kind}s: {first_of(found, _MAX_LISTED)}",
             hint="write more of the name" + (f", or '*{text}*' for all of them" if kind == "target" else ""),
         )
     return found[0] if found else text

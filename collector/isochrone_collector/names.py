@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from isochrone_wire.text import did_you_mean, shortened
+from isochrone_wire.text import did_you_mean, first_of, shortened
 
 _SHOWN = 20
 _MAX_NAME_CHARS = 100
@@ -13,9 +13,7 @@ _SPECIAL = frozenset("*?[")
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """Return an error message for an unknown name, with the known names and the most similar one."""
-    shown = sorted(known)[:_SHOWN]
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    listing = f"{', '.join(shown)}{more}" if shown else "none yet"
+    listing = first_of(sorted(known), _SHOWN) or "none yet"
     return f"unknown {kind} {shortened(name, _MAX_NAME_CHARS)!r}; known: {listing}{did_you_mean(name, known)}"
 
 

@@ -2,7 +2,7 @@
 several outputs state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MAX_SHOWN_CHARS = 2_000
 """Maximum length of a message that goes into a log or an answer."""
@@ -48,6 +48,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def shortened(text: str, max_chars: int = MAX_SHOWN_CHARS) -> str:
     """The text, with an ellipsis at its end if it is longer than `max_chars`."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, at most `most`, and the number of the others: `a, b and 3 more`."""
+    others = len(names) - most
+    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of equal length as lines with left-aligned columns, two spaces between them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ import click
 
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_wire.text import aligned
 
 SCHEMA = "isochrone.catalogue/1"
 _HEADINGS = ("name", "dialect", "key variable", "base URL")
@@ -20,10 +21,7 @@ def command(*, output: str) -> None:
         entries = [asdict(provider) for provider in CATALOGUE.values()]
         click.echo(json.dumps({"schema": SCHEMA, "providers": entries}, indent=2))
         return
-    rows = [_HEADINGS, *(_row(provider) for provider in CATALOGUE.values())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    click.echo(aligned([_HEADINGS, *(_row(provider) for provider in CATALOGUE.values())]))
     click.echo(
         "\nProbe one with: isochrone-agent probe NAME/MODEL. Replace {placeholders} in a base URL with --base-url."
     )

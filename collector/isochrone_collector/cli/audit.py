@@ -11,6 +11,7 @@ from isochrone_collector.durations import parse_us
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
 from isochrone_wire.operations import AuditEntry
+from isochrone_wire.text import aligned
 
 SCHEMA = "isochrone.audit/1"
 _MOST = 10_000
@@ -49,6 +50,5 @@ def audit(*, since_at: int, principal: str, action: str, limit: int, output: str
 
 
 def _table(found: Sequence[AuditEntry]) -> str:
-    rows = [_HEADINGS, *((rfc3339(one.at), one.principal, one.address or "-", one.action, one.target) for one in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    rows = ((rfc3339(one.at), one.principal, one.address or "-", one.action, one.target) for one in found)
+    return aligned([_HEADINGS, *rows])

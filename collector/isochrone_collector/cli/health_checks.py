@@ -3,7 +3,7 @@
 Instants are microseconds since the Unix epoch, sizes are bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from isochrone_collector.analysis.liveness import rough_duration
@@ -11,6 +11,7 @@ from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList
 from isochrone_wire.health_check import CheckResult, fail, ok, warn
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
+from isochrone_wire.text import first_of
 
 OLDEST_POSTGRES = 15
 DAYS_BACK = 1
@@ -83,10 +84,8 @@ def _vantages(fleet: VantageList) -> CheckResult:
     away = [v for v in fleet.vantages if v.liveness is not Liveness.ONLINE]
     if not away:
         return ok("vantages", f"all {len(fleet.vantages)} are online")
-    sentence = f"{len(away)} of {len(fleet.vantages)} are not online: "
-    return warn(
-        "vantages", sentence + _some([f"{v.name}: {v.liveness.phrase}" for v in away]), "see `isochrone regions`"
-    )
+    named = first_of([f"{v.name}: {v.liveness.phrase}" for v in away], _NAMED)
+    return warn("vantages", f"{len(away)} of {len(fleet.vantages)} are not online: {named}", "see `isochrone regions`")
 
 
 def _version(version: int) -> CheckResult:
@@ -130,7 +129,7 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
         return fail("partitions", "this database user may not create any", hint)
     if missing:
         hint = "`serve` makes them every hour; its log says job.failed when it cannot"
-        return fail("partitions", f"none for {_some(missing)}", hint)
+        return fail("partitions", f"none for {first_of(missing, _NAMED)}", hint)
     return ok("partitions", f"there from {_day(wanted[0])} to {_day(wanted[-1])}")
 
 
@@ -139,7 +138,7 @@ def _jobs(failing: Mapping[str, int], *, now_at: int) -> CheckResult:
         return ok("jobs", "none keeps failing")
     named = [f"{name} since {rough_duration(now_at - since_at)}" for name, since_at in sorted(failing.items())]
     hint = "`isochrone alerts` shows the reason, and the log of the leading collector has job.failed"
-    return fail("jobs", f"failing: {_some(named)}", hint)
+    return fail("jobs", f"failing: {first_of(named, _NAMED)}", hint)
 
 
 def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
@@ -170,8 +169,3 @@ def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:
 
 def _day(at: int) -> str:
     return f"{_EPOCH + timedelta(microseconds=at):%F}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

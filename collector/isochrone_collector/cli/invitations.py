@@ -12,6 +12,7 @@ from isochrone_collector.settings import parse_address
 from isochrone_wire.address import Address
 from isochrone_wire.json_format import rfc3339, to_json_value
 from isochrone_wire.operations import Access, Invitation, Role
+from isochrone_wire.text import aligned
 
 _PROGRAM_OF = {Role.VANTAGE: "isochrone-agent", Role.READER: "isochrone", Role.OPERATOR: "isochrone"}
 _HEADINGS = ("name", "role", "region", "state", "since", "ends", "last used")
@@ -112,11 +113,7 @@ def _access_as_json(found: Sequence[Access]) -> str:
 
 
 def _access_as_text(found: Sequence[Access]) -> str:
-    if not found:
-        return "none"
-    rows = [_HEADINGS, *(_row(one) for one in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(_line(row, widths) for row in rows)
+    return aligned([_HEADINGS, *(_row(one) for one in found)]) if found else "none"
 
 
 def _row(one: Access) -> tuple[str, ...]:
@@ -126,7 +123,3 @@ def _row(one: Access) -> tuple[str, ...]:
 
 def _minutes(instants: Sequence[int | None]) -> Iterator[str]:
     yield from (rfc3339(at)[:16].replace("T", " ") if at else "-" for at in instants)
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -10,6 +10,7 @@ from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.operations import PlanHistory, PlanVersion
+from isochrone_wire.text import aligned
 
 _MAX_SHOWN = 1_000
 
@@ -65,9 +66,7 @@ def rollback(*, version: int, dry_run: bool, yes: bool, output: str, client: Ope
 
 def history_as_text(history: PlanHistory) -> str:
     """The plans as a table for a person."""
-    rows = [("VERSION", "APPLIED", "TARGETS", "BY"), *(_row(plan) for plan in history.plans)]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join("  ".join((*map(str.ljust, row[:3], widths), row[3])) for row in rows)
+    return aligned([("VERSION", "APPLIED", "TARGETS", "BY"), *(_row(plan) for plan in history.plans)])
 
 
 def _row(plan: PlanVersion) -> tuple[str, str, str, str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_wire.text import did_you_mean, nearest, printable, same_name
+from isochrone_wire.text import aligned, did_you_mean, first_of, nearest, printable, same_name
 
 
 def test_nothing_alike_is_not_guessed() -> None:
@@ -34,6 +34,21 @@ def test_spellings_of_one_name(name: str, found: str | None) -> None:
 def test_the_nearest_name_is_offered() -> None:
     """Of several similar names the most similar one is offered."""
     assert did_you_mean("us-eat-2", ["us-east-2", "us-west-2"]) == "; did you mean 'us-east-2'?"
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"), [(1, "a and 2 more"), (2, "a, b and 1 more"), (3, "a, b, c"), (9, "a, b, c")]
+)
+def test_the_first_names_and_the_number_of_the_others(most: int, shown: str) -> None:
+    """A long list is shortened to its beginning, and states how many names were left out."""
+    assert first_of(["a", "b", "c"], most) == shown
+    assert first_of([], most) == ""
+
+
+def test_columns_are_aligned() -> None:
+    """Each column is as wide as its widest cell, and no line ends with a space."""
+    rows = [("name", "role"), ("a", "an operator"), ("longest", "")]
+    assert aligned(rows).splitlines() == ["name     role", "a        an operator", "longest"]
 
 
 @given(st.text())
