@@ -19,6 +19,7 @@ from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.table_stream import CLEARLY_LATER_US
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.routes import RouteState
 from testdata.preforked import Program
 
 PLAN = """\
@@ -185,12 +186,17 @@ def test_watching_after_an_unknown_generation_starts_over(routed: Collector) -> 
 
 @pytest.fixture
 def routed(start_collector: StartCollector) -> Collector:
-    """A collector with tables."""
+    """A collector with usable tables of both regions. The first tables may be built between the pushes of the two."""
     collector = start_collector()
     collector.call.apply(PLAN)
     feeder = Feeder(collector)
     feeder.push(collector, rounds=8)
-    grown(collector, feeder, 1)
+    states: set[str] = set()
+    last = 1
+    while states != {RouteState.OK}:
+        last = grown(collector, feeder, last)[-1]
+        tables = json.loads(ask(collector, "routes", "--output", "json").stdout)["rows"]
+        states = {table["state"] for table in tables} if len(tables) == len(REGIONS) else set()
     return collector
 
 
