@@ -38,6 +38,11 @@ class Principal:
     name: str
     region: str | None = None
 
+    @property
+    def key(self) -> str | None:
+        """The key that counts calls of this caller; `None` for `LOCAL`, which all callers without credentials share."""
+        return None if self is LOCAL else f"{self.role} {self.name}"
+
 
 LOCAL = Principal(role=Role.OPERATOR, name="local")
 """The caller of a collector without TLS: any process of this machine."""

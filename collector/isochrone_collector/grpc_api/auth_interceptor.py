@@ -6,7 +6,7 @@ from functools import partial
 import grpc
 import grpc.aio
 
-from isochrone_collector.auth.authenticator import LOCAL, Authenticator, Metadata
+from isochrone_collector.auth.authenticator import Authenticator, Metadata
 from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import CollectorError, Forbidden
 from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, Handler, refusing
@@ -62,9 +62,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return Caller(method=method, is_open=True)
         authenticate = partial(self._authenticator.authenticate, metadata, roles)
         principal = await authenticate()
-        # Without credentials all callers are the same one.
-        key = None if principal is LOCAL else f"{principal.role} {principal.name}"
-        return Caller(method=method, key=key, recheck=authenticate)
+        return Caller(method=method, key=principal.key, recheck=authenticate)
 
 
 def roles_of(method: str) -> tuple[Role, ...] | None:

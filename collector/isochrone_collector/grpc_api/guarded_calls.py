@@ -10,7 +10,7 @@ The slots of callers without a credential are separate from those of the others,
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,8 @@ import grpc
 import grpc.aio
 
 from isochrone_collector.auth.call_limits import CallSlots, StreamCounts, address_key
-from isochrone_collector.errors import BadRequest, CollectorError, DatabaseUnavailable, TooMany
+from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
+from isochrone_collector.errors import BadRequest, CollectorError
 from isochrone_collector.grpc_api.compressed_message import inflate, is_compressed
 from isochrone_collector.grpc_api.responses import Context, refuse
 from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
@@ -30,9 +31,6 @@ Handler = Any
 
 MAX_OPEN_MESSAGE_BYTES = 64 << 10
 """Maximum size of a request without a credential: joining, health, reflection."""
-
-RECHECK_S = 2.0
-"""Interval at which the credential of a stream is checked again, in seconds."""
 
 _READ_S = 30.0
 _READ_OPEN_S = 5.0
@@ -115,30 +113,8 @@ class CallGuard:
 
 
 _STREAMS = 16
-STREAMS_OF = {"/isochrone.v1.Routes/WatchTables": 2_000, "/grpc.health.v1.Health/Watch": 64}
+STREAMS_OF = {"/isochrone.v1.Routes/WatchTables": MAX_WATCHES, "/grpc.health.v1.Health/Watch": 64}
 """Maximum number of streams of one caller, by method; 16 of any other method."""
-
-
-async def while_valid(work: Coroutine[Any, Any, None], recheck: Callable[[], Awaitable[object]] | None) -> None:
-    """Run `work` to its end, or cancel it when `recheck`, called every two seconds, raises that access has ended."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=RECHECK_S)
-            if not task.done() and recheck is not None:
-                await still_valid(recheck)
-        task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
-    """Raise if access has ended. While it cannot be checked, it continues."""
-    try:
-        await recheck()
-    except (DatabaseUnavailable, TooMany):
-        return
 
 
 async def _refused_on_error(context: Context, work: Awaitable[object]) -> object:

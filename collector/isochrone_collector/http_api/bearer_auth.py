@@ -1,22 +1,21 @@
 """Bearer authentication over HTTP for readers and operators; the health paths are open to all."""
 
-import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isochrone_collector.auth.authenticator import Authenticator, Principal
+from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import CollectorError, NotAdmitted
 from isochrone_collector.http_api import problems, query_parameters
 from isochrone_wire.operations import Role
+from isochrone_wire.text import shortened
 
 ROLES = (Role.READER, Role.OPERATOR)
 OPEN = frozenset({"/healthz", "/readyz"})
 
-_log = structlog.get_logger()
-
 
 class BearerAuth:
-    """Middleware that authenticates every request, and refuses malformed paths."""
+    """Middleware that authenticates every request as `request.state.principal`, and refuses malformed paths."""
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
@@ -26,10 +25,11 @@ class BearerAuth:
         """Pass a request on, or refuse it."""
         try:
             if scope["path"] not in OPEN:
-                await authenticate(self._authenticator, Request(scope))
+                request = Request(scope)
+                request.state.principal = await authenticate(self._authenticator, request)
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
-            _log.warning("request.refused", method=scope["method"], reason=str(error))
+            REFUSALS.write(method=scope["method"], reason=shortened(str(error)))
             await problems.response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections with limits: their number, their idle time and the size of a request head.
+"""HTTP/1.1 connections with limits: their idle time and the size of a request head.
 
 uvicorn's own protocol waits forever for the first request, and flushes before closing even if the peer does not read.
 """
@@ -10,13 +10,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from isochrone_collector.process_tuning import max_connections
 from isochrone_wire.model import SECOND_US
 
 MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
-_MAX_CONNECTIONS = 5_000
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
@@ -26,12 +24,12 @@ _PROBLEM = (
     b'{"type":"urn:isochrone:problem:too-many","title":"Service Unavailable","status":503,'
     b'"detail":"too many connections; retry later, or reuse one connection"}'
 )
+FULL = _FULL % (len(_PROBLEM), _PROBLEM)
+"""The response on a connection above the limit."""
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed after `IDLE_US` without a request, and refused beyond `maximum`."""
-
-    maximum = max_connections(_MAX_CONNECTIONS)
+    """uvicorn's connection, closed after `IDLE_US` without a request; `closed` is done once it is."""
 
     def __init__(
         self,
@@ -41,22 +39,15 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, {**app_state, "abort": self._abort}, _loop)
+        self.closed: asyncio.Future[None] = self.loop.create_future()
         self._idle_since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Accept the connection, or refuse it with 503."""
+        """Start with a limited buffer."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=SEND_BUFFER_BYTES)
         self._check_idle()
-        if len(self.connections) > self.maximum:
-            transport.write(_FULL % (len(_PROBLEM), _PROBLEM))
-            transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        """Handle received bytes; ignore them after a refusal."""
-        if not self.transport.is_closing():
-            super().data_received(data)
 
     def on_response_complete(self) -> None:
         """Restart the idle time after a response."""
@@ -64,10 +55,12 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer."""
+        """Cancel the timer and report the end."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def _check_idle(self) -> None:
         """Close the connection after `IDLE_US` without a complete request, whatever bytes arrived; else check again."""

@@ -12,7 +12,8 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany
+from isochrone_collector.auth.stream_access import while_valid
+from isochrone_collector.errors import CollectorError
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
 
@@ -32,9 +33,7 @@ Tables = AsyncGenerator[RouteTable | None, None]
 
 
 class EventStream(Response):
-    """A streaming response, created by `start`. `authenticate` is called before each event and raises if the reader's
-    credential has been revoked.
-    """
+    """A streaming response, created by `start`. `authenticate` raises if the reader's credential has been revoked."""
 
     def __init__(
         self,
@@ -57,9 +56,7 @@ class EventStream(Response):
         disconnect = asyncio.ensure_future(disconnected(receive))
         try:
             await _sent(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await _sent(send, _body(_RETRY))
-            async for content in self._contents(disconnect):
-                await _sent(send, _body(content))
+            await self._send_events(send, disconnect)
             await _sent(send, _END)
         except TimeoutError:
             _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
@@ -70,30 +67,26 @@ class EventStream(Response):
             await asyncio.gather(disconnect, self._next, return_exceptions=True)
             await self._tables.aclose()
 
-    async def _contents(self, disconnect: "asyncio.Future[None]") -> AsyncGenerator[bytes, None]:
+    async def _send_events(self, send: Send, disconnect: "asyncio.Future[None]") -> None:
+        """Send events until the stream ends. Raises `TimeoutError` if the reader does not read."""
+        try:
+            await while_valid(self._copy(send, disconnect), self._authenticate)
+        except CollectorError as error:
+            _log.info("watcher.ended", reason=str(error))
+
+    async def _copy(self, send: Send, disconnect: "asyncio.Future[None]") -> None:
+        await _sent(send, _body(_RETRY))
         while True:
             either: set[asyncio.Future[Any]] = {self._next, disconnect}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if disconnect.done() or not await self._has_access():
+            if disconnect.done():
                 return
             try:
                 table = self._next.result()
-            except (StopAsyncIteration, CollectorError) as error:
-                _log.info("watcher.ended", reason=str(error))
+            except StopAsyncIteration:
                 return
             self._next = asyncio.ensure_future(anext(self._tables))
-            yield _HEARTBEAT if table is None else self._event(table)
-
-    async def _has_access(self) -> bool:
-        try:
-            await self._authenticate()
-        except (DatabaseUnavailable, TooMany):
-            # Access cannot be checked now; the reader had it before.
-            return True
-        except CollectorError as error:
-            _log.info("watcher.ended", reason=str(error))
-            return False
-        return True
+            await _sent(send, _body(_HEARTBEAT if table is None else self._event(table)))
 
 
 async def start(

@@ -7,15 +7,21 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 
 import structlog
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from isochrone_collector.http_api.acceptor import Acceptor
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.connection import IDLE_US, MAX_HEAD_BYTES, SEND_BUFFER_BYTES, Connection
+from isochrone_collector.process_tuning import max_connections
 from isochrone_wire.address import Address
 from isochrone_wire.model import SECOND_US
+
+MAX_CONNECTIONS = 4_000
+"""Maximum number of HTTP connections; a quarter of them of one address."""
 
 _BACKLOG = 512
 _GRACE_S = 3
@@ -26,7 +32,18 @@ _log = structlog.get_logger()
 
 
 class _Server(Server):
-    """A uvicorn server that leaves signals to the collector."""
+    """A uvicorn server with its own acceptor, which leaves signals to the collector."""
+
+    def __init__(self, config: Config, tls: ssl.SSLContext | None) -> None:
+        super().__init__(config)
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        create, most = partial(Connection, self.config, self.server_state, {}), max_connections(MAX_CONNECTIONS)
+        acceptors = [Acceptor(listener, create, tls=self._tls, most=most) for listener in sockets or ()]
+        self.servers = acceptors  # type: ignore[assignment]  # they have the methods that are called
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -61,7 +78,7 @@ async def listening(app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None
     """
     listener = _bound(listen)
     address = Address(listen.host, listener.getsockname()[1])
-    server = _Server(_config(app, tls))
+    server = _Server(_config(app), tls)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with asyncio.timeout(_STARTED_WITHIN_S):
@@ -75,7 +92,7 @@ async def listening(app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None
         listener.close()
 
 
-def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> Config:
+def _config(app: ASGIApp) -> Config:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return Config(
         app,
@@ -91,8 +108,6 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> Config:
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=IDLE_US // SECOND_US,
         timeout_graceful_shutdown=_GRACE_S,
-        backlog=_BACKLOG,
-        ssl_context_factory=(lambda _config, _usual: tls) if tls else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.auth.call_limits import StreamCounts
+from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
 from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
@@ -20,7 +22,7 @@ from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import RegionTables
+from isochrone_wire.routes import RegionTables, RouteTable
 
 GENERATION = "X-Isochrone-Generation"
 STALE_SINCE = "X-Isochrone-Stale-Since"
@@ -47,6 +49,7 @@ class TableRoutes:
         self._authenticator = authenticator
         self._clock = clock
         self._encoded = EncodedTables()
+        self._watches = StreamCounts(each=MAX_WATCHES)
 
     async def overview(self, request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
@@ -84,8 +87,8 @@ class TableRoutes:
         if wait_us and is_current(if_none_match, found.etag):
             after = max(after, found.generation)
         if wait_us and after:
-            waiting = self._wait(found.client_region, route, after=after, wait_us=wait_us)
-            has_newer = await _unless_disconnected(request, waiting)
+            waiting = self._wait(request, found, route, after=after, wait_us=wait_us)
+            has_newer = await while_valid(_unless_disconnected(request, waiting), self._authenticate(request))
             found = self._find(request, route)
             if not has_newer and if_none_match is None:
                 return Response(status_code=204, headers=self._headers(found))
@@ -104,9 +107,9 @@ class TableRoutes:
         if request.method == "HEAD":
             return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
         return await event_stream.start(
-            self._publisher.watch(found.client_region, route, after=after),
+            self._watched(request, found, route, after=after),
             event=self._encoded.event,
-            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
+            authenticate=self._authenticate(request),
         )
 
     def _find(self, request: Request, route: str) -> RegionTables:
@@ -129,9 +132,21 @@ class TableRoutes:
         plan = self._plans.current
         return sorted(route.name for route in plan.routes) if plan else []
 
-    async def _wait(self, client_region: str, route: str, *, after: int, wait_us: int) -> bool:
-        """Wait for a table after that generation; return whether there was one in time. Raises as `Publisher.watch`."""
-        tables = self._publisher.watch(client_region, route, after=after)
+    def _authenticate(self, request: Request) -> Callable[[], Awaitable[object]]:
+        return partial(bearer_auth.authenticate, self._authenticator, request)
+
+    async def _watched(
+        self, request: Request, found: RegionTables, route: str, *, after: int
+    ) -> AsyncGenerator[RouteTable | None, None]:
+        """Yield as `Publisher.watch`, counted for the caller. Raises `TooMany`."""
+        with self._watches.hold(request.state.principal.key):
+            async with aclosing(self._publisher.watch(found.client_region, route, after=after)) as tables:
+                async for table in tables:
+                    yield table
+
+    async def _wait(self, request: Request, found: RegionTables, route: str, *, after: int, wait_us: int) -> bool:
+        """Wait for a table after that generation; return whether there was one in time. Raises as `_watched`."""
+        tables = self._watched(request, found, route, after=after)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
                 async for table in tables:

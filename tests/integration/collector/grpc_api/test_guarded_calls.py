@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from isochrone_collector.auth import stream_access
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
 from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, refusing
@@ -137,7 +138,7 @@ async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream goes on while the credential cannot be checked, and ends once it is known to be revoked."""
-    monkeypatch.setattr(guarded_calls, "RECHECK_S", 0.05)
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
     answers: list[Exception] = [DatabaseUnavailable("away"), NotAdmitted("the credential of 'ida' has been revoked")]
 
     async def recheck() -> None:
@@ -156,7 +157,7 @@ async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_stream_that_is_not_read_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Revocation reaches a stream that waits for its reader, too."""
-    monkeypatch.setattr(guarded_calls, "RECHECK_S", 0.3)
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.3)
     ended = asyncio.Event()
 
     async def stuck(_content: bytes, _context: Any) -> AsyncIterator[bytes]:

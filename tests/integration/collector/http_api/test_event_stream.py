@@ -2,16 +2,19 @@
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from fix_web import ELSEWHERE, StartWeb, Web, first, until
-from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.auth import stream_access
+from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
-from isochrone_collector.http_api import encoded_tables, event_stream
+from isochrone_collector.http_api import encoded_tables, event_stream, route_tables
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.operations import Role
 from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, VOICE
 
@@ -139,7 +142,8 @@ async def test_streams_end_when_the_collector_stops(web: Web) -> None:
 
 
 async def test_a_revoked_credential_ends_the_stream(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream ends when its credential is revoked, but not when the database is unavailable."""
+    """A stream ends when its credential is revoked, even without events, but not while the database is unavailable."""
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
     web = await start_web(**BRIEF)
     await web.publish(CHAT)
 
@@ -156,3 +160,43 @@ async def test_a_revoked_credential_ends_the_stream(start_web: StartWeb, monkeyp
         monkeypatch.setattr(Authenticator, "authenticate", refused)
         assert [event async for event in events if event is not None] == []
     assert (await web.get("/v1/routes")).status_code == 401
+    await until(lambda: web.publisher.watchers == 0)
+
+
+async def test_a_revoked_credential_ends_a_silent_stream_and_a_long_poll(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event or heartbeat has to come first; the poll is answered with 401."""
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    poll = asyncio.create_task(web.get("/v1/routes/us-east-2?wait=20s&after=48"))
+    async with web.watch(f"{WATCH}?after=48") as events:
+        await until(lambda: web.publisher.watchers == 2)
+
+        async def refused(*_: object) -> None:
+            raise NotAdmitted("the credential has been revoked")
+
+        monkeypatch.setattr(Authenticator, "authenticate", refused)
+        assert [event async for event in events] == []
+        assert (await poll).status_code == 401
+    assert web.publisher.watchers == 0
+
+
+async def test_watches_are_counted_per_credential(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller whose watches are all open gets 503 for another stream and for a long poll; other callers are served."""
+    monkeypatch.setattr(route_tables, "MAX_WATCHES", 1)
+
+    async def named(_: object, metadata: Iterable[tuple[str, str]], __: object) -> Principal:
+        return Principal(role=Role.READER, name=dict(metadata)["authorization"])
+
+    monkeypatch.setattr(Authenticator, "authenticate", named)
+    web = await start_web()
+    await web.publish(CHAT)
+    async with web.watch(WATCH, authorization="ida") as one, web.watch(WATCH, authorization="bo") as two:
+        assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [48, 48]
+        for path in (WATCH, "/v1/routes/us-east-2?wait=5s&after=48"):
+            refused = await web.get(path, authorization="ida")
+            assert (refused.status_code, refused.json()["type"]) == (503, "urn:isochrone:problem:too-many")
+        assert (await web.get("/v1/routes/us-east-2", authorization="ida")).status_code == 200
+    await until(lambda: web.publisher.watchers == 0)
+    async with web.watch(WATCH, authorization="ida") as again:
+        assert [event.id for event in await first(again, 1)] == [48]

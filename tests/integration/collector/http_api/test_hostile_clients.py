@@ -1,14 +1,11 @@
 """Hostile or broken HTTP clients get a 4xx status or a closed connection."""
 
 import asyncio
-import socket
-from contextlib import ExitStack
 
 import pytest
 
 from fix_web import Web
 from isochrone_collector.http_api import connection
-from isochrone_collector.http_api.connection import Connection
 from isochrone_wire.model import SECOND_US
 
 US = "/v1/routes/us-east-2"
@@ -124,28 +121,6 @@ async def test_idle_connections_are_closed(web: Web, monkeypatch: pytest.MonkeyP
         silent_writer.close()
         trickle.close()
         assert web.publisher.watchers == 1
-
-
-async def test_connections_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection above the limit gets 503 and is closed; the others go on, and freed places are reused."""
-    assert (await web.get(US)).status_code == 200
-    await web.client.aclose()
-    monkeypatch.setattr(Connection, "maximum", 20)
-    with ExitStack() as stack:
-        idle = [stack.enter_context(socket.create_connection((web.address.host, web.address.port))) for _ in range(20)]
-        await asyncio.sleep(0.2)
-        refused = await said(web, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert refused.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 5" in refused
-        idle[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert (await asyncio.to_thread(idle[0].recv, 100)).startswith(b"HTTP/1.1 200 ")
-
-    async def is_served() -> bool:
-        return (await said(web, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
-
-    async with asyncio.timeout(10):
-        while not await is_served():
-            await asyncio.sleep(0.05)
 
 
 async def test_there_is_no_cors(web: Web) -> None:

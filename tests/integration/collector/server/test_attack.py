@@ -2,12 +2,14 @@
 
 import resource
 import socket
+import ssl
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fix_collector import Collector, StartCollector
@@ -65,5 +67,19 @@ def test_idle_connections_cost_little(start_collector: StartCollector) -> None:
         assert is_healthy(channel)
         with open_channel(address, trust) as another:
             assert is_healthy(another)
+    assert peak_kib(collector) - before_kib < SPARE_KIB
+    assert len(collector.log().splitlines()) < 200
+
+
+def test_https_connections_without_a_handshake_cost_little(start_collector: StartCollector) -> None:
+    """Hundreds of connections with the first byte of TLS cost little memory, and a client that goes on is served."""
+    collector = start_collector(more=["--tls", "--http-listen", "127.0.0.1:0"])
+    url, before_kib = httpx.URL(collector.http), peak_kib(collector)
+    context = ssl.create_default_context(cafile=collector.data_dir / "tls" / "certificate.pem")
+    with ExitStack() as stack:
+        for _ in range(700):
+            attacker = stack.enter_context(socket.create_connection((url.host, url.port or 0)))
+            attacker.sendall(b"\x16")
+        assert httpx.get(f"{collector.http}/healthz", verify=context, timeout=TIMEOUT_S).status_code == 200
     assert peak_kib(collector) - before_kib < SPARE_KIB
     assert len(collector.log().splitlines()) < 200

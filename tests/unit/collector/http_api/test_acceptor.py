@@ -1,0 +1,133 @@
+"""HTTP connections are counted when they are accepted, and have to go on in time."""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from isochrone_collector.http_api import acceptor, listener
+from isochrone_collector.http_api.listener import listening
+from isochrone_collector.server import certificates
+from isochrone_wire.address import Address
+
+TIMEOUT_S = 10.0
+GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+ANY_PORT = Address("127.0.0.1", 0)
+
+
+async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer every request with 204."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    """The context of a server with a certificate of its own."""
+    chain, key = certificates._self_signed("127.0.0.1")
+    (tmp_path / "pair.pem").write_bytes(key + chain)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    return context
+
+
+async def answer(at: Address, source: str = "127.0.0.1") -> bytes:
+    """Return the first line of the response to a request from this address; nothing if the connection is closed."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(at.host, at.port, local_addr=(source, 0))
+            writer.write(GET)
+            line = await reader.readline()
+    except ConnectionError:
+        return b""
+    writer.close()
+    return line
+
+
+@asynccontextmanager
+async def connections(at: Address, count: int, source: str = "127.0.0.1") -> AsyncIterator[list[socket.socket]]:
+    """Hold connections from this address that send nothing, accepted by the server."""
+    with ExitStack() as stack:
+        connect = partial(socket.create_connection, source_address=(source, 0))
+        yield [stack.enter_context(connect((at.host, at.port))) for _ in range(count)]
+
+
+async def test_connections_are_counted_in_total_and_per_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One address may have a quarter of all connections; one above a limit gets 503, and freed ones are reused."""
+    monkeypatch.setattr(listener, "max_connections", lambda _: 8)
+    async with listening(app, ANY_PORT, tls=None) as at:
+        async with connections(at, 2):
+            assert await answer(at) == b"HTTP/1.1 503 Service Unavailable\r\n"
+            assert await answer(at, "127.0.0.2") == b"HTTP/1.1 204 No Content\r\n"
+            async with (
+                connections(at, 2, "127.0.0.2"),
+                connections(at, 2, "127.0.0.3"),
+                connections(at, 2, "127.0.0.4"),
+            ):
+                assert await answer(at, "127.0.0.5") == b"HTTP/1.1 503 Service Unavailable\r\n"
+        async with asyncio.timeout(TIMEOUT_S):
+            while not (await answer(at)).startswith(b"HTTP/1.1 204"):
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16"])
+async def test_a_connection_without_a_handshake_ends(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Neither silence nor a trickle before TLS holds a connection; one is closed without a word if it is too many."""
+    monkeypatch.setattr(listener, "max_connections", lambda _: 4)
+    monkeypatch.setattr(acceptor, "FIRST_BYTE_S", 0.3)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.3)
+    async with listening(app, ANY_PORT, tls=tls) as at:
+        reader, writer = await asyncio.open_connection(at.host, at.port)
+        writer.write(sent)
+        assert await answer(at) == b""
+        async with asyncio.timeout(TIMEOUT_S):
+            assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_tls_is_served(tls: ssl.SSLContext) -> None:
+    """A client that shakes hands is served."""
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    async with listening(app, ANY_PORT, tls=tls) as at:
+        reader, writer = await asyncio.open_connection(at.host, at.port, ssl=client)
+        writer.write(GET)
+        assert await reader.readline() == b"HTTP/1.1 204 No Content\r\n"
+        writer.close()
+
+
+async def test_without_open_files_it_accepts_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When no file can be opened, the listener pauses, and then serves the connections that waited."""
+    monkeypatch.setattr(acceptor, "_PAUSE_S", 0.05)
+    failures = [OSError(errno.EMFILE, "Too many open files")] * 2
+    usual = socket.socket.accept
+
+    def accept(own: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return usual(own)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    async with listening(app, ANY_PORT, tls=None) as at:
+        assert await answer(at) == b"HTTP/1.1 204 No Content\r\n"
+    assert not failures
+
+
+async def test_a_stop_ends_connections_that_are_not_established() -> None:
+    """A silent connection does not delay the stop."""
+    async with listening(app, ANY_PORT, tls=None) as at:
+        reader, writer = await asyncio.open_connection(at.host, at.port)
+        assert (await answer(at)).startswith(b"HTTP/1.1 204")
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await reader.read() == b""
+    writer.close()
