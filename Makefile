@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth bench-outages chaos first-hour clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -76,6 +76,9 @@ bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known 
 
 bench-outages: $(DEV_STAMP) ## outages of real requests in four answers, 80 minutes (ARGS="--cycles 4 --speed 20")
 	@PYTHONPATH=tests $(BIN)/python -m bench.outages $(ARGS)
+
+bench-attack: $(DEV_STAMP) ## attacks on a collector while agents push, five minutes (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.attack $(ARGS)
 
 bench-schedule: $(DEV_STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)

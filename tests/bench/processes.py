@@ -40,6 +40,13 @@ def rss_mb(pid: int) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
+def peak_mb(pid: int) -> float:
+    """Return the most resident memory that a process and its children had, in megabytes (10^6 bytes)."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    statuses = [Path(f"/proc/{own}/status").read_text() for own in (pid, *children)]
+    return sum(int(status.split("VmHWM:")[1].split()[0]) for status in statuses) * 1024 / 1e6
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the user and system time so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

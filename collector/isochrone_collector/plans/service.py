@@ -128,7 +128,8 @@ class Plans:
         newest = await table.newest(connection)
         old = _plan_of(newest.version, newest.document) if newest else None
         version = old.version if old else 0
-        reading = load(document, version=version + 1)
+        # Seconds for the largest document, in which pushes go on.
+        reading = await asyncio.to_thread(load, document, version=version + 1)
         if reading.plan is None:
             return PlanChange(version=version, problems=reading.problems)
         if old is not None and same_meaning(old, reading.plan):

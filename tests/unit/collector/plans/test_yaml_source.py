@@ -58,6 +58,7 @@ def test_data_is_plain() -> None:
         ("a: 2026-02-30", "line 1: not YAML: day is out of range"),
         ("a: \x07", "line 1: not YAML: unacceptable character"),
         ("a: " + "x" * 4_000_001, "line 1: the document is larger"),
+        ("a: [" + "0," * 200_001 + "]", "line 1: the document has more than 200000 keys and values"),
         ("a: 1\n---\nb: 2", "line 2: not YAML: but found another document"),
     ],
 )
