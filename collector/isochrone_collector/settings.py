@@ -1,7 +1,7 @@
 """Settings of `serve`, validated once, before anything starts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,6 +85,8 @@ class Settings:
     tls: Tls | None = None
     unix_socket: Address | None = None
     http: Address | None = None
+    # Further names of this machine in requests over HTTP without TLS.
+    http_hosts: tuple[str, ...] = ()
     metrics: Address | None = None
     retention: RetentionPeriods = RetentionPeriods()
     webhook: WebhookSettings | None = None
@@ -106,6 +108,7 @@ def check(
     client_ca: Path | None = None,
     unix_socket: str | None = None,
     http_listen: str = "off",
+    http_host: Sequence[str] = (),
     metrics_listen: str = "off",
     keep_samples: str = "",
     keep_hours: str = "",
@@ -134,6 +137,7 @@ def check(
         data_dir=(data_dir or _default_data_dir(environment)).absolute(),
         tls=Tls(certificate=certificate, key=key, client_ca=client_ca) if wanted else None,
         http=http,
+        http_hosts=tuple(host.lower() for host in http_host),
         metrics=_metrics_address(metrics_listen),
         retention=_retention(keep_samples, keep_hours, keep_days),
         question_timeout_us=_question_timeout_us(question_timeout),

@@ -62,6 +62,13 @@ def _kept(kept_us: int | None) -> str:
     help="Address for route tables over HTTP; port 0 takes a free one, `off` disables it.",
 )
 @click.option(
+    "--http-host",
+    envvar="ISOCHRONE_HTTP_HOSTS",
+    multiple=True,
+    metavar="NAME",
+    help="Further name in the Host header that HTTP without TLS accepts; by default localhost and the address.",
+)
+@click.option(
     "--metrics-listen",
     envvar="ISOCHRONE_METRICS_LISTEN",
     default=f"127.0.0.1:{settings.METRICS_PORT}",

@@ -1,6 +1,6 @@
 """The Starlette application of the HTTP interface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -37,8 +37,8 @@ class Sources:
     clock: Callable[[], int]
 
 
-def create_app(sources: Sources) -> Starlette:
-    """Create the application."""
+def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starlette:
+    """Create the application, for requests to these `hosts` only, if there are any."""
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
@@ -65,7 +65,7 @@ def create_app(sources: Sources) -> Starlette:
             Route("/healthz", _healthz, methods=_GET),
             Route("/readyz", readyz, methods=_GET),
         ],
-        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator)],
+        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator, hosts=hosts)],
         exception_handlers={
             CollectorError: problems.handle,
             HTTPException: problems.handle,

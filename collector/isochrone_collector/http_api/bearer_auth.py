@@ -1,13 +1,21 @@
-"""Bearer authentication over HTTP for readers and operators; the health paths are open to all."""
+"""Bearer authentication over HTTP for readers and operators; the health paths are open to all.
+
+Without TLS there are no credentials, and a page in a browser of this machine could send requests under a name of its
+own that it makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
+"""
+
+from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.auth.refusal_log import REFUSALS
-from isochrone_collector.errors import CollectorError, NotAdmitted
+from isochrone_collector.errors import BadRequest, CollectorError, NotAdmitted
 from isochrone_collector.http_api import problems, query_parameters
+from isochrone_wire.address import parse_address
 from isochrone_wire.operations import Role
+from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.text import shortened
 
 ROLES = (Role.READER, Role.OPERATOR)
@@ -15,10 +23,13 @@ OPEN = frozenset({"/healthz", "/readyz"})
 
 
 class BearerAuth:
-    """Middleware that authenticates every request as `request.state.principal`, and refuses malformed paths."""
+    """Middleware that authenticates every request as `request.state.principal`, and refuses malformed paths and, unless
+    `hosts` is `None`, requests to a host that it does not contain.
+    """
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str] | None) -> None:
         self._app = app
+        self._hosts = hosts
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -26,6 +37,7 @@ class BearerAuth:
         try:
             if scope["path"] not in OPEN:
                 request = Request(scope)
+                self._require_host(request)
                 request.state.principal = await authenticate(self._authenticator, request)
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
@@ -33,6 +45,19 @@ class BearerAuth:
             await problems.response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _require_host(self, request: Request) -> None:
+        """Raises `BadRequest`. A request without a Host header is not from a browser."""
+        given = request.headers.get("host")
+        if self._hosts is None or given is None:
+            return
+        try:
+            host = parse_address(given).host.lower()
+        except ValueError:
+            host = ""
+        if host not in self._hosts:
+            shown = shortened(given, MAX_NAME_CHARS)
+            raise BadRequest(f"{shown!r} is not a host of this collector: use localhost, or allow it with --http-host")
 
 
 async def authenticate(authenticator: Authenticator, request: Request) -> Principal:

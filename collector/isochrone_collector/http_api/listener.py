@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
@@ -23,6 +23,7 @@ from isochrone_wire.model import SECOND_US
 MAX_CONNECTIONS = 4_000
 """Maximum number of HTTP connections; a quarter of them of one address."""
 
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _BACKLOG = 512
 _GRACE_S = 3
 _STARTED_WITHIN_S = 5.0
@@ -53,16 +54,18 @@ class _Server(Server):
 
 @asynccontextmanager
 async def serving(
-    sources: Sources, listen: Address | None, *, tls: ssl.SSLContext | None
+    sources: Sources, listen: Address | None, *, tls: ssl.SSLContext | None, hosts: Collection[str] = ()
 ) -> AsyncIterator[dict[str, str]]:
     """Serve HTTP within the block if `listen` is set; yields its URL as `http`. If the port is taken, a warning is
-    logged and the collector runs without HTTP.
+    logged and the collector runs without HTTP. Without TLS, requests have to name this machine, the address or one of
+    `hosts`.
     """
     async with AsyncExitStack() as stack:
         urls = {}
         try:
             if listen is not None:
-                address = await stack.enter_async_context(listening(create_app(sources), listen, tls=tls))
+                allowed = None if tls else {*_LOCAL_HOSTS, listen.host, *hosts}
+                address = await stack.enter_async_context(listening(create_app(sources, allowed), listen, tls=tls))
                 urls["http"] = f"{'https' if tls else 'http'}://{address}"
                 _log.info("http.started", url=urls["http"])
         except OSError as error:

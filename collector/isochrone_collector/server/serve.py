@@ -20,6 +20,7 @@ from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.connection import unverified_hosts
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
 from isochrone_wire.cli.signals import stop_event
@@ -64,6 +65,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                 ),
                 settings.http,
                 tls=certificates.context() if certificates else None,
+                hosts=settings.http_hosts,
             )
         )
         stack.enter_context(_metrics_endpoint(settings, partial(_families, parts)))
@@ -88,6 +90,9 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
 
 
 async def _migrate(conninfo: str) -> None:
+    for host in unverified_hosts(conninfo):
+        hint = "add sslmode=verify-full to the database URL, and sslrootcert=FILE for an authority of your own"
+        _log.warning("database.unverified", host=host, hint=hint)
     before, after = await asyncio.to_thread(schema.migrate, conninfo)
     _log.info("database.ready", address=describe(conninfo), revision=after, migrated=before != after)
 

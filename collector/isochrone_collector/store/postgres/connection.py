@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, pq
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+
+from isochrone_wire.address import Address
 
 ANSWER_WITHIN_S = 15.0
 """Default time limit of one step, such as a statement or a commit, in seconds."""
@@ -87,3 +89,16 @@ def parameters(conninfo: str) -> dict[str, Any]:
     if "," in str(given.get("host") or given.get("hostaddr") or ""):
         chosen["target_session_attrs"] = "read-write"
     return {name: value for name, value in chosen.items() if given.get(name) is None}
+
+
+def unverified_hosts(conninfo: str) -> list[str]:
+    """Return the hosts on other machines whose certificate connections do not verify: `sslmode` is below
+    `verify-full`, in the connection string and in the environment of libpq.
+    """
+    usual = {option.keyword.decode(): (option.val or b"").decode() for option in pq.Conninfo.get_defaults()}
+    chosen = usual | {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+    if chosen["sslmode"] == "verify-full":
+        return []
+    hosts = (chosen["host"] or chosen["hostaddr"]).split(",")
+    # Without a host, and with a path or an abstract name, libpq uses a Unix socket.
+    return [host for host in hosts if host and host[0] not in "/@" and not Address(host, 0).is_loopback]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.store.postgres.connection import parameters
+from isochrone_collector.store.postgres.connection import parameters, unverified_hosts
 
 
 def test_a_lost_host_is_noticed() -> None:
@@ -31,3 +31,29 @@ def test_the_url_decides() -> None:
 def test_of_several_hosts_the_primary(url: str, wanted: str | None) -> None:
     """With several hosts, connections are made to the one that accepts writes, unless the URL chooses another."""
     assert parameters(url).get("target_session_attrs") == wanted
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "hosts"),
+    [
+        ("postgresql:///isochrone", {}, []),
+        ("postgresql:///isochrone?host=/run/postgresql", {}, []),
+        ("postgresql://localhost,127.0.0.1,[::1]/isochrone", {}, []),
+        ("postgresql://db/isochrone", {}, ["db"]),
+        ("postgresql://localhost,db/isochrone?sslmode=require", {}, ["db"]),
+        ("postgresql://db/isochrone?sslmode=verify-ca", {}, ["db"]),
+        ("postgresql://db/isochrone?sslmode=verify-full", {}, []),
+        ("postgresql://db/isochrone", {"PGSSLMODE": "verify-full"}, []),
+        ("postgresql:///isochrone", {"PGHOST": "db"}, ["db"]),
+        ("postgresql:///isochrone?hostaddr=192.0.2.1", {}, ["192.0.2.1"]),
+    ],
+)
+def test_a_remote_server_should_be_verified(
+    monkeypatch: pytest.MonkeyPatch, url: str, environment: dict[str, str], hosts: list[str]
+) -> None:
+    """Only `verify-full` verifies a server of another machine; this machine needs no TLS."""
+    for name in ("PGHOST", "PGHOSTADDR", "PGSSLMODE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert unverified_hosts(url) == hosts

@@ -1,0 +1,42 @@
+"""Requests over HTTP without TLS have to name this machine: a page of another site cannot read through a browser."""
+
+from typing import cast
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.http_api.bearer_auth import BearerAuth
+from isochrone_collector.store.postgres.pool import Database
+
+
+async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer every request with 204."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("localhost:4680", "/v1/routes", 204),
+        ("LOCALHOST", "/v1/routes", 204),
+        ("[::1]:4680", "/v1/routes", 204),
+        ("evil.example:4680", "/v1/routes", 400),
+        ("localhost.evil.example", "/v1/routes", 400),
+        ("localhost:80:80", "/v1/routes", 400),
+        ("http://localhost", "/v1/routes", 400),
+        ("", "/v1/routes", 400),
+        ("evil.example", "/healthz", 204),
+    ],
+)
+async def test_a_foreign_host_is_refused(host: str, path: str, status: int) -> None:
+    """The port does not count, and health checks come under any name. The answer is a problem document."""
+    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=False)
+    guarded = BearerAuth(app, authenticator, hosts={"localhost", "::1"})
+    transport = httpx.ASGITransport(guarded)
+    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+        answer = await client.get(path, headers={"Host": host})
+    assert answer.status_code == status
+    assert status == 204 or answer.json()["type"] == "urn:isochrone:problem:bad-request"
