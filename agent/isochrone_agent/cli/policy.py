@@ -11,11 +11,12 @@ from isochrone_agent.cli import options
 from isochrone_agent.cli.host_checks import read_spend
 from isochrone_agent.clock import now_at
 from isochrone_agent.plan.budget import Account
-from isochrone_agent.plan.policy import Policy, load_policy
+from isochrone_agent.plan.policy import TOTAL, Policy, load_policy
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US, Spend, day_of
+from isochrone_wire.plan_limits import POLICY_PREFIX
 
 SCHEMA = "isochrone.policy/1"
 
@@ -80,7 +81,7 @@ def _lines(policy: Policy, settings: Settings, spent: dict[str, Spend]) -> Itera
 
 def _usage(account: Account, spent: Spend) -> str:
     limits = account.limits
-    where = limits.provider.partition(" ")[2] or "all destinations"
+    where = "all destinations" if limits.provider == TOTAL else limits.provider.removeprefix(POLICY_PREFIX)
     amounts = (
         ("requests", spent.requests, limits.requests_per_day, "d"),
         ("tokens", spent.tokens, limits.tokens_per_day, "d"),

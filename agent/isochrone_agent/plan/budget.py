@@ -60,12 +60,15 @@ class Account:
 
     def charge(self, target: Target) -> Target:
         """Return `target` as this account counts it."""
-        planned = target.price or FREE
-        price = Price(
-            usd_per_m_input=max(planned.usd_per_m_input, self.price.usd_per_m_input),
-            usd_per_m_output=max(planned.usd_per_m_output, self.price.usd_per_m_output),
-        )
-        return replace(target, provider=self.limits.provider, price=price)
+        return replace(target, provider=self.limits.provider, price=highest_price(target.price or FREE, self.price))
+
+
+def highest_price(*prices: Price) -> Price:
+    """Return the highest price per input token and the highest per output token."""
+    return Price(
+        usd_per_m_input=max(price.usd_per_m_input for price in prices),
+        usd_per_m_output=max(price.usd_per_m_output for price in prices),
+    )
 
 
 def no_accounts(_target: Target) -> Sequence[Account]:

@@ -44,13 +44,17 @@ _PLAN: tuple[_Bound, ...] = (
     ("bytes of all prompts", lambda p: _bytes_of_prompts(p.targets), 0, plan_limits.MAX_PROMPTS_BYTES),
 )
 _SHOWN_CHARS = 60
+_RESERVED = f"the prefix {plan_limits.POLICY_PREFIX} is that of the agent's own policy"
 
 
 def limit_violations(plan: Plan) -> list[str]:
     """Return one sentence for each limit that `plan` violates, naming the target, the value and the limit."""
     problems = list(_outside(plan, _PLAN, "the plan"))
     for target in plan.targets:
-        problems += _outside(target, _TARGET, target.name[:_SHOWN_CHARS] or f"target {target.id}")
+        name = target.name[:_SHOWN_CHARS] or f"target {target.id}"
+        problems += _outside(target, _TARGET, name)
+        if target.provider.startswith(plan_limits.POLICY_PREFIX):
+            problems.append(f"{name} has the provider {target.provider[:_SHOWN_CHARS]!r}: {_RESERVED}")
     for budget in plan.budgets:
         problems += _outside(budget, _BUDGET, _whose(budget))
     return problems

@@ -5,14 +5,17 @@ so a stolen collector cannot change it.
     min_every_seconds = 1.0
     max_streams = 20                  # concurrent requests
     error_chars = 80                  # of the texts of a provider in a sample
-    requests_per_day = 100_000        # all destinations together; also tokens_per_day, usd_per_day
+    requests_per_day = 100_000        # all destinations together; also tokens_per_day
+    usd_per_day = 50.0
+    usd_per_m_input = 1.0             # dollars count at these prices, or at higher ones of the URL or of the plan
+    usd_per_m_output = 5.0
 
     [[allow]]                         # without any, every public host
     url = "https://api.openai.com/v1"
     requests_per_day = 20_000
     tokens_per_day = 5_000_000
     usd_per_day = 20.0
-    usd_per_m_input = 0.15            # dollars count at these prices, or at the plan's if they are higher
+    usd_per_m_input = 0.15            # by default those of all destinations
     usd_per_m_output = 0.60
 
 Without a file, every public host is allowed, at most `DEFAULT_STREAMS` requests at once, and no limit per day applies.
@@ -20,8 +23,8 @@ The agent's own machine is allowed only if the collector is on it too.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from ipaddress import ip_network
 from itertools import islice
@@ -29,38 +32,42 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.plan.budget import Account
+from isochrone_agent.plan.budget import FREE, Account, highest_price
 from isochrone_agent.probe.destinations import LOOPBACK, Destinations, Network, UrlPrefix, parse_prefix
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.settings import Settings
-from isochrone_agent.spool.database import POLICY_ACCOUNT
 from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
+from isochrone_wire.plan_limits import POLICY_PREFIX
 
 FILE_NAME = "policy.toml"
 DEFAULT_STREAMS = 100
 PUBLIC = Destinations()
+TOTAL = f"{POLICY_PREFIX}total"
+"""The account of all destinations together."""
 _LIMITS = {"requests_per_day": int, "tokens_per_day": int, "usd_per_day": float}
 _PRICES = {"usd_per_m_input": float, "usd_per_m_output": float}
 _BOUNDS = {"min_every_seconds": float, "max_streams": int, "error_chars": int}
-_KEYS = frozenset({"networks", "allow", *_BOUNDS, *_LIMITS})
+_KEYS = frozenset({"networks", "allow", *_BOUNDS, *_LIMITS, *_PRICES})
 _ALLOW_KEYS = frozenset({"url", *_LIMITS, *_PRICES})
 _SHOWN = 3
 _HINT = "see docs/agent.md, section Policy"
+_NEEDS_PRICES = "usd_per_day needs usd_per_m_input and usd_per_m_output above 0: a plan could state lower prices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The policy. `path` is its file, `None` for the built-in one. `accounts` are the limits per day of the prefixes
-    that have any, `total` those of all destinations together.
+    that have any, `total` those of all destinations together; `prices` are the lowest at which dollars of these count.
     """
 
     path: Path | None = None
     destinations: Destinations = PUBLIC
     accounts: Mapping[UrlPrefix, Account] = field(default_factory=dict)
     total: Account | None = None
+    prices: Mapping[UrlPrefix, Price] = field(default_factory=dict)
     min_every_us: int = 0
     max_streams: int = DEFAULT_STREAMS
     error_chars: int = ERROR_CHARS
@@ -93,9 +100,13 @@ class Policy:
 
     def accounts_of(self, target: Target) -> Sequence[Account]:
         """Return the accounts that a request to `target` is charged to."""
-        url = request_url(target) if self.accounts else None
-        own = [account for prefix, account in self.accounts.items() if url and prefix.covers(url)]
-        return (self.total, *own) if self.total else own
+        url = request_url(target) if self.destinations.prefixes else None
+        covering = [prefix for prefix in self.destinations.prefixes if url and prefix.covers(url)]
+        own = [self.accounts[prefix] for prefix in covering if prefix in self.accounts]
+        if self.total is None:
+            return own
+        price = highest_price(self.total.price, *(self.prices[prefix] for prefix in covering))
+        return (replace(self.total, price=price), *own)
 
     def _url_refusal(self, url: Url) -> str | None:
         refusal = self.destinations.refusal(url)
@@ -152,17 +163,16 @@ def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]
     problems = _problems(document, _KEYS, "")
     for number, table in enumerate(tables, 1):
         problems += _problems(table, _ALLOW_KEYS, f"[[allow]] {number}: ")
-    if "usd_per_day" in document and not tables:
-        problems.append("usd_per_day needs [[allow]] tables with prices: a plan could state too low ones")
-    elif "usd_per_day" in document:
-        problems += [f"{table.get('url')} has no prices" for table in tables if not _PRICES.keys() <= table.keys()]
+    default = {key: document[key] for key in _PRICES if key in document}
+    priced = [default | table for table in tables]
+    problems += _price_problems(document, priced)
     if problems:
         raise ValueError("; ".join(problems))
     prefixes = [parse_prefix(table["url"]) for table in tables]
     if twice := next((prefix for prefix in prefixes if prefixes.count(prefix) > 1), None):
         raise ValueError(f"{twice} is allowed twice")
     accounts = {
-        prefix: _account(table, f"{POLICY_ACCOUNT} {prefix}") for prefix, table in zip(prefixes, tables, strict=True)
+        prefix: _account(table, f"{POLICY_PREFIX}{prefix}") for prefix, table in zip(prefixes, priced, strict=True)
     }
     return Policy(
         path=path,
@@ -170,7 +180,8 @@ def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]
             prefixes=tuple(prefixes), networks=_networks(document.get("networks", [])), redirected=redirected
         ),
         accounts={prefix: account for prefix, account in accounts.items() if account},
-        total=_account(document, POLICY_ACCOUNT),
+        total=_account(document, TOTAL),
+        prices={prefix: _price(table) for prefix, table in zip(prefixes, priced, strict=True)},
         min_every_us=round(document.get("min_every_seconds", 0) * SECOND_US),
         max_streams=document.get("max_streams", DEFAULT_STREAMS),
         error_chars=min(document.get("error_chars", ERROR_CHARS), ERROR_CHARS),
@@ -192,14 +203,24 @@ def _problems(table: Mapping[str, Any], known: frozenset[str], where: str) -> li
 
 
 def _allow_problems(table: Mapping[str, Any]) -> list[str]:
-    problems = []
     try:
         parse_prefix(str(table.get("url", "")))
     except ValueError as error:
-        problems.append(f"url: {error}")
-    if "usd_per_day" in table and not _PRICES.keys() <= table.keys():
-        problems.append("usd_per_day needs usd_per_m_input and usd_per_m_output: a plan could state too low prices")
-    return problems
+        return [f"url: {error}"]
+    return []
+
+
+def _price_problems(document: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the limits in dollars that have no prices of their own; `tables` have the default prices."""
+    if "usd_per_day" in document and not _has_prices(document) and not (tables and all(map(_has_prices, tables))):
+        yield _NEEDS_PRICES
+    for number, table in enumerate(tables, 1):
+        if "usd_per_day" in table and not _has_prices(table):
+            yield f"[[allow]] {number}: {_NEEDS_PRICES}"
+
+
+def _has_prices(table: Mapping[str, Any]) -> bool:
+    return all(table.get(key, 0) for key in _PRICES)
 
 
 def _network_problems(texts: object) -> list[str]:
@@ -218,8 +239,11 @@ def _networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 def _account(table: Mapping[str, Any], name: str) -> Account | None:
     limits = {key: table[key] for key in _LIMITS if key in table}
-    prices = {key: table[key] for key in _PRICES if key in table}
-    return Account(limits=Budget(provider=name, **limits), price=Price(**prices)) if limits else None
+    return Account(limits=Budget(provider=name, **limits), price=_price(table)) if limits else None
+
+
+def _price(table: Mapping[str, Any]) -> Price:
+    return replace(FREE, **{key: table[key] for key in _PRICES if key in table})
 
 
 def _suggestion(key: str, known: frozenset[str]) -> str:

@@ -6,7 +6,8 @@ The laws:
    path below theirs. Dot segments, which a server may resolve to another path, are refused, however they are encoded.
 2. The address that is dialled is checked, not the name: a name may resolve to another address each time (DNS
    rebinding), and to a number in any notation.
-3. An IPv4 address inside an IPv6 address (mapped, NAT64, 6to4, Teredo) is checked as that IPv4 address.
+3. An IPv4 address inside an IPv6 address (mapped, translated, NAT64, 6to4, Teredo) is checked as that IPv4 address.
+   Other IPv6 addresses are public only within 2000::/3, which is all that IANA has allocated as global unicast.
 4. Link-local, multicast and unspecified addresses and those of the clouds' metadata services are always refused; other
    addresses that are not public are refused unless they are in `networks`.
 """
@@ -24,14 +25,14 @@ REFUSED = "refused by the agent's policy: "
 """The beginning of the error of a sample that was not sent for this reason."""
 
 _NAT64 = ip_network("64:ff9b::/96")
+_TRANSLATED = ip_network("::ffff:0:0:0/96")
 _COMPATIBLE = ip_network("::/96")
+_GLOBAL_UNICAST = ip_network("2000::/3")
 _THIS_NETWORK = ip_network("0.0.0.0/8")
 # The addresses of metadata services that are not link-local: of AWS and Google by IPv6, Alibaba, Oracle and Azure.
 _METADATA = frozenset(
     map(ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
 )
-# `is_global` is true for it in older versions of Python.
-_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +93,21 @@ class Destinations:
         where = address if host == address else f"{host} is {address}, which"
         if kind := _never_allowed(ip):
             return f"{where} is {kind} address"
-        if (ip.is_global and ip not in _LOCAL_NAT64) or any(ip in network for network in self.networks):
+        if _is_public(ip) or any(ip in network for network in self.networks):
             return None
         return f"{where} is not a public address, nor in an allowed network"
+
+
+def _is_public(ip: IPv4Address | IPv6Address) -> bool:
+    # `is_global` alone is true for fec0::/10, and in older versions of Python for 64:ff9b:1::/48.
+    return ip.is_global and (isinstance(ip, IPv4Address) or ip in _GLOBAL_UNICAST)
 
 
 def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """Return the IPv4 address that an IPv6 address leads to, else the address itself."""
     if isinstance(ip, IPv4Address):
         return ip
-    if ip in _NAT64 or (ip in _COMPATIBLE and int(ip) > 1):
+    if ip in _NAT64 or ip in _TRANSLATED or (ip in _COMPATIBLE and int(ip) > 1):
         return IPv4Address(int(ip) & 0xFFFF_FFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_wire.model import DAY_US, Spend
+from isochrone_wire.plan_limits import POLICY_PREFIX
 from isochrone_wire.v1 import fleet_pb2
 
 FORMAT = 2
@@ -38,8 +39,6 @@ _BZ2_LEVEL = 2
 _SPEND_DAYS = 40
 # An agent that is killed repeatedly may begin several before the collector hears of one.
 _LINEAGE_EPOCHS = 16
-POLICY_ACCOUNT = "policy"
-"""The first word of the accounts of the agent's own policy in the spend table."""
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
 _SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
 
@@ -235,7 +234,7 @@ def split_content(content: bytes) -> Iterator[bytes]:
 
 def is_policy_account(name: str) -> bool:
     """Return true if a row of the spend table is an account of the agent's policy, and not a provider of the plan."""
-    return name.partition(" ")[0] == POLICY_ACCOUNT
+    return name.startswith(POLICY_PREFIX)
 
 
 def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:

@@ -39,6 +39,7 @@ from isochrone_wire.plan_limits import (
     MAX_USD,
     MIN_EVERY_US,
     MIN_TIMEOUT_US,
+    POLICY_PREFIX,
 )
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
@@ -63,6 +64,12 @@ def _clean(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise ValueError(f"{text!r} contains control characters, or begins or ends with a space")
     return text
+
+
+def _not_reserved(provider: str) -> str:
+    if provider.startswith(POLICY_PREFIX):
+        raise ValueError(f"{provider!r} begins with {POLICY_PREFIX}, which is reserved for the policies of agents")
+    return provider
 
 
 def _short_enough(prompt: str) -> str:
@@ -181,7 +188,7 @@ class TargetShape(ProviderShape):
     """One target; missing settings are taken from its provider, and then from the document."""
 
     model: Name
-    provider: Name
+    provider: Annotated[Name, AfterValidator(_not_reserved)]
     name: Name | None = None
     workload: Any = None
     every: Every | None = None

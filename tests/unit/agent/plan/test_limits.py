@@ -44,6 +44,10 @@ def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
         ({"workload": Workload(prompt="")}, "p/m has bytes of the prompt 0, outside 1 to "),
         ({"price": Price(usd_per_m_output=-1.0)}, "p/m has usd_per_m_output -1, outside 0 to "),
         ({"name": ""}, "target 7 has characters of the name 0, outside 1 to "),
+        (
+            {"provider": "policy:total"},
+            "p/m has the provider 'policy:total': the prefix policy: is ",
+        ),
     ],
 )
 def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) -> None:

@@ -23,11 +23,14 @@ networks = ["10.0.0.0/24"]
 [[allow]]
 url = "https://a.example/v1"
 usd_per_day = 1.0
-usd_per_m_input = 0.0
+usd_per_m_input = 1e-9
 usd_per_m_output = 10_000.0
 [[allow]]
 url = "https://b.example"
 """
+A = "[[allow]]\nurl = 'https://a.example'\n"
+DEAR_B = "[[allow]]\nurl = 'https://b.example'\nusd_per_m_input = 5\nusd_per_m_output = 50_000\n"
+PRICES = "usd_per_day needs usd_per_m_input and usd_per_m_output above 0: a plan could state lower prices"
 
 
 def policy(text: str = TEXT) -> Policy:
@@ -70,7 +73,7 @@ def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
     # A response of 100 tokens may cost 1 USD.
     assert tracker.refusal(free, noon) is None
     tracker.begin(free)
-    why = "usd_per_day of policy https://a.example/v1 is 1: 1 used, this round may use 1"
+    why = "usd_per_day of policy:https://a.example/v1 is 1: 1 used, this round may use 1"
     assert tracker.refusal(replace(free, provider="y"), noon) == why
     answer = Sample(
         target_id=1,
@@ -84,17 +87,43 @@ def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
     [entries] = tracker.settle([answer], target=free, reserved=tracker.reservation(free, noon))
     assert [(one.provider, round(one.usd, 6), one.requests) for one in entries] == [
         ("x", 0.0, 1),
-        ("policy", 0.0, 1),
-        ("policy", 0.0, -1),
-        ("policy https://a.example/v1", 0.1, 1),
-        ("policy https://a.example/v1", -1.0, -1),
+        ("policy:total", 0.0, 1),
+        ("policy:total", 0.0, -1),
+        ("policy:https://a.example/v1", 0.1, 1),
+        ("policy:https://a.example/v1", -1.0, -1),
     ]
     tracker.end(free, [answer])
     elsewhere = replace(TARGET, provider="z", base_url="https://b.example")
     for used in (1, 2):
         assert tracker.refusal(elsewhere, noon) is None, used
         tracker.begin(elsewhere)
-    assert tracker.refusal(elsewhere, noon) == "requests_per_day of policy is 3: 3 used, this round may use 1"
+    assert tracker.refusal(elsewhere, noon) == "requests_per_day of policy:total is 3: 3 used, this round may use 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [
+        ("usd_per_day = 1\nusd_per_m_input = 0.1\nusd_per_m_output = 10_000", 10_000),
+        (f"usd_per_day = 1\n{A}usd_per_m_input = 0.1\nusd_per_m_output = 10_000\n{DEAR_B}", 10_000),
+        (f"usd_per_day = 1\nusd_per_m_input = 0.1\nusd_per_m_output = 1\n{A}usd_per_m_output = 20_000", 20_000),
+    ],
+    ids=["of-all-destinations", "of-the-url", "the-higher-one"],
+)
+def test_the_limit_of_all_dollars_has_prices_of_its_own(text: str, price: float) -> None:
+    """A plan with a price of 0 does not evade it: it counts at the prices of the file."""
+    free = replace(TARGET, price=Price())
+    tracker = BudgetTracker("v", accounts=policy(text).accounts_of)
+    [_, (charged, _)] = tracker._charged(free)
+    assert (charged.provider, charged.price and charged.price.usd_per_m_output) == ("policy:total", price)
+    tracker.begin(free)
+    assert (tracker.refusal(free, 0) or "").startswith("usd_per_day of policy:total is 1")
+
+
+def test_a_price_for_all_destinations_is_the_default_of_each() -> None:
+    """An `[[allow]]` table with a limit in dollars needs no prices if the file has some for all destinations."""
+    text = "usd_per_m_input = 1\nusd_per_m_output = 2\n[[allow]]\nurl = 'https://a.example'\nusd_per_day = 1"
+    [account] = policy(text).accounts.values()
+    assert account.price == Price(usd_per_m_input=1, usd_per_m_output=2)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +137,12 @@ def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
         ("networks = '10.0.0.0/8'", "networks is not a list"),
         ("allow = []", "allow is not a list of tables: write [[allow]]"),
         ("allow = ['https://a.example']", "allow is not a list of tables: write [[allow]]"),
-        ("usd_per_day = 1.0", "usd_per_day needs [[allow]] tables with prices: a plan could state too low ones"),
+        ("usd_per_day = 1.0", PRICES),
+        ("usd_per_day = 1.0\nusd_per_m_input = 0\nusd_per_m_output = 1", PRICES),
         ("[[allow]]", "[[allow]] 1: url: the base URL does not begin with http:// or https://"),
         ("[[allow]]\nurl='https://a.example'\nkey='x'", "[[allow]] 1: unknown key 'key'"),
-        (
-            "[[allow]]\nurl='https://a.example'\nusd_per_day=1",
-            "[[allow]] 1: usd_per_day needs usd_per_m_input and usd_per_m_output: a plan could state too low prices",
-        ),
-        ("usd_per_day=1\n[[allow]]\nurl='https://a.example'", "https://a.example has no prices"),
+        ("[[allow]]\nurl='https://a.example'\nusd_per_day=1", f"[[allow]] 1: {PRICES}"),
+        ("usd_per_day=1\n[[allow]]\nurl='https://a.example'", PRICES),
         (
             "[[allow]]\nurl='https://a.example'\n[[allow]]\nurl='https://a.example/'",
             "https://a.example is allowed twice",

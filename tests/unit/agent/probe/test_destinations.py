@@ -64,6 +64,7 @@ def test_a_prefix_is_a_plain_url(text: str) -> None:
         ("64:ff9b::a9fe:a9fe", "a link-local"),
         ("2002:a9fe:a9fe::1", "a link-local"),
         ("::a9fe:a9fe", "a link-local"),
+        ("::ffff:0:169.254.169.254", "a link-local"),
         ("fd00:ec2::254", "a metadata service's"),
         ("100.100.100.200", "a metadata service's"),
         ("168.63.129.16", "a metadata service's"),
@@ -96,7 +97,8 @@ def test_some_addresses_are_refused_whatever_the_networks(address: str, kind: st
             "fc00::1",
         ),
         *("::ffff:10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::7f00:1", "64:ff9b:1::1"),
-        "2001:0:53aa:64c:0:fbff:80ff:fffe",
+        *("::ffff:0:10.0.0.1", "2001:0:53aa:64c:0:fbff:80ff:fffe"),
+        *("fec0::1", "feff::1", "100::1", "5f00::1", "4000::1"),
     ],
 )
 def test_an_address_that_is_not_public_needs_a_network(address: str) -> None:
@@ -109,7 +111,7 @@ def test_an_address_that_is_not_public_needs_a_network(address: str) -> None:
 
 def test_public_addresses_are_allowed() -> None:
     """Public addresses need no network, and a network allows its own addresses only."""
-    for address in ("8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808"):
+    for address in ("8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8", "64:ff9b::808:808"):
         assert Destinations().address_refusal("h", 443, address) is None
     assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "127.9.9.9") is None
     assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "10.0.0.1")

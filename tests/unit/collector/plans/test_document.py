@@ -200,6 +200,12 @@ def test_bounds(key: str, problem: str) -> None:
     assert any(p.startswith(problem) for p in found), found
 
 
+def test_a_provider_has_no_name_of_an_agents_policy() -> None:
+    """The accounts of an agent's policy have their own names, and agents refuse a plan with one of them."""
+    [problem] = problems_of("baseline: us\ntargets:\n  - {model: a, provider: 'policy:x', base_url: http://h}\n")
+    assert problem.startswith("line 3: provider: 'policy:x' begins with policy:, which is reserved")
+
+
 def test_a_prompt_has_a_limit_in_bytes() -> None:
     """A prompt may have 100 000 bytes, and not one more, regardless of its number of characters."""
     assert plan_of(TARGET % f"workload: {{prompt: {'x' * 100_000}}}").targets
