@@ -15,7 +15,7 @@
     │   ├── Forbidden            ... has no permission for this request
     │   ├── TooMany              ... must wait a moment: there are too many such requests at once
     │   ├── MessageTooLarge      ... must send less at once
-    │   └── TookTooLong          ... must reduce the query: it exceeded the time limit of the database
+    │   └── TookTooLong          ... must reduce the query, or send the request faster: it exceeded a time limit
     ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
     └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
         ├── ClocksDisagree       ... the clock of an agent is a day off; its samples stay in its spool
@@ -113,7 +113,7 @@ class MessageTooLarge(RequestError):  # noqa: N818  # named for what is wrong
 
 
 class TookTooLong(RequestError):  # noqa: N818  # named for what is wrong
-    """The database did not finish a query in time. Act: the client, by reducing it, or the operator."""
+    """A query did not finish in time, or a request did not arrive in time. Act: the client, or the operator."""
 
 
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state

@@ -89,6 +89,12 @@ class ClockGuard:
             self.update()
         return wall + self.verdict.correction_us
 
+    def database_at(self) -> int:
+        """Return the database's clock, which no vantage can move: credentials and tokens expire by it. It is the wall
+        clock until the database is heard.
+        """
+        return self._wall() if self._database_us is None else self._elapsed() + self._database_us
+
     @property
     def reason(self) -> str:
         """Return why the wall clock is not trusted; empty if it is."""

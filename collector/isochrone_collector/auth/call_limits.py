@@ -3,14 +3,17 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
-from isochrone_collector.errors import TooMany
+from isochrone_collector.errors import TookTooLong, TooMany
 
 _WAIT_S = 10.0
+# The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
+_ARRIVAL_S = 5.0
+_HURRIED_S = 0.25
 # A holder of an IPv6 address has a whole network of them.
 _IPV6_NETWORK_BITS = 64
 
@@ -41,19 +44,58 @@ class CallSlots:
             raise TooMany("too many calls at once; try again in a moment")
         own.calls += 1
         try:
-            await _acquired(own.semaphore)
-            try:
-                await _acquired(self._total)
-                try:
-                    yield
-                finally:
-                    self._total.release()
-            finally:
-                own.semaphore.release()
+            async with _slot(own.semaphore), self._slot_of_total():
+                yield
         finally:
             own.calls -= 1
             if not own.calls:
                 del self._keys[key]
+
+    def _slot_of_total(self) -> AbstractAsyncContextManager[None]:
+        return _slot(self._total)
+
+
+class ArrivalSlots(CallSlots):
+    """Slots for requests that are on their way. One has 5 s to arrive, and only 0.25 s while others wait for a slot: a
+    request that is sent at once, as clients do, gets through while many callers send theirs slowly.
+    """
+
+    def __init__(self, *, total: int, each: int) -> None:
+        super().__init__(total=total, each=each)
+        self._waiting = 0
+        # The deadlines of the requests with a slot, and the loop's time at which each got it.
+        self._begun: dict[asyncio.Timeout, float] = {}
+
+    @asynccontextmanager
+    async def _slot_of_total(self) -> AsyncIterator[None]:
+        """Hold a slot within the block, which waits for the request. Raises `TooMany` and `TookTooLong`."""
+        async with AsyncExitStack() as stack:
+            self._waiting += 1
+            if self._total.locked():
+                self._hurry()
+            try:
+                await stack.enter_async_context(_slot(self._total))
+            finally:
+                self._waiting -= 1
+            async with self._deadline():
+                yield
+
+    @asynccontextmanager
+    async def _deadline(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_HURRIED_S if self._waiting else _ARRIVAL_S) as deadline:
+                self._begun[deadline] = asyncio.get_running_loop().time()
+                try:
+                    yield
+                finally:
+                    del self._begun[deadline]
+        except TimeoutError:
+            raise TookTooLong("the request did not arrive in time") from None
+
+    def _hurry(self) -> None:
+        for deadline, begun in self._begun.items():
+            if not deadline.expired():
+                deadline.reschedule(begun + _HURRIED_S)
 
 
 class StreamCounts:
@@ -79,13 +121,15 @@ class StreamCounts:
             self._open += Counter()  # forgets keys without a stream
 
 
-def address_key(peer: str) -> str:
-    """Return the key of a gRPC peer, such as `ipv4:192.0.2.1:4711`, that has no credential: its address without the
-    port, or its network for IPv6.
-    """
+def host_of(peer: str) -> str:
+    """Return the address of a gRPC peer such as `ipv4:192.0.2.1:4711`, without its port; `unix` for a socket."""
     family, _, rest = unquote(peer).partition(":")
-    host = rest.rpartition(":")[0].strip("[]")
-    return network_of(host) if family in ("ipv4", "ipv6") else family
+    return rest.rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else family
+
+
+def address_key(peer: str) -> str:
+    """Return the key of a gRPC peer that has no credential: its address, or its network for IPv6."""
+    return network_of(host_of(peer))
 
 
 def network_of(host: str) -> str:
@@ -102,9 +146,14 @@ def network_of(host: str) -> str:
     return f"{IPv6Address(int(address) >> shift << shift)}/{_IPV6_NETWORK_BITS}"
 
 
-async def _acquired(semaphore: asyncio.Semaphore) -> None:
+@asynccontextmanager
+async def _slot(semaphore: asyncio.Semaphore) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_WAIT_S):
             await semaphore.acquire()
     except TimeoutError:
         raise TooMany("too many calls at once; try again in a moment") from None
+    try:
+        yield
+    finally:
+        semaphore.release()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
+from isochrone_collector.auth.rate_limit import BucketPerKey
 from isochrone_collector.auth.refusal_log import without_details
 from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
 from isochrone_collector.store import access, audit, vantages
@@ -35,8 +35,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _ID_BITS = 63
 # Of one address.
 _JOINS_PER_SECOND = 50.0
-# Of tokens that are not open, of all addresses.
-_LOOK_UPS_PER_SECOND = 20.0
+# Of tokens that are not open, of one address. Of all addresses, the connections for joining are the limit.
+_LOOK_UPS_PER_SECOND = 5.0
 
 _log = structlog.get_logger()
 
@@ -66,7 +66,7 @@ class Enrolment:
         self._fingerprint = fingerprint
         self._on_change = on_change
         self._joins = BucketPerKey(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
-        self._look_ups = LeakyBucket(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
+        self._look_ups = BucketPerKey(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
 
     async def invite(
         self, *, name: str, role: str, region: str | None, expires_us: int, overlap_us: int, rotation: bool
@@ -117,7 +117,7 @@ class Enrolment:
             derive_credential(token, client_key) if client_key else Credential(id=_new_id(), secret=_new_secret())
         )
         with without_details():
-            await self._verify(token, now_at)
+            await self._verify(token, address, now_at)
             row = await self._admit(token, credential, now_at)
         # `on_change` is not needed: the authenticator looks up unknown credentials.
         _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
@@ -128,12 +128,12 @@ class Enrolment:
         async with self._join_database.connection() as connection:
             self._invited = {row.id: row for row in await access.invitations(connection)}
 
-    async def _verify(self, token: JoinToken, now_at: int) -> None:
+    async def _verify(self, token: JoinToken, address: str, now_at: int) -> None:
         """Check that the secret of a token is right, without a lock; the token may have been used."""
         row = self._invited.get(token.id)
         if row is None:
-            if not self._look_ups.take(now_at):
-                raise TooMany("too many unknown join tokens at once; try again in a moment")
+            if not self._look_ups.take(address, now_at):
+                raise TooMany("too many unknown join tokens from this address; try again in a moment")
             async with self._join_database.connection() as connection:
                 row = await access.invitation(connection, token.id)
         _checked(row, token)

@@ -59,10 +59,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     async def _caller(self, method: str, metadata: Metadata) -> Caller:
         roles = roles_of(method)
         if roles is None:
-            return Caller(method=method, is_open=True)
+            return Caller(method=method)
         authenticate = partial(self._authenticator.authenticate, metadata, roles)
-        principal = await authenticate()
-        return Caller(method=method, key=principal.key, recheck=authenticate)
+        return Caller(method=method, principal=await authenticate(), recheck=authenticate)
 
 
 def roles_of(method: str) -> tuple[Role, ...] | None:

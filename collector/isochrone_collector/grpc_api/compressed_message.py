@@ -1,4 +1,4 @@
-"""Inflation of compressed requests, within a limit. Pure.
+"""Inflation of compressed requests, within a limit.
 
 gRPC itself inflates a message before it checks any size: 8 MB of gzip become 8 GB. Its decompression is therefore
 disabled (`isochrone_wire.grpc_options`), and the collector inflates here, after authentication. Compressed content is
@@ -6,9 +6,13 @@ recognised by its first bytes: no message begins with the header of gzip, nor wi
 has a field 15 (tests/unit/collector/grpc_api/test_compressed_message.py).
 """
 
+import asyncio
 import zlib
 
 from isochrone_collector.errors import BadRequest, MessageTooLarge
+
+INLINE_BYTES = 256 << 10
+"""The size of a message up to which it is inflated in the event loop, which takes a millisecond."""
 
 _GZIP = b"\x1f\x8b"
 _ZLIB = 0x78
@@ -23,6 +27,19 @@ def is_compressed(content: bytes) -> bool:
     if len(content) < len(_GZIP):
         return False
     return content.startswith(_GZIP) or (content[0] == _ZLIB and int.from_bytes(content[:2], "big") % _ZLIB_CHECK == 0)
+
+
+async def inflate_beside_loop(content: bytes, max_bytes: int) -> bytes:
+    """Inflate as `inflate` does, in a thread if the result is large; content that is not compressed costs nothing."""
+    if not is_compressed(content):
+        return _within(content, max_bytes)
+    try:
+        return inflate(content, min(max_bytes, INLINE_BYTES))
+    except MessageTooLarge:
+        # Small content may be a large message, so the size of the result decides.
+        if max_bytes <= INLINE_BYTES:
+            raise
+    return await asyncio.to_thread(inflate, content, max_bytes)
 
 
 def inflate(content: bytes, max_bytes: int) -> bytes:

@@ -5,13 +5,15 @@
 2. Compressed requests are inflated here, within the size limit.
 3. A stream of responses ends within seconds after its credential was revoked or has expired.
 
-The slots of callers without a credential are separate from those of the others, and counted per address.
+Pushes, other calls with a credential, and those without one have separate slots. A call without a credential is
+counted by its address, and has one slot while its request arrives and another while it is answered. The requests of
+health checks have slots of their own, and their answers need none.
 """
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,52 +21,77 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from isochrone_collector.auth.call_limits import CallSlots, StreamCounts, address_key
+from isochrone_collector.auth.authenticator import Principal
+from isochrone_collector.auth.call_limits import ArrivalSlots, CallSlots, StreamCounts, address_key, host_of
 from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
-from isochrone_collector.errors import BadRequest, CollectorError
-from isochrone_collector.grpc_api.compressed_message import inflate, is_compressed
-from isochrone_collector.grpc_api.responses import Context, refuse
+from isochrone_collector.errors import BadRequest, CollectorError, TookTooLong
+from isochrone_collector.grpc_api.compressed_message import inflate, inflate_beside_loop
+from isochrone_collector.grpc_api.responses import Context, answers, refuse
+from isochrone_collector.store import audit
+from isochrone_collector.store.audit import Actor
 from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
 
 # The stubs declare a generic handler class; at run time it is not generic.
 Handler = Any
 
-MAX_OPEN_MESSAGE_BYTES = 64 << 10
+MAX_OPEN_MESSAGE_BYTES = 8 << 10
 """Maximum size of a request without a credential: joining, health, reflection."""
 
 _READ_S = 30.0
-_READ_OPEN_S = 5.0
 _TALK_OPEN_S = 30.0
-# Larger messages are inflated in a thread.
-_INFLATE_INLINE_BYTES = 64 << 10
+_HEALTH = "/grpc.health.v1.Health/"
+_PUSHES = "/isochrone.v1.Fleet/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller of a call: `key` counts its calls (`None` without limit), and `recheck` raises once its credential is
-    no longer valid. `is_open` if the method needs no credential; then the address is the key.
+    """The caller of a method, without a `principal` if the method needs no credential. `recheck` raises once the
+    credential is no longer valid.
     """
 
     method: str
-    key: str | None = None
+    principal: Principal | None = None
     recheck: Callable[[], Awaitable[object]] | None = None
-    is_open: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if the method needs no credential."""
+        return self.principal is None
+
+    def key(self, context: Context) -> str | None:
+        """Return the key by which its calls are counted; `None` without limit."""
+        return self.principal.key if self.principal else address_key(context.peer())
+
+    def actor(self, context: Context) -> Actor:
+        """Return the caller as the audit trail names it."""
+        name = self.principal.name if self.principal else ""
+        return Actor(principal=name, address=host_of(context.peer()))
 
 
 class CallGuard:
     """The limits of one server, and the handlers that enforce them. A call that waits reads nothing."""
 
     def __init__(self) -> None:
-        self._slots = CallSlots(total=128, each=8)
-        self._open_slots: dict[str, CallSlots] = {}
+        self._pushes = CallSlots(total=128, each=8)
+        self._questions = CallSlots(total=64, each=8)
+        self._open = CallSlots(total=8, each=4)
+        self._talks = CallSlots(total=4, each=2)
+        # A request that is read may have 8 MiB before gRPC refuses it.
+        self._arrivals = ArrivalSlots(total=24, each=4)
+        self._health_arrivals = ArrivalSlots(total=12, each=4)
         self._streams: dict[str, StreamCounts] = {}
 
     def guarded(self, handler: Handler, caller: Caller) -> Handler:
         """Return a handler that reads one request under guard, and calls `handler` with it."""
         if handler.request_streaming:
+
+            async def talk(requests: AsyncIterator[object], context: Context) -> AsyncIterator[object]:
+                async for response in answers(context, self._talk(handler, caller, requests, context)):
+                    yield response
+
             return grpc.stream_stream_rpc_method_handler(
-                partial(self._talk, handler, caller),
-                request_deserializer=partial(_deserialized, handler.request_deserializer, MAX_OPEN_MESSAGE_BYTES),
+                talk,
+                request_deserializer=partial(_deserialized_talk, handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
         make, behaviour = (
@@ -75,7 +102,8 @@ class CallGuard:
 
         async def call(_requests: object, context: Context) -> object:
             try:
-                return await _refused_on_error(context, behaviour(handler, caller, context))
+                with audit.acting(caller.actor(context)):
+                    return await _refused_on_error(context, behaviour(handler, caller, context))
             except grpc.aio.AbortError as error:
                 # gRPC keeps the exception with the call. Its traceback refers to the call: the stream would stay open
                 # for HTTP/2 until garbage is collected, and after a hundred of them the connection takes no more calls.
@@ -85,28 +113,45 @@ class CallGuard:
         return make(call, response_serializer=handler.response_serializer)
 
     async def _answer(self, handler: Handler, caller: Caller, context: Context) -> object:
-        async with self._slots_of(caller).hold(_key(caller, context)):
-            return await handler.unary_unary(await _read(handler, caller, context), context)
+        async with self._received(handler, caller, context) as request:
+            return await handler.unary_unary(request, context)
 
     async def _stream(self, handler: Handler, caller: Caller, context: Context) -> None:
-        key = _key(caller, context)
-        with self._counts_of(caller).hold(key):
-            async with self._slots_of(caller).hold(key):
-                request = await _read(handler, caller, context)
+        with self._counts_of(caller).hold(caller.key(context)):
+            async with self._received(handler, caller, context) as request:
+                pass
             await while_valid(_sent(handler.unary_stream, request, context), caller.recheck)
 
     async def _talk(
         self, handler: Handler, caller: Caller, requests: AsyncIterator[object], context: Context
     ) -> AsyncIterator[object]:
         """Reflection, the only service with a stream of requests: a short talk."""
-        async with self._slots_of(caller).hold(_key(caller, context)), asyncio.timeout(_TALK_OPEN_S):
-            async for response in handler.stream_stream(requests, context):
-                yield response
+        async with self._talks.hold(caller.key(context)):
+            try:
+                async with asyncio.timeout(_TALK_OPEN_S):
+                    async for response in handler.stream_stream(requests, context):
+                        yield response
+            except TimeoutError:
+                raise TookTooLong(f"the call took longer than {_TALK_OPEN_S:g} s") from None
 
-    def _slots_of(self, caller: Caller) -> CallSlots:
-        if not caller.is_open:
-            return self._slots
-        return self._open_slots.setdefault(caller.method, CallSlots(total=8, each=4))
+    @asynccontextmanager
+    async def _received(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
+        """Read and decode the request, and hold a slot within the block. Raises `CollectorError`."""
+        if caller.is_open:
+            async with self._received_openly(handler, caller, context) as request:
+                yield request
+            return
+        slots = self._pushes if caller.method.startswith(_PUSHES) else self._questions
+        async with slots.hold(caller.key(context)):
+            yield await _decoded(handler, await _read(context), MAX_MESSAGE_BYTES)
+
+    @asynccontextmanager
+    async def _received_openly(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
+        is_health, key = caller.method.startswith(_HEALTH), address_key(context.peer())
+        async with (self._health_arrivals if is_health else self._arrivals).hold(key):
+            request = await _decoded(handler, await context.read(), MAX_OPEN_MESSAGE_BYTES)
+        async with self._open.hold(None if is_health else key):
+            yield request
 
     def _counts_of(self, caller: Caller) -> StreamCounts:
         return self._streams.setdefault(caller.method, StreamCounts(each=STREAMS_OF.get(caller.method, _STREAMS)))
@@ -137,36 +182,36 @@ def refusing(status: grpc.StatusCode, reason: str) -> Handler:
     return grpc.stream_unary_rpc_method_handler(refuse_call)
 
 
-def _key(caller: Caller, context: Context) -> str | None:
-    return address_key(context.peer()) if caller.is_open else caller.key
-
-
-async def _read(handler: Handler, caller: Caller, context: Context) -> object:
-    """Read and decode the request. Raises `BadRequest` and `MessageTooLarge`."""
+async def _read(context: Context) -> object:
     try:
-        async with asyncio.timeout(_READ_OPEN_S if caller.is_open else _READ_S):
-            content = await context.read()
+        async with asyncio.timeout(_READ_S):
+            return await context.read()
     except TimeoutError:
-        raise BadRequest("the request did not arrive in time") from None
-    if content is grpc.aio.EOF:
+        raise TookTooLong("the request did not arrive in time") from None
+
+
+async def _decoded(handler: Handler, content: object, max_bytes: int) -> object:
+    """Inflate and decode a request. Raises `BadRequest` and `MessageTooLarge`."""
+    if not isinstance(content, bytes):
+        # gRPC's end of the stream.
         raise BadRequest("the call has no request")
-    max_bytes = MAX_OPEN_MESSAGE_BYTES if caller.is_open else MAX_MESSAGE_BYTES
-    if len(content) > _INFLATE_INLINE_BYTES and is_compressed(content):
-        content = await asyncio.to_thread(inflate, content, max_bytes)
-    return _deserialized(handler.request_deserializer, max_bytes, content)
+    return _deserialized(handler.request_deserializer, await inflate_beside_loop(content, max_bytes))
 
 
-def _deserialized(deserializer: Callable[[bytes], object] | None, max_bytes: int, content: bytes) -> object:
-    inflated = inflate(content, max_bytes)
+def _deserialized(deserializer: Callable[[bytes], object] | None, content: bytes) -> object:
     if deserializer is None:
-        return inflated
+        return content
     try:
-        return deserializer(inflated)
+        return deserializer(content)
     except CollectorError:
         raise
     except Exception as error:
         # Errors of protobuf differ by implementation.
         raise BadRequest("cannot decode the request") from error
+
+
+def _deserialized_talk(deserializer: Callable[[bytes], object], content: bytes) -> object:
+    return _deserialized(deserializer, inflate(content, MAX_OPEN_MESSAGE_BYTES))
 
 
 async def _sent(behaviour: Callable[..., Any], request: object, context: Context) -> None:

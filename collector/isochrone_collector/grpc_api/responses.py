@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 import grpc
 import structlog
@@ -50,12 +49,6 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     ClocksDisagree: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
-
-
-def peer_address(context: Context) -> str:
-    """Return the address that a call came from, without its port; `unix` for a socket of this machine."""
-    kind, _, place = unquote(str(context.peer())).partition(":")
-    return kind if kind == "unix" else place.rpartition(":")[0].strip("[]")
 
 
 async def answer(context: Context, work: Awaitable[Answer]) -> Answer:

@@ -13,7 +13,7 @@ from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.store import vantages
-from isochrone_collector.store.postgres.pool import Database, fetch
+from isochrone_collector.store.postgres.pool import Connection, Database, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.model import SECOND_US
 
@@ -31,7 +31,18 @@ async def guard(database: Database) -> ClockGuard:
     """Return the clock of a collector that starts. Raises `DatabaseUnavailable`."""
     async with database.connection() as connection:
         newest = await vantages.newest_receipts(connection)
-    return ClockGuard(wall=now_at, elapsed=elapsed_us, newest_receipt_at=newest.push_at or 0)
+        offset_us = await _database_offset_us(connection)
+    guard = ClockGuard(wall=now_at, elapsed=elapsed_us, newest_receipt_at=newest.push_at or 0)
+    guard.hear_database(offset_us)
+    return guard
+
+
+async def _database_offset_us(connection: Connection) -> int:
+    """Return the database's clock minus the wall clock."""
+    before_ns = time.monotonic_ns()
+    (there,) = await fetch(connection, query("clock"), _ClockRow)
+    took_us = (time.monotonic_ns() - before_ns) // 1000
+    return there.at_us + took_us // 2 - now_at()
 
 
 class ClockWatch:
@@ -71,10 +82,7 @@ class ClockWatch:
 
     async def _measure(self) -> None:
         async with self._database.connection() as connection:
-            before_ns = time.monotonic_ns()
-            (there,) = await fetch(connection, query("clock"), _ClockRow)
-            took_us = (time.monotonic_ns() - before_ns) // 1000
-        self._guard.hear_database(there.at_us + took_us // 2 - now_at())
+            self._guard.hear_database(await _database_offset_us(connection))
 
     async def _report(self, verdict: Verdict) -> None:
         if not verdict.reason:

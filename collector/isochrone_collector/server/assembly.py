@@ -76,7 +76,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=now_at)
     jobs = Jobs(database=database, clock=now_at)
     certificates = _certificates(settings)
-    authenticator = Authenticator(database=database, clock=now_at, required=certificates is not None)
+    authenticator = Authenticator(database=database, clock=clock.database_at, required=certificates is not None)
     await authenticator.refresh()
     return Parts(
         clock=clock,
@@ -95,7 +95,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         enrolment=Enrolment(
             database=database,
             join_database=await _opened(Database(conninfo, max_connections=_JOIN_CONNECTIONS), stack),
-            clock=now_at,
+            clock=clock.database_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
             on_change=authenticator.refresh,
         ),

@@ -50,7 +50,6 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     add_to_server(fleet, server)
     operations = OperationsService(
         database=parts.database,
-        authenticator=parts.authenticator,
         plans=parts.plans,
         enrolment=parts.enrolment,
         alert_delivery=parts.alerts,

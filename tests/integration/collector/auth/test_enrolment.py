@@ -15,10 +15,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fix_collector import Caller, Collector, StartCollector, run_command
 from fix_simulator import certificate_for
+from isochrone_collector.auth.enrolment import Enrolment
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import NotAdmitted, RequestError, TooMany
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import ClientCertificate, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import Credential, format_fingerprint, parse_credential, parse_join_token
+from isochrone_wire.credentials import Credential, JoinToken, format_fingerprint, parse_credential, parse_join_token
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import SECOND_US, Batch, Vantage
@@ -202,6 +206,34 @@ def test_a_lost_reply_is_repeated(guarded: Collector) -> None:
         guarded.call.revoke("repeated")
         again = fleet_pb2.JoinRequest(token=token, client_key=key)
         assert refused(partial(join, again, timeout=20)) is UNAUTHENTICATED
+
+
+async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join(database_url: str) -> None:
+    """Tokens that are not open are looked up at a rate per address, and a repeated join is one of them."""
+    database = Database(database_url)
+    await database.open()
+
+    async def unchanged() -> None:
+        pass
+
+    enrolment_of = Enrolment(
+        database=database, join_database=database, clock=now_at, fingerprint=lambda: b"", on_change=unchanged
+    )
+    token = (
+        await enrolment_of.invite(
+            name="us-1", role=Role.VANTAGE, region="us", expires_us=60 * SECOND_US, overlap_us=0, rotation=False
+        )
+    ).token
+    join = partial(enrolment_of.join, client_key=bytes(32), version="test")
+    credential = (await join(token, address="192.0.2.1")).credential
+    refusals = set()
+    for number in range(1, 40):
+        with pytest.raises(RequestError) as refused:
+            await join(str(JoinToken(id=number, secret=bytes(32), fingerprint=b"")), address="203.0.113.9")
+        refusals.add(type(refused.value))
+    assert refusals == {NotAdmitted, TooMany}
+    assert (await join(token, address="192.0.2.1")).credential == credential
+    await database.close()
 
 
 def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:

@@ -2,22 +2,34 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.auth import stream_access
+from isochrone_collector.auth import call_limits, stream_access
+from isochrone_collector.auth.authenticator import Principal
+from isochrone_collector.auth.call_limits import CallSlots
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
 from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, refusing
 from isochrone_collector.grpc_api.responses import refuse
+from isochrone_collector.store import audit
 from isochrone_wire.grpc_options import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
+from isochrone_wire.operations import Role
 
 TIMEOUT_S = 20.0
+HEALTH = "/grpc.health.v1.Health/Check"
+PUSH = "/isochrone.v1.Fleet/Push"
+# Without it channels to the same address share a connection.
+SEPARATE = [("grpc.use_local_subchannel_pool", 1)]
+OPEN = {"/t.T/Open", HEALTH}
+IDA = Principal(role=Role.READER, name="ida")
+PRINCIPALS = {PUSH: Principal(role=Role.VANTAGE, name="us-1", region="us")}
 
 
 async def _length(content: bytes, _context: Any) -> bytes:
@@ -33,6 +45,8 @@ async def _endless(_content: bytes, _context: Any) -> AsyncIterator[bytes]:
 HANDLERS: dict[str, Any] = {
     "/t.T/Length": grpc.unary_unary_rpc_method_handler(_length),
     "/t.T/Open": grpc.unary_unary_rpc_method_handler(_length),
+    HEALTH: grpc.unary_unary_rpc_method_handler(_length),
+    PUSH: grpc.unary_unary_rpc_method_handler(_length),
     "/t.T/Follow": grpc.unary_stream_rpc_method_handler(_endless),
     "/t.T/Refused": refusing(grpc.StatusCode.UNAUTHENTICATED, "no credential was sent"),
 }
@@ -49,8 +63,20 @@ class Guarded:
         handler = HANDLERS[details.method]
         if details.method == "/t.T/Refused":
             return handler
-        caller = Caller(method=details.method, key="us", recheck=self.recheck, is_open=details.method == "/t.T/Open")
-        return self.guard.guarded(handler, caller)
+        principal = None if details.method in OPEN else PRINCIPALS.get(details.method, IDA)
+        return self.guard.guarded(handler, Caller(method=details.method, principal=principal, recheck=self.recheck))
+
+
+@asynccontextmanager
+async def listening(recheck: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[str]:
+    """Yield the address of a server with the guarded handlers."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    handlers: Any = (Guarded(recheck),)
+    server.add_generic_rpc_handlers(handlers)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
 
 
 @asynccontextmanager
@@ -58,15 +84,12 @@ async def serving(
     recheck: Callable[[], Awaitable[object]] | None = None, compression: grpc.Compression | None = None
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Yield a channel to a server with the guarded handlers."""
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    handlers: Any = (Guarded(recheck),)
-    server.add_generic_rpc_handlers(handlers)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
     options = [("grpc.max_send_message_length", -1), *CLIENT_OPTIONS[1:]]
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options, compression=compression) as channel:
+    async with (
+        listening(recheck) as address,
+        grpc.aio.insecure_channel(address, options=options, compression=compression) as channel,
+    ):
         yield channel
-    await server.stop(None)
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
@@ -91,10 +114,10 @@ async def test_requests_are_read_in_every_encoding(compression: grpc.Compression
 
 
 async def test_a_request_without_a_credential_is_small() -> None:
-    """A method that needs no credential takes 64 KiB, inflated, and no more."""
+    """A method that needs no credential takes 8 KiB, inflated, and no more."""
     async with serving(compression=grpc.Compression.Gzip) as channel:
         length: Any = channel.unary_unary("/t.T/Open")
-        assert await length(b"\x0a" * (64 << 10), timeout=TIMEOUT_S) == b"65536"
+        assert await length(b"\x0a" * (8 << 10), timeout=TIMEOUT_S) == b"8192"
         status, _ = await status_of(length(b"\x0a" * (4 << 20), timeout=TIMEOUT_S))
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -133,7 +156,43 @@ async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     async with serving() as channel:
         call: Any = channel.stream_unary("/t.T/Length")
         status, details = await status_of(call(timeout=TIMEOUT_S))
-        assert (status, details) == (grpc.StatusCode.INVALID_ARGUMENT, "the request did not arrive in time")
+        assert (status, details) == (grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not arrive in time")
+
+
+@pytest.mark.parametrize("method", ["/t.T/Open", HEALTH])
+async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Ninety calls of thirty addresses, whose requests are never sent, delay a join or a health check by a second at
+    most, although each could take its time alone.
+    """
+    peers: dict[str, int] = {}
+    monkeypatch.setattr(guarded_calls, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
+    async with (
+        listening() as address,
+        grpc.aio.insecure_channel(address, options=SEPARATE) as channel,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(90):
+            other = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=SEPARATE))
+            stalled: Any = other.stream_unary(method)
+            stack.callback(stalled(timeout=TIMEOUT_S).cancel)
+        await asyncio.sleep(0.5)
+        length: Any = channel.unary_unary(method)
+        began = time.monotonic()
+        assert await length(b"xy", timeout=TIMEOUT_S) == b"2"
+        assert time.monotonic() - began < call_limits._ARRIVAL_S / 2
+
+
+async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While readers hold all their slots, a push is read at once."""
+    monkeypatch.setattr(guarded_calls, "CallSlots", lambda total, each: CallSlots(total=min(total, 2), each=each))
+    async with serving() as channel:
+        asked: Any = channel.stream_unary("/t.T/Length")
+        stalled = [asked(timeout=TIMEOUT_S) for _ in range(8)]
+        await asyncio.sleep(0.3)
+        push: Any = channel.unary_unary(PUSH)
+        assert await push(b"xy", timeout=TIMEOUT_S / 4) == b"2"
+        for call in stalled:
+            call.cancel()
 
 
 async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +260,15 @@ async def test_a_caller_has_a_number_of_streams() -> None:
                     break
         for stream in [*streams, again]:
             stream.cancel()
+
+
+async def test_changes_are_recorded_with_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit trail has the name as it was authenticated, once, and the address without the port."""
+
+    async def actor(_content: bytes, _context: Any) -> bytes:
+        return repr(audit._actor.get()).encode()
+
+    monkeypatch.setitem(HANDLERS, "/t.T/Length", grpc.unary_unary_rpc_method_handler(actor))
+    async with serving() as channel:
+        ask: Any = channel.unary_unary("/t.T/Length")
+        assert await ask(b"", timeout=TIMEOUT_S) == b"Actor(principal='ida', address='127.0.0.1')"

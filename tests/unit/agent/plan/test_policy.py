@@ -87,8 +87,8 @@ def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
     [entries] = tracker.settle([answer], target=free, reserved=tracker.reservation(free, noon))
     assert [(one.provider, round(one.usd, 6), one.requests) for one in entries] == [
         ("x", 0.0, 1),
-        ("policy:total", 0.0, 1),
-        ("policy:total", 0.0, -1),
+        ("policy:total", 0.1, 1),
+        ("policy:total", -1.0, -1),
         ("policy:https://a.example/v1", 0.1, 1),
         ("policy:https://a.example/v1", -1.0, -1),
     ]

@@ -145,3 +145,15 @@ def test_a_vantage_without_a_clock_says_nothing() -> None:
     guard = machine.guard()
     guard.hear_vantage(1, 0)
     assert guard.update() == Verdict()
+
+
+def test_vantages_do_not_move_the_clock_of_credentials() -> None:
+    """Vantages outvote the wall clock for samples, and the database's clock is the one by which credentials expire."""
+    machine = Machine(ahead_us=FAR_US)
+    guard = machine.guard()
+    assert guard.database_at() == machine.wall()
+    guard.hear_database(-FAR_US)
+    machine.hear(guard, -2 * FAR_US, -2 * FAR_US)
+    guard.update()
+    machine.true_at += SECOND_US
+    assert (guard.now_at(), guard.database_at()) == (machine.true_at - 2 * FAR_US, machine.true_at)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from isochrone_collector.auth import call_limits
-from isochrone_collector.auth.call_limits import CallSlots, StreamCounts, address_key
-from isochrone_collector.errors import TooMany
+from isochrone_collector.auth.call_limits import ArrivalSlots, CallSlots, StreamCounts, address_key, host_of
+from isochrone_collector.errors import TookTooLong, TooMany
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,16 @@ from isochrone_collector.errors import TooMany
 def test_a_caller_without_a_credential_is_known_by_its_address(peer: str, key: str) -> None:
     """The port does not count, and neither do the lower half of an IPv6 address."""
     assert address_key(peer) == key
+
+
+def test_the_address_of_a_peer_has_no_port() -> None:
+    """As the audit trail shows it: IPv6 without brackets, `unix` for a socket of this machine."""
+    assert [host_of(peer) for peer in ("ipv4:192.0.2.1:4711", "ipv6:%5B2001:db8::1%5D:9", "unix:/run/x", "unix:")] == [
+        "192.0.2.1",
+        "2001:db8::1",
+        "unix",
+        "unix",
+    ]
 
 
 async def test_a_caller_takes_no_slots_of_another() -> None:
@@ -59,6 +69,26 @@ async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
             await slots.hold("b").__aenter__()
     async with slots.hold("b"), slots.hold(None), slots.hold(None):
         assert set(slots._keys) == {"b"}
+
+
+async def test_a_slow_request_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request has its time to arrive while there are free slots, and little of it while another one waits."""
+    monkeypatch.setattr(call_limits, "_HURRIED_S", 0.01)
+    slots = ArrivalSlots(total=2, each=1)
+
+    async def never_arrives(key: str) -> None:
+        async with slots.hold(key):
+            await asyncio.Event().wait()
+
+    slow = [asyncio.create_task(never_arrives(key)) for key in "ab"]
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in slow)
+    async with asyncio.timeout(1), slots.hold("c"):
+        pass
+    for task in slow:
+        with pytest.raises(TookTooLong):
+            await task
+    assert (slots._waiting, slots._begun, slots._keys) == (0, {}, {})
 
 
 def test_streams_are_counted_per_caller() -> None:

@@ -1,13 +1,15 @@
 """Inflation of requests never makes more than the limit."""
 
+import asyncio
 import gzip
 import tracemalloc
 import zlib
+from typing import Any
 
 import pytest
 
 from isochrone_collector.errors import BadRequest, MessageTooLarge
-from isochrone_collector.grpc_api.compressed_message import inflate, is_compressed
+from isochrone_collector.grpc_api.compressed_message import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, routes_pb2
 
 LIMIT = 1 << 20
@@ -51,6 +53,27 @@ def test_damaged_content_is_a_bad_request(cut: int) -> None:
         inflate(gzip.compress(PLAIN, mtime=0)[:cut], LIMIT)
     with pytest.raises(BadRequest, match="extra bytes"):
         inflate(gzip.compress(PLAIN) + b"x", LIMIT)
+
+
+async def test_only_small_results_are_inflated_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of the result decides, not that of the compressed content: a few bytes may be a large message."""
+    threaded = []
+
+    async def to_thread(function: Any, *arguments: Any) -> Any:
+        threaded.append(len(arguments[0]))
+        return function(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    large = b"\x0a" * (INLINE_BYTES + 1)
+    for content in (PLAIN, large[1:], large):
+        assert await inflate_beside_loop(content, LIMIT) == content
+        assert await inflate_beside_loop(gzip.compress(content), LIMIT) == content
+    assert [size < 2_000 for size in threaded] == [True]
+    with pytest.raises(MessageTooLarge):
+        await inflate_beside_loop(gzip.compress(large), 1_000)
+    with pytest.raises(MessageTooLarge):
+        await inflate_beside_loop(large, 1_000)
+    assert len(threaded) == 1
 
 
 def test_no_request_looks_compressed() -> None:
