@@ -4,22 +4,27 @@ The journal has one line per sample, written with a single system call right aft
 in the spool's own thread. A SIGKILL can therefore only occur before or after the line. A sample committed in that gap
 is still in the spool, where the harness finds it. The agent's code knows neither the journal nor the clock.
 
-A file holds the clock's offset in nanoseconds; the agent reads it at its start and on SIGUSR1.
+The folder HOME has the journal, a file with an instant per acknowledged batch, and a file with the clock's offset in
+nanoseconds, which the agent reads at its start and on SIGUSR1.
 
-usage: python -m chaos.agent_under_test JOURNAL CLOCK run --vantage …
+usage: python -m chaos.agent_under_test HOME run --vantage …
 """
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from chaos.journal import Status, line
-from isochrone_wire.model import Sample
+from chaos.journal import ACKNOWLEDGED, FILE, Status, line
+from isochrone_wire.model import Batch, Receipt, Sample
 
 Record = Callable[..., None]
+LATER = "CHAOS_LATER_VERSION"
+"""The environment variable with which pushes have a field that this version does not know."""
+# Field 999 of a message, with the text "later".
+UNKNOWN_FIELD = b"\xba\x3e\x05later"
 
 
 def step_with(file: Path) -> None:
@@ -40,7 +45,7 @@ def step_with(file: Path) -> None:
 
 def journalled(record: Record, file: Path) -> Record:
     """Wrap `Spool.record` so that it appends a line to `file` about its result."""
-    journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    journal = _open(file)
 
     def write(status: Status, sample: Sample) -> None:
         os.write(journal, line(status, at_ns=time.monotonic_ns(), sample=sample))
@@ -56,15 +61,47 @@ def journalled(record: Record, file: Path) -> Record:
     return recorded
 
 
+def timed(acknowledge: Callable[..., None], file: Path) -> Callable[..., None]:
+    """Wrap `Spool.acknowledge` so that it appends the instant of CLOCK_MONOTONIC, in nanoseconds, to `file`."""
+    instants = _open(file)
+
+    def acknowledged(*arguments: object, **options: object) -> None:
+        acknowledge(*arguments, **options)
+        os.write(instants, f"{time.monotonic_ns()}\n".encode())
+
+    return acknowledged
+
+
+def extended(push: Callable[..., Awaitable[Receipt]]) -> Callable[..., Awaitable[Receipt]]:
+    """Wrap `CollectorClient.push` so that every request has an unknown field."""
+
+    def push_more(client: object, batch: Batch, content: bytes = b"") -> Awaitable[Receipt]:
+        return push(client, batch, content + UNKNOWN_FIELD)
+
+    return push_more
+
+
 def main() -> None:
     """Run the agent."""
-    journal, clock, *arguments = sys.argv[1:]
-    step_with(Path(clock))
+    home, *arguments = sys.argv[1:]
+    step_with(Path(home, "clock"))
     from isochrone_agent.cli.main import cli
-    from isochrone_agent.spool import spool  # not earlier: a module may bind the clock at import
+    from isochrone_agent.delivery.uplink import CollectorClient
+    from isochrone_agent.spool.spool import Spool  # not earlier: a module may bind the clock at import
 
-    setattr(spool.Spool, "record", journalled(spool.Spool.record, Path(journal)))  # noqa: B010  # replaces a method
+    replaced: list[tuple[type, str, Callable[..., object]]] = [
+        (Spool, "record", journalled(Spool.record, Path(home, FILE))),
+        (Spool, "acknowledge", timed(Spool.acknowledge, Path(home, ACKNOWLEDGED))),
+    ]
+    if LATER in os.environ:
+        replaced.append((CollectorClient, "push", extended(CollectorClient.push)))
+    for owner, name, wrapped in replaced:
+        setattr(owner, name, wrapped)
     cli(arguments, prog_name="isochrone-agent")
+
+
+def _open(file: Path) -> int:
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 if __name__ == "__main__":

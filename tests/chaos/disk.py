@@ -1,10 +1,10 @@
-"""A small separate disk for a spool that can be filled: a tmpfs, which requires root."""
+"""A small separate disk for a spool or a database that can be filled: a tmpfs, which requires root."""
 
 import os
 import subprocess
 from pathlib import Path
 
-SIZE_MB = 24
+SPOOL_MB = 24
 _BALLAST = "ballast"
 
 
@@ -18,10 +18,10 @@ def unavailable_reason() -> str | None:
     return None if tried.returncode == 0 else f"cannot mount a tmpfs: {tried.stderr.decode().strip()}"
 
 
-def mount(folder: Path) -> None:
+def mount(folder: Path, *, size_mb: int = SPOOL_MB) -> None:
     """Mount an empty disk on `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m,mode=0700", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=0700", "tmpfs", str(folder)], check=True)
 
 
 def unmount(folder: Path) -> None:
@@ -34,7 +34,7 @@ def fill(folder: Path) -> None:
     with Path(folder, _BALLAST).open("wb", buffering=0) as ballast:
         try:
             while True:
-                ballast.write(bytes(1 << 16))
+                ballast.write(bytes(1 << 20))
         except OSError:
             return
 

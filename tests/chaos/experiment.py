@@ -1,19 +1,19 @@
-"""One chaos experiment: a testbed, a schedule of faults, a quiet end, and the evidence."""
+"""One chaos experiment: a testbed, a schedule of faults, two measured recoveries, and the evidence."""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import spool_reader, stored_samples
 from chaos.fault_injection import INJECTORS
-from chaos.faults import FAULT_TYPES, Fault
+from chaos.faults import FAULT_TYPES, Fault, Kind
 from chaos.journal import Key, Status
 from chaos.oracle import Evidence
-from chaos.report import Event, Timeline
-from chaos.testbed import Testbed, TestedAgent, testbed
+from chaos.report import KIND_WIDTH, Event, Timeline
+from chaos.testbed import Scale, Testbed, TestedAgent, testbed
 
 # A backlog of this size fits into the last push of a stopping agent.
 NEARLY_EMPTY = 200
@@ -22,36 +22,60 @@ SETTLED = 20
 DRAIN_SECONDS = 120.0
 DRAIN_ATTEMPTS = 3
 FIRST_SAMPLE_SECONDS = 120.0
+# Longer than the time limits of a statement and of a connection, so that all of them are reached.
+BLACKHOLE_SECONDS = 20.0
+RECOVERY_SECONDS = 90.0
+MEASURED: Mapping[str, Kind] = {"recovery_blackhole": Kind.DATABASE_BLACKHOLED, "recovery_promotion": Kind.FAILOVER}
 
 Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a run for the oracle and the report. `unexpected_exits` lists exits that no fault caused."""
+    """The result of a run for the oracle and the report. `measured` are faults without any other fault beside them.
+    `unexpected_exits` lists exits that no fault caused.
+    """
 
     evidence: Sequence[Evidence]
     events: Sequence[Event]
+    measured: Mapping[str, Event]
     timeline: Timeline
     unexpected_exits: Sequence[str]
 
 
-async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: bool, tls: bool, echo: Echo) -> Outcome:
-    """Inject the faults into a new testbed in `folder`, let it settle, and collect the evidence."""
-    async with testbed(folder, agents=agents, own_disks=own_disks, tls=tls) as running:
+async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: bool, echo: Echo) -> Outcome:
+    """Inject the faults into a new testbed in `folder`, let it settle, measure recoveries if asked to, and collect the
+    evidence.
+    """
+    async with testbed(folder, scale) as running:
         watching = asyncio.create_task(running.watch())
         try:
             await _have_recorded(running.agents)
             events = await _inject_all(running, faults, echo)
+            await running.database.rebuilt()
             echo("no more faults; waiting for the spools to drain")
             await _drained(running.agents)
+            measured = await _measure(running, echo) if measure else {}
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         for _ in range(DRAIN_ATTEMPTS):
             if await _stop_agents(running):
                 break
-        return await _collect_evidence(running, events)
+        return await _collect_evidence(running, events, measured)
+
+
+async def _measure(running: Testbed, echo: Echo) -> dict[str, Event]:
+    """Inject faults one after the other, each after the recovery from the previous one."""
+    measured = {}
+    for number, (name, kind) in enumerate(MEASURED.items(), 1):
+        fault = Fault(number=number, kind=kind, after_s=0.0, agent=0, seed=0, seconds=BLACKHOLE_SECONDS)
+        measured[name] = await _inject(running, fault, echo)
+        deadline = time.monotonic() + RECOVERY_SECONDS
+        while time.monotonic() < deadline and _timeline(running).recovery_ns(measured[name]) is None:
+            await asyncio.sleep(0.5)
+        await running.database.rebuilt()
+    return measured
 
 
 async def _have_recorded(agents: Sequence[TestedAgent]) -> None:
@@ -78,7 +102,7 @@ async def _inject(running: Testbed, fault: Fault, echo: Echo) -> Event:
     names = [agent.vantage.name for agent in running.agents]
     vantages = [names[fault.agent]] if FAULT_TYPES[fault.kind].one_agent else names
     affected = vantages[0] if FAULT_TYPES[fault.kind].one_agent else ""
-    echo(f"{fault.number:>4} {fault.kind:<17} {affected:<8} {note}")
+    echo(f"{fault.number:>4} {fault.kind:<{KIND_WIDTH}} {affected:<8} {note}")
     return Event(fault=fault, from_ns=from_ns, until_ns=time.monotonic_ns(), vantages=tuple(vantages), note=note)
 
 
@@ -107,28 +131,27 @@ async def _stop_agents(running: Testbed) -> bool:
     return not full
 
 
-async def _collect_evidence(running: Testbed, events: Sequence[Event]) -> Outcome:
+async def _collect_evidence(running: Testbed, events: Sequence[Event], measured: Mapping[str, Event]) -> Outcome:
     for agent in running.agents:
         agent.program.kill()
-    conninfo = running.postgres.conninfo
-    stored, batches = await stored_samples.stored(conninfo), await stored_samples.batches(conninfo)
-    # The ledger uses the wall clock, which is not stepped in this process.
-    wall_minus_monotonic_ns = time.time_ns() - time.monotonic_ns()
+    stored = await stored_samples.stored(running.database.primary.postgres.conninfo)
     return Outcome(
         evidence=[_evidence(agent, stored[agent.vantage.name]) for agent in running.agents],
         events=events,
-        timeline=Timeline(
-            recorded_ns={agent.vantage.name: [entry.at_ns for entry in agent.journal()] for agent in running.agents},
-            arrived_ns={
-                agent.vantage.name: [at * 1000 - wall_minus_monotonic_ns for at in batches[agent.vantage.name]]
-                for agent in running.agents
-            },
-        ),
+        measured=measured,
+        timeline=_timeline(running),
         unexpected_exits=[
             f"{program.name} in {program.folder.name} exited unexpectedly {times} times with exit code {code}"
-            for program in (running.collector, *(agent.program for agent in running.agents))
+            for program in running.programs
             for code, times in Counter(program.unexpected_exit_codes).items()
         ],
+    )
+
+
+def _timeline(running: Testbed) -> Timeline:
+    return Timeline(
+        recorded_ns={agent.vantage.name: [entry.at_ns for entry in agent.journal()] for agent in running.agents},
+        delivered_ns={agent.vantage.name: agent.acknowledged_ns() for agent in running.agents},
     )
 
 
@@ -139,6 +162,7 @@ def _evidence(agent: TestedAgent, stored: Counter[Key]) -> Evidence:
         vantage=agent.vantage.name,
         recorded=kept | agent.seen,
         stored=stored,
+        cloned=agent.cloned,
         at_risk=agent.at_risk,
         counted=agent.dropped(account.dropped),
         unbalanced=account.missing,

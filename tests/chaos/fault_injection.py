@@ -1,19 +1,14 @@
-"""Fault injection: one coroutine per kind of fault. Each holds the lock of what it disturbs, so that overlapping faults
-do not undo one another.
+"""Fault injection: one coroutine per kind of fault, here those of agents and their network. Each holds the lock of what
+it disturbs, so that overlapping faults do not undo one another.
 """
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
-import psycopg
-
-from chaos import disk, spool_damage
+from chaos import collector_faults, database_faults, disk, spool_damage
 from chaos.faults import Fault, Kind
 from chaos.journal import Status
 from chaos.testbed import Testbed
@@ -21,7 +16,7 @@ from chaos.testbed import Testbed
 HOUR_NS = 3_600_000_000_000
 CUT_PATIENCE_SECONDS = 8.0
 BACKLOG_SECONDS = 2.0
-RESTART_SECONDS = 60.0
+CLONE_SECONDS = 5.0
 
 Injector = Callable[[Testbed, Fault], Awaitable[str]]
 
@@ -36,77 +31,21 @@ async def kill_agent(testbed: Testbed, fault: Fault) -> str:
     return f"{len(waiting)} waiting"
 
 
-async def kill_collector(testbed: Testbed, fault: Fault) -> str:
-    """Kill the collector and start it again."""
-    async with testbed.collector.lock:
-        testbed.collector.kill()
-        testbed.collector.start()
-    return ""
-
-
-async def freeze_collector(testbed: Testbed, fault: Fault) -> str:
-    """Stop the collector, which then neither answers nor closes connections."""
-    seconds = Random(fault.seed).uniform(0.5, 2.0)
-    async with testbed.collector.lock:
-        testbed.collector.signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        testbed.collector.signal(signal.SIGCONT)
-    return f"{seconds:.1f} s"
-
-
-async def kill_postgres(testbed: Testbed, fault: Fault) -> str:
-    """Kill the postmaster. Its backends exit soon after, and the next postmaster recovers from the log."""
-    async with testbed.postgres_lock:
-        pid = testbed.postgres.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        while not await asyncio.to_thread(testbed.postgres.restart_if_gone):
-            await asyncio.sleep(0.01)
-    return ""
-
-
-async def kill_backend(testbed: Testbed, fault: Fault) -> str:
-    """Kill a backend. PostgreSQL then ends all backends and recovers."""
-    async with testbed.postgres_lock:
-        backends = _backends(testbed.postgres.pid)
-        if backends:
-            os.kill(Random(fault.seed).choice(backends), signal.SIGKILL)
-    return f"one of {len(backends)}"
-
-
-async def freeze_postgres(testbed: Testbed, fault: Fault) -> str:
-    """Stop all processes of PostgreSQL, which then accept connections and answer nothing."""
-    seconds = Random(fault.seed).uniform(1.0, 4.0)
-    async with testbed.postgres_lock:
-        pids = [pid for pid in (testbed.postgres.pid, *_children(testbed.postgres.pid)) if pid is not None]
-        _signal_all(pids, signal.SIGSTOP)
+async def clone_agent(testbed: Testbed, fault: Fault) -> str:
+    """Run a copy of an agent, with its spool and its credential, beside the agent for a while."""
+    agent = testbed.agents[fault.agent]
+    async with agent.program.lock:
+        agent.program.kill()
+        agent.read_spool()
+        clone = agent.copy(fault.number)
+        agent.program.start()
+        clone.program.start()
         try:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(CLONE_SECONDS)
         finally:
-            _signal_all(pids, signal.SIGCONT)
-    return f"{seconds:.1f} s"
-
-
-async def blackhole_database(testbed: Testbed, fault: Fault) -> str:
-    """Discard everything between collector and PostgreSQL without closing a connection."""
-    seconds = Random(fault.seed).uniform(1.0, 4.0)
-    async with testbed.postgres_lock:
-        testbed.database.swallowing = True
-        await asyncio.sleep(seconds)
-        testbed.database.swallowing = False
-    return f"{seconds:.1f} s"
-
-
-async def forbid_writes(testbed: Testbed, fault: Fault) -> str:
-    """Make PostgreSQL read-only, as a demoted primary is."""
-    seconds = Random(fault.seed).uniform(1.0, 3.0)
-    async with testbed.postgres_lock:
-        await asyncio.to_thread(_set_read_only, testbed.postgres.conninfo, "on")
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            await asyncio.to_thread(_set_read_only, testbed.postgres.conninfo, "off")
-    return f"{seconds:.1f} s"
+            clone.program.kill()
+        agent.cloned |= {entry.key for entry in clone.journal() if entry.status is Status.KEPT}
+    return f"{len(clone.acknowledged_ns())} batches acknowledged to the clone"
 
 
 async def cut_reply(testbed: Testbed, fault: Fault) -> str:
@@ -164,55 +103,23 @@ async def step_clock(testbed: Testbed, fault: Fault) -> str:
 
 INJECTORS: Mapping[Kind, Injector] = {
     Kind.AGENT_KILLED: kill_agent,
-    Kind.COLLECTOR_KILLED: kill_collector,
-    Kind.COLLECTOR_FROZEN: freeze_collector,
-    Kind.POSTGRES_KILLED: kill_postgres,
-    Kind.BACKEND_KILLED: kill_backend,
-    Kind.POSTGRES_FROZEN: freeze_postgres,
-    Kind.DATABASE_BLACKHOLED: blackhole_database,
-    Kind.READ_ONLY: forbid_writes,
+    Kind.AGENT_CLONED: clone_agent,
+    Kind.COLLECTOR_KILLED: collector_faults.kill_one,
+    Kind.LEADER_KILLED: collector_faults.kill_leader,
+    Kind.COLLECTOR_FROZEN: collector_faults.freeze_one,
+    Kind.ROLLING_RESTART: collector_faults.restart_all,
+    Kind.COLLECTOR_CLOCK_STEPPED: collector_faults.step_clock,
+    Kind.POSTGRES_KILLED: database_faults.kill,
+    Kind.BACKEND_KILLED: database_faults.kill_backend,
+    Kind.POSTGRES_FROZEN: database_faults.freeze,
+    Kind.DATABASE_BLACKHOLED: database_faults.blackhole,
+    Kind.FAILOVER: database_faults.fail_over,
+    Kind.READ_ONLY: database_faults.forbid_writes,
+    Kind.TOO_MANY_CONNECTIONS: database_faults.take_all_connections,
+    Kind.DATABASE_DISK_FULL: database_faults.fill_disk,
     Kind.REPLY_CUT: cut_reply,
     Kind.PARTITION: partition,
     Kind.DISK_FULL: fill_disk,
     Kind.SPOOL_DAMAGED: damage_spool,
     Kind.CLOCK_STEPPED: step_clock,
 }
-
-
-def _backends(postmaster: int | None) -> list[int]:
-    """Return the processes that serve the collector's connections."""
-    return [pid for pid in _children(postmaster) if b"postgres: isochrone" in _command_line(pid)]
-
-
-def _children(postmaster: int | None) -> list[int]:
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
-    return [int(pid) for pid in children.read_text().split()] if children.exists() else []
-
-
-def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _set_read_only(conninfo: str, value: str) -> None:
-    """Set it once the server accepts connections: a killed backend may have made it restart."""
-    deadline = time.monotonic() + RESTART_SECONDS
-    while True:
-        try:
-            with psycopg.connect(conninfo, autocommit=True) as connection:
-                connection.execute("SET default_transaction_read_only = off")
-                connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
-                connection.execute("SELECT pg_reload_conf()")
-                return
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -10,18 +10,29 @@ class Kind(StrEnum):
     """The kind of a fault."""
 
     AGENT_KILLED = "agent-killed"
+    AGENT_CLONED = "agent-cloned"
     COLLECTOR_KILLED = "collector-killed"
+    LEADER_KILLED = "leader-killed"
     COLLECTOR_FROZEN = "collector-frozen"
+    ROLLING_RESTART = "rolling-restart"
+    COLLECTOR_CLOCK_STEPPED = "collector-clock-stepped"
     POSTGRES_KILLED = "postgres-killed"
     BACKEND_KILLED = "backend-killed"
     POSTGRES_FROZEN = "postgres-frozen"
     DATABASE_BLACKHOLED = "database-blackholed"
+    FAILOVER = "failover"
     READ_ONLY = "read-only"
+    TOO_MANY_CONNECTIONS = "too-many-connections"
+    DATABASE_DISK_FULL = "database-disk-full"
     REPLY_CUT = "reply-cut"
     PARTITION = "partition"
     DISK_FULL = "disk-full"
     SPOOL_DAMAGED = "spool-damaged"
     CLOCK_STEPPED = "clock-stepped"
+
+
+NEEDS_DISK = frozenset({Kind.DISK_FULL, Kind.DATABASE_DISK_FULL})
+"""The kinds that need a disk which can be filled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +46,20 @@ class FaultType:
 
 FAULT_TYPES: Mapping[Kind, FaultType] = {
     Kind.AGENT_KILLED: FaultType(weight=36, one_agent=True, sentence="SIGKILL of an agent, then a restart"),
-    Kind.COLLECTOR_KILLED: FaultType(weight=9, one_agent=False, sentence="SIGKILL of the collector, then a restart"),
-    Kind.COLLECTOR_FROZEN: FaultType(weight=4, one_agent=False, sentence="the collector is stopped for 0.5 to 2 s"),
+    Kind.AGENT_CLONED: FaultType(weight=2, one_agent=True, sentence="a copy of an agent runs beside it for 5 s"),
+    Kind.COLLECTOR_KILLED: FaultType(weight=9, one_agent=False, sentence="SIGKILL of a collector, then a restart"),
+    Kind.LEADER_KILLED: FaultType(weight=4, one_agent=False, sentence="SIGKILL of the collector that leads"),
+    Kind.COLLECTOR_FROZEN: FaultType(weight=4, one_agent=False, sentence="a collector is stopped for 0.5 to 2 s"),
+    Kind.ROLLING_RESTART: FaultType(weight=3, one_agent=False, sentence="SIGTERM of each collector in turn"),
+    Kind.COLLECTOR_CLOCK_STEPPED: FaultType(weight=4, one_agent=False, sentence="a collector's clock set off by 60 s"),
     Kind.POSTGRES_KILLED: FaultType(weight=5, one_agent=False, sentence="SIGKILL of the postmaster, then a restart"),
     Kind.BACKEND_KILLED: FaultType(weight=6, one_agent=False, sentence="SIGKILL of a backend: PostgreSQL restarts"),
     Kind.POSTGRES_FROZEN: FaultType(weight=3, one_agent=False, sentence="all of PostgreSQL is stopped for 1 to 4 s"),
     Kind.DATABASE_BLACKHOLED: FaultType(weight=2, one_agent=False, sentence="no byte reaches PostgreSQL for 1 to 4 s"),
+    Kind.FAILOVER: FaultType(weight=3, one_agent=False, sentence="the primary is killed or vanishes; promotion"),
     Kind.READ_ONLY: FaultType(weight=3, one_agent=False, sentence="PostgreSQL accepts no writes for 1 to 3 s"),
+    Kind.TOO_MANY_CONNECTIONS: FaultType(weight=3, one_agent=False, sentence="PostgreSQL has none left for 1 to 3 s"),
+    Kind.DATABASE_DISK_FULL: FaultType(weight=3, one_agent=False, sentence="no space left for PostgreSQL for 1 to 3 s"),
     Kind.REPLY_CUT: FaultType(weight=20, one_agent=True, sentence="the connection cut between a push and its reply"),
     Kind.PARTITION: FaultType(weight=6, one_agent=True, sentence="no connection to the collector for 1 to 3 s"),
     Kind.DISK_FULL: FaultType(weight=4, one_agent=True, sentence="no space left for the spool for 1 to 3 s"),
@@ -53,7 +71,7 @@ FAULT_TYPES: Mapping[Kind, FaultType] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One fault: `after_s` seconds after the previous one, for the agent with this number. `seed` determines its
-    details.
+    details, and `seconds` its duration if that is not 0.
     """
 
     number: int
@@ -61,6 +79,7 @@ class Fault:
     after_s: float
     agent: int
     seed: int
+    seconds: float = 0.0
 
 
 def schedule(*, seed: int, faults: int, agents: int, per_second: float, kinds: Collection[Kind]) -> list[Fault]:

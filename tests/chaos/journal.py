@@ -1,12 +1,16 @@
-"""The journal of an agent under test: one line per sample that the spool committed or refused."""
+"""The journal of an agent under test: one line per sample that the spool committed or refused, and in another file one
+per acknowledged batch.
+"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from isochrone_wire.model import Sample
+
+FILE = "journal"
+ACKNOWLEDGED = "acknowledged"
 
 
 class Status(StrEnum):
@@ -37,12 +41,22 @@ def line(status: Status, *, at_ns: int, sample: Sample) -> bytes:
     return f"{status.value} {at_ns} {sample.target_id} {sample.round_at}\n".encode()
 
 
-def read(file: Path) -> list[Entry]:
-    """Return all entries, without an incomplete last line."""
-    return list(_entries(file.read_text())) if file.exists() else []
+def read(home: Path) -> list[Entry]:
+    """Return all entries of the agent in `home`."""
+    return list(map(_entry, _lines(home / FILE)))
 
 
-def _entries(text: str) -> Iterator[Entry]:
-    for row in text[: text.rfind("\n") + 1].splitlines():
-        status, at_ns, target_id, round_at = row.split()
-        yield Entry(status=Status(status), at_ns=int(at_ns), key=Key(int(target_id), int(round_at)))
+def acknowledged_ns(home: Path) -> list[int]:
+    """Return the instants of CLOCK_MONOTONIC at which batches of the agent in `home` were acknowledged."""
+    return list(map(int, _lines(home / ACKNOWLEDGED)))
+
+
+def _lines(file: Path) -> list[str]:
+    """Return all lines, without an incomplete last one."""
+    text = file.read_text() if file.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _entry(row: str) -> Entry:
+    status, at_ns, target_id, round_at = row.split()
+    return Entry(status=Status(status), at_ns=int(at_ns), key=Key(int(target_id), int(round_at)))

@@ -16,14 +16,16 @@ from chaos.journal import Key
 class Evidence:
     """The evidence on one vantage at the end of a run.
 
-    `recorded`: everything its spool ever committed. `at_risk`: samples that a damaged spool or a full disk may have
-    lost. `left`: samples still in the spool, waiting or in quarantine. `stored`: rows in PostgreSQL. `counted`: samples
-    that the agent itself reports as dropped. `unbalanced`: samples missing in the agent's own account.
+    `recorded`: everything its spool ever committed. `cloned`: what clones recorded, which may be stored. `at_risk`:
+    samples that a damaged spool or a full disk may have lost. `left`: samples still in the spool, waiting or in
+    quarantine. `stored`: rows in PostgreSQL. `counted`: samples that the agent itself reports as dropped. `unbalanced`:
+    samples missing in the agent's own account.
     """
 
     vantage: str
     recorded: AbstractSet[Key]
     stored: Counter[Key]
+    cloned: AbstractSet[Key] = field(default_factory=frozenset)
     at_risk: AbstractSet[Key] = field(default_factory=frozenset)
     left: AbstractSet[Key] = field(default_factory=frozenset)
     counted: int = 0
@@ -67,7 +69,7 @@ def judge(evidence: Evidence) -> Verdict:
         dropped=dropped,
         lost=len(missing) - dropped,
         duplicated=evidence.stored.total() - len(stored),
-        invented=len(stored - evidence.recorded),
+        invented=len(stored - evidence.recorded - evidence.cloned),
         unbalanced=abs(evidence.unbalanced),
     )
 

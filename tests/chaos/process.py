@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,12 @@ class Program:
     module: str
     folder: Path
     arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     unexpected_exit_codes: list[int] = field(default_factory=list)
     started: float = 0.0
+    _logged_before: int = 0
 
     @property
     def log_file(self) -> Path:
@@ -48,6 +50,8 @@ class Program:
     def start(self) -> None:
         """Start it; it takes about a second to become ready."""
         self.started = time.monotonic()
+        self._logged_before = self.log_file.stat().st_size if self.log_file.exists() else 0
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         with self.log_file.open("ab") as log, self._output_file().open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self.module, *self.arguments],
@@ -55,7 +59,7 @@ class Program:
                 stdout=output,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
+                env={**os.environ, **self.environment, "PYTHONPATH": path},
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -89,6 +93,12 @@ class Program:
                 return ready
             await asyncio.sleep(0.05)
         raise RuntimeError(f"{self.name} did not start: {self.log_file.read_text()[-2000:]}")
+
+    def log(self) -> str:
+        """Return what was logged since the last start."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._logged_before)
+            return log.read().decode(errors="replace")
 
     def restart_if_ended(self) -> bool:
         """Restart the process if it ended without a fault, like systemd; return true if it was restarted."""

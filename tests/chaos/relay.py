@@ -1,8 +1,11 @@
-"""A relay between one agent and the collector whose connections can be cut, in particular right before a reply."""
+"""A relay between one agent and the collectors, which balances the load and whose connections can be cut, in particular
+right before a reply.
+"""
 
 import asyncio
 import contextlib
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from chaos.payload_meter import PayloadMeter, PlainTextMeter, TlsMeter
@@ -34,13 +37,13 @@ class _Connection:
 
 
 class Relay:
-    """Listens on its own port and forwards everything to `upstream_port`, both on 127.0.0.1. With `tls`, the relay has
-    no key and recognises pushes by the sizes of TLS records.
+    """Listens on its own port and forwards each connection to the next of the `upstream_ports` that accepts one, all on
+    127.0.0.1. With `tls`, the relay has no key and recognises pushes by the sizes of TLS records.
     """
 
-    def __init__(self, upstream_port: int, *, tls: bool = False) -> None:
+    def __init__(self, *upstream_ports: int, tls: bool = False) -> None:
         self.port = 0
-        self._upstream_port = upstream_port
+        self._upstream_ports = deque(upstream_ports)
         self._tls = tls
         self._connections: set[_Connection] = set()
         self._forwarding: set[asyncio.Task[None]] = set()
@@ -97,11 +100,11 @@ class Relay:
         if self._refusing:
             writer.transport.abort()
             return
-        try:
-            from_collector, to_collector = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-        except OSError:
+        upstream = await self._connect()
+        if upstream is None:
             writer.transport.abort()
             return
+        from_collector, to_collector = upstream
         connection = self._connection_for(writer, to_collector)
         self._connections.add(connection)
         try:
@@ -111,6 +114,14 @@ class Relay:
         finally:
             self._connections.discard(connection)
             connection.cut()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for _ in range(len(self._upstream_ports)):
+            port = self._upstream_ports[0]
+            self._upstream_ports.rotate(-1)
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection("127.0.0.1", port)
+        return None
 
     def _connection_for(self, agent: asyncio.StreamWriter, collector: asyncio.StreamWriter) -> _Connection:
         if self._tls:

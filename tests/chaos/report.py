@@ -3,12 +3,16 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from chaos.faults import FAULT_TYPES, Fault, Kind
 from chaos.oracle import Verdict
 
 SECOND_NS = 1_000_000_000
+KIND_WIDTH = max(map(len, Kind))
+MAX_RECOVERY_S = 30.0
+"""The goal for each measured recovery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +28,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The activity of each vantage: when samples were recorded and when batches arrived, both in order and on
+    """The activity of each vantage: when samples were recorded and when batches were acknowledged, both in order and on
     CLOCK_MONOTONIC.
     """
 
     recorded_ns: Mapping[str, Sequence[int]]
-    arrived_ns: Mapping[str, Sequence[int]]
+    delivered_ns: Mapping[str, Sequence[int]]
 
     def recovery_ns(self, event: Event) -> int | None:
         """Return the time from the end of a fault (the restart, for a kill) until every affected vantage has delivered
         a batch.
         """
-        first = [_after(self.arrived_ns[vantage], event.until_ns) for vantage in event.vantages]
+        first = [_after(self.delivered_ns[vantage], event.until_ns) for vantage in event.vantages]
         return max(found for found in first if found) - event.until_ns if all(first) else None
 
     def recorded_during(self, event: Event) -> int:
@@ -50,17 +54,23 @@ def table(events: Iterable[Event], timeline: Timeline) -> str:
     """Return a table of the kinds: count, samples recorded until recovery, and recovery times."""
     events = list(events)
     rows = [_row(kind, [event for event in events if event.fault.kind is kind], timeline) for kind in Kind]
-    head = f"{'fault':<17}{'times':>6}{'recorded until':>16}{'recovery':>10}{'longest':>10}"
-    return "\n".join([head, f"{'':<23}{'recovery':>16}{'median s':>10}{'s':>10}", *filter(None, rows)])
+    head = f"{'fault':<{KIND_WIDTH}}{'times':>6}{'recorded until':>16}{'recovery':>10}{'longest':>10}"
+    return "\n".join([head, f"{'':<{KIND_WIDTH + 6}}{'recovery':>16}{'median s':>10}{'s':>10}", *filter(None, rows)])
 
 
 def sentences(kinds: Iterable[Kind]) -> str:
     """Return the descriptions of the kinds."""
-    return "\n".join(f"{kind:<17} {FAULT_TYPES[kind].sentence}" for kind in kinds)
+    return "\n".join(f"{kind:<{KIND_WIDTH}} {FAULT_TYPES[kind].sentence}" for kind in kinds)
 
 
-def result(verdict: Verdict, *, kills: int, kinds: int) -> str:
-    """Return the RESULT line; `kinds` is the number of kinds of faults."""
+def recoveries_s(measured: Mapping[str, Event], timeline: Timeline) -> dict[str, float]:
+    """Return the recovery time in seconds after each measured fault; infinite if there was none."""
+    found = {name: timeline.recovery_ns(event) for name, event in measured.items()}
+    return {name: inf if ns is None else ns / SECOND_NS for name, ns in found.items()}
+
+
+def result(verdict: Verdict, recoveries: Mapping[str, float], *, kills: int, kinds: int) -> str:
+    """Return the RESULT line; `kinds` is the number of kinds of faults, `recoveries` are in seconds."""
     parts = {
         "recorded": verdict.recorded,
         "stored": verdict.stored,
@@ -72,6 +82,7 @@ def result(verdict: Verdict, *, kills: int, kinds: int) -> str:
         "unbalanced": verdict.unbalanced,
         "kills": kills,
         "faults": kinds,
+        **{f"{name}_s": f"{seconds:.1f}" for name, seconds in recoveries.items()},
     }
     return "RESULT " + " ".join(f"{name}={value}" for name, value in parts.items())
 
@@ -82,7 +93,7 @@ def _row(kind: Kind, events: Sequence[Event], timeline: Timeline) -> str:
     took = [ns / SECOND_NS for event in events if (ns := timeline.recovery_ns(event)) is not None]
     recorded = sum(timeline.recorded_during(event) for event in events)
     times = f"{median(took):>10.1f}{max(took):>10.1f}" if took else f"{'-':>10}{'-':>10}"
-    return f"{kind:<17}{len(events):>6}{recorded:>16}{times}"
+    return f"{kind:<{KIND_WIDTH}}{len(events):>6}{recorded:>16}{times}"
 
 
 def _after(instants: Sequence[int], at_ns: int) -> int | None:

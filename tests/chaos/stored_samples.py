@@ -1,4 +1,4 @@
-"""The samples and batches in PostgreSQL after a run, by vantage."""
+"""The samples in PostgreSQL after a run, by vantage."""
 
 from collections import Counter, defaultdict
 
@@ -14,10 +14,6 @@ select v.name, s.target_id, (extract(epoch from s.round_at) * 1000000)::bigint, 
     ) as everything group by 1, 2, 3
 ) as s join vantage as v on v.id = s.vantage_id
 """
-_LEDGER = """
-select v.name, (extract(epoch from b.received_at) * 1000000)::bigint
-from ingest_batch as b join vantage as v on v.id = b.vantage_id order by 2
-"""
 
 
 async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
@@ -25,14 +21,6 @@ async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
     found: defaultdict[str, Counter[Key]] = defaultdict(Counter)
     for vantage, target_id, round_at, rows in await _ask(conninfo, _STORED):
         found[str(vantage)][Key(int(target_id), int(round_at))] = int(rows)
-    return found
-
-
-async def batches(conninfo: str) -> defaultdict[str, list[int]]:
-    """Return the instants at which batches were received, in order, in microseconds since the epoch."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for vantage, received_at in await _ask(conninfo, _LEDGER):
-        found[str(vantage)].append(int(received_at))
     return found
 
 

@@ -35,6 +35,7 @@ AGAIN = "insert into sample_late select (jsonb_populate_record(s, '{\"seq\": 2}'
         ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[1]}, "counted": 1}, {"stored": 4, "lost": 1}),
         ({"stored": Counter(KEYS[2:]), "at_risk": set(KEYS), "counted": 1}, {"stored": 3, "dropped": 1, "lost": 1}),
         ({"stored": ALL + Counter([Key(8, 0)])}, {"stored": 5, "invented": 1}),
+        ({"stored": ALL + Counter([Key(8, 0)]), "cloned": {Key(8, 0)}}, {"stored": 5}),
         ({"unbalanced": -2}, {"stored": 5, "unbalanced": 2}),
     ],
 )
@@ -87,7 +88,7 @@ def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
     sample = Sample(target_id=7, round_at=3, outcome=Outcome.OK, dispatched_at=4)
     lines = journal.line(Status.KEPT, at_ns=1, sample=sample) + journal.line(Status.REFUSED, at_ns=2, sample=sample)
     (tmp_path / "journal").write_bytes(lines + b"kept 3 7")
-    assert journal.read(tmp_path / "journal") == [
+    assert journal.read(tmp_path) == [
         Entry(status=Status.KEPT, at_ns=1, key=Key(7, 3)),
         Entry(status=Status.REFUSED, at_ns=2, key=Key(7, 3)),
     ]

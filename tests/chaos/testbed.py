@@ -1,21 +1,23 @@
-"""The testbed, made of real processes: a simulated provider, PostgreSQL, a collector, and agents behind relays."""
+"""The testbed, made of real processes: a simulated provider, PostgreSQL, collectors, and agents behind relays."""
 
 import asyncio
 import json
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos import commands, disk, journal, spool_reader
+from chaos import commands, database, disk, journal, spool_reader
+from chaos.agent_under_test import LATER
+from chaos.collectors import Collector, start_collectors
 from chaos.commands import Operator
+from chaos.database import Database
 from chaos.journal import Entry, Key, Status
 from chaos.process import Program
 from chaos.relay import Relay
-from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.model import Vantage
-from testdata.database_relay import DatabaseRelay
 
 WATCH_SECONDS = 0.3
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1", "sa-east-1", "af-south-1")
@@ -27,7 +29,9 @@ _BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fa
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class TestedAgent:
-    """One agent with its relay and its disk, and the samples found in its spool at every kill."""
+    """One agent with its relay and its disk, and the samples found in its spool at every kill. `cloned` are the samples
+    that its clones recorded.
+    """
 
     vantage: Vantage
     folder: Path
@@ -36,6 +40,7 @@ class TestedAgent:
     offset_ns: int = 0
     seen: set[Key] = field(default_factory=set)
     at_risk: set[Key] = field(default_factory=set)
+    cloned: set[Key] = field(default_factory=set)
     damaged_ns: int = 0
 
     @property
@@ -73,7 +78,22 @@ class TestedAgent:
 
     def journal(self) -> list[Entry]:
         """Return the entries of its journal."""
-        return journal.read(self.folder / "journal")
+        return journal.read(self.folder)
+
+    def acknowledged_ns(self) -> list[int]:
+        """Return the instants at which its batches were acknowledged, on CLOCK_MONOTONIC."""
+        return journal.acknowledged_ns(self.folder)
+
+    def copy(self, number: int) -> "TestedAgent":
+        """Return a clone, which does not run, with a copy of the disk. This agent must not run either."""
+        home = self.folder / f"clone-{number}"
+        home.mkdir()
+        shutil.copytree(self.data_dir, home / "disk")
+        arguments = [word.replace(str(self.folder), str(home)) for word in self.program.arguments]
+        program = replace(self.program, folder=home, arguments=arguments, process=None, lock=asyncio.Lock())
+        clone = TestedAgent(vantage=self.vantage, folder=home, relay=self.relay, program=program)
+        clone.set_clock(self.offset_ns)
+        return clone
 
     def set_clock(self, offset_ns: int) -> None:
         """Set the clock offset, which the agent reads at its next start or SIGUSR1."""
@@ -85,40 +105,43 @@ class TestedAgent:
 class Testbed:
     """All running parts."""
 
-    folder: Path
-    postgres: EmbeddedPostgres
-    postgres_lock: asyncio.Lock
-    database: DatabaseRelay
-    collector: Program
+    database: Database
+    collectors: list[Collector]
     agents: list[TestedAgent]
-    own_disks: bool
+
+    @property
+    def programs(self) -> list[Program]:
+        """All programs that faults disturb."""
+        return [*(collector.program for collector in self.collectors), *(agent.program for agent in self.agents)]
 
     async def watch(self) -> None:
         """Restart whatever has exited, until cancelled."""
         while True:
-            for program in (self.collector, *(agent.program for agent in self.agents)):
+            for program in self.programs:
                 program.restart_if_ended()
-            if not self.postgres_lock.locked():
-                # The lock prevents two restarts at once.
-                async with self.postgres_lock:
-                    await asyncio.to_thread(self.postgres.restart_if_gone)
+            await self.database.restart_ended()
             await asyncio.sleep(WATCH_SECONDS)
 
 
-@asynccontextmanager
-async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> AsyncIterator[Testbed]:
-    """Run a testbed of `agents` agents in `folder`, each with its own disk if `own_disks`, until the block ends. With
-    `tls`, the agents join with a token and use TLS; otherwise plain text without credentials.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The size of a testbed. Agents and servers of the database have their own disks if `own_disks`. With `tls`, the
+    agents join with a token and use TLS; otherwise plain text without credentials.
     """
+
+    agents: int
+    collectors: int
+    own_disks: bool
+    tls: bool
+
+
+@asynccontextmanager
+async def testbed(folder: Path, scale: Scale) -> AsyncIterator[Testbed]:
+    """Run a testbed in `folder` until the block ends."""
     async with AsyncExitStack() as stack:
         # Inherited by the agents, which ignore the clock signal until their handler is installed.
         stack.callback(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, signal.SIG_IGN))
-        postgres = EmbeddedPostgres(folder / "postgres")
-        await asyncio.to_thread(postgres.start)
-        stack.push_async_callback(asyncio.to_thread, postgres.stop)
-        database = DatabaseRelay(postgres.conninfo)
-        await database.start()
-        stack.push_async_callback(database.stop)
+        servers = await stack.enter_async_context(database.running(folder, own_disks=scale.own_disks))
         simulator = Program(
             name="sim",
             module="isochrone_sim",
@@ -126,49 +149,22 @@ async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> A
             arguments=("serve", "--faults", "--listen", "127.0.0.1:0"),
         )
         base_url = str((await _ready(stack, simulator))["endpoints"].popitem()[1])
-        collector = _collector(folder, database.url, 0, tls=tls)
-        ready = await _ready(stack, collector)
-        port = int(str(ready["listen"]).rpartition(":")[2])
-        collector.arguments = _collector(folder, database.url, port, tls=tls).arguments
-        operator = Operator(address=str(ready["listen"]), identity=Path(str(ready["operator"])) if tls else None)
-        await asyncio.to_thread(operator.apply, _plan(folder, base_url))
-        tested = [
-            await _start_agent(stack, folder, number, port, own_disks=own_disks, operator=operator if tls else None)
-            for number in range(agents)
-        ]
-        yield Testbed(
-            folder=folder,
-            postgres=postgres,
-            postgres_lock=asyncio.Lock(),
-            database=database,
-            collector=collector,
-            agents=tested,
-            own_disks=own_disks,
+        serving, operator = await start_collectors(
+            stack, folder, servers.url, collectors=scale.collectors, tls=scale.tls
         )
+        await asyncio.to_thread(operator.apply, _plan(folder, base_url))
+        ports = [collector.port for collector in serving]
+        tested = [
+            await _start_agent(stack, folder, number, ports, own_disks=scale.own_disks, operator=operator)
+            for number in range(scale.agents)
+        ]
+        yield Testbed(database=servers, collectors=serving, agents=tested)
 
 
 async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str, str]]:
     program.start()
     stack.callback(program.kill)
     return await program.ready_line()
-
-
-def _collector(folder: Path, url: str, port: int, *, tls: bool) -> Program:
-    arguments = (
-        "serve",
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--data-dir",
-        str(folder / "collector"),
-        "--database-url",
-        url,
-        "--metrics-listen",
-        "off",
-        "--log-format",
-        "json",
-        *(("--tls",) if tls else ()),
-    )
-    return Program(name="collector", module="isochrone_collector", folder=folder, arguments=arguments)
 
 
 def _plan(folder: Path, base_url: str) -> Path:
@@ -187,12 +183,18 @@ def _plan(folder: Path, base_url: str) -> Path:
 
 
 async def _start_agent(
-    stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool, operator: Operator | None
+    stack: AsyncExitStack,
+    folder: Path,
+    number: int,
+    ports: Sequence[int],
+    *,
+    own_disks: bool,
+    operator: Operator,
 ) -> TestedAgent:
     vantage = Vantage(name=f"agent-{number}", region=REGIONS[number % len(REGIONS)])
     home = folder / vantage.name
     home.mkdir()
-    relay = Relay(port, tls=operator is not None)
+    relay = Relay(*ports, tls=operator.identity is not None)
     await relay.start()
     stack.push_async_callback(relay.stop)
     disk_folder = home / "disk"
@@ -201,14 +203,13 @@ async def _start_agent(
         stack.callback(disk.unmount, disk_folder)
     address = f"127.0.0.1:{relay.port}"
     options: Sequence[str] = ("--vantage", vantage.name, "--region", vantage.region, "--collector", address)
-    if operator is not None:
+    if operator.identity is not None:
         token = await asyncio.to_thread(operator.invite, vantage)
         await asyncio.to_thread(commands.join, address, token, disk_folder)
         # A joined agent needs no other options.
         options = ()
     arguments = (
-        str(home / "journal"),
-        str(home / "clock"),
+        str(home),
         "run",
         *options,
         "--data-dir",
@@ -216,7 +217,11 @@ async def _start_agent(
         "--log-format",
         "json",
     )
-    program = Program(name="agent", module="chaos.agent_under_test", folder=home, arguments=arguments)
+    # Every second agent is of a later version.
+    environment = {LATER: "1"} if number % 2 else {}
+    program = Program(
+        name="agent", module="chaos.agent_under_test", folder=home, arguments=arguments, environment=environment
+    )
     agent = TestedAgent(vantage=vantage, folder=home, relay=relay, program=program)
     agent.set_clock(0)
     program.start()

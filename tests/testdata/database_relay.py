@@ -13,20 +13,27 @@ class DatabaseRelay:
     """
 
     def __init__(self, conninfo: str) -> None:
-        parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value}
-        self._path = f"{parts['host']}/.s.PGSQL.{parts['port']}"
-        self._parts = parts
+        self.forward_to(conninfo)
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.swallowing = False
 
+    def forward_to(self, conninfo: str) -> None:
+        """Forward new connections to this server, whose connection string has `parts`."""
+        self.parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value}
+        self._path = f"{self.parts['host']}/.s.PGSQL.{self.parts['port']}"
+
     @property
     def url(self) -> str:
         """The URL of the database through the relay."""
+        return url_through(self)
+
+    @property
+    def port(self) -> int:
+        """The port of the relay."""
         assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        return f"postgresql:///?{urlencode({**self._parts, 'host': '127.0.0.1', 'port': str(port)})}"
+        return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Start listening."""
@@ -36,6 +43,7 @@ class DatabaseRelay:
         """Close all connections and stop listening."""
         assert self._server is not None
         self._server.close()
+        self.swallowing = False
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -56,6 +64,9 @@ class DatabaseRelay:
         writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.swallowing:
+            await self._heard_again()
+            return
         from_server, to_server = await asyncio.open_unix_connection(self._path)
         self._writers.add(to_server)
         try:
@@ -73,6 +84,15 @@ class DatabaseRelay:
                 if not lost:
                     writer.write(data)
                     await writer.drain()
-            while self.swallowing:
-                await asyncio.sleep(0.1)
+            await self._heard_again()
         writer.transport.abort()
+
+    async def _heard_again(self) -> None:
+        while self.swallowing:
+            await asyncio.sleep(0.1)
+
+
+def url_through(*relays: DatabaseRelay) -> str:
+    """Return one URL that names the servers behind all of the relays."""
+    hosts, ports = ",".join("127.0.0.1" for _ in relays), ",".join(str(relay.port) for relay in relays)
+    return f"postgresql:///?{urlencode({**relays[0].parts, 'host': hosts, 'port': ports})}"

@@ -13,21 +13,36 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres, binari
 from testdata.waiting import eventually
 
 READY_SECONDS = 60.0
+# A standby returns to a primary that was restarted within a second, and finds the log that it needs there.
+_SETTINGS = ("wal_retrieve_retry_interval = '500ms'", "wal_keep_size = '128MB'")
 
 
 @contextmanager
 def make_standby(primary: EmbeddedPostgres, home: Path) -> Iterator[EmbeddedPostgres]:
     """Run a standby in `home` from a copy of the primary, whose commits wait from now on until the standby has them."""
-    home.mkdir(mode=0o700, parents=True)
+    standby = start_standby(primary, home)
+    try:
+        yield standby
+    finally:
+        standby.stop()
+
+
+def start_standby(primary: EmbeddedPostgres, home: Path) -> EmbeddedPostgres:
+    """Start a standby in the empty or missing folder `home`; see `make_standby`."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for setting in _SETTINGS:
+        ask(primary, f"ALTER SYSTEM SET {setting}")
+    ask(primary, "SELECT pg_reload_conf()")
     where = conninfo_to_dict(primary.conninfo)
     command = [str(binaries() / "pg_basebackup"), "-h", str(where["host"]), "-p", str(where["port"])]
     command += ["-U", str(where["user"]), "-D", str(home / "postgres"), "-R", "-X", "stream", "-c", "fast"]
     subprocess.run(command, check=True, capture_output=True)
-    with EmbeddedPostgres(home) as standby:
-        ask(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-        ask(primary, "SELECT pg_reload_conf()")
-        eventually(READY_SECONDS, lambda: ask(primary, _IN_SYNC) == 1, "the standby in sync")
-        yield standby
+    standby = EmbeddedPostgres(home)
+    standby.start()
+    ask(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+    ask(primary, "SELECT pg_reload_conf()")
+    eventually(READY_SECONDS, lambda: ask(primary, _IN_SYNC) == 1, "the standby in sync")
+    return standby
 
 
 def promote(standby: EmbeddedPostgres) -> None:

@@ -8,7 +8,8 @@ from enum import Enum
 from isochrone_wire.model import SECOND_US
 
 FIRST_WAIT_US = SECOND_US
-MAX_WAIT_US = 60 * SECOND_US
+# Seldom enough for a fleet: a healthy agent pushes more often. A longer wait would outlast most failures.
+MAX_WAIT_US = 10 * SECOND_US
 # The agent waits no longer than this, even if the collector asks for more.
 MAX_DELAY_US = 600 * SECOND_US
 
@@ -72,7 +73,7 @@ def bounded_delay_us(delay_us: int) -> int:
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits with full jitter: uniform from 0 to a ceiling that doubles from 1 s to 60 s until a push succeeds."""
+    """Waits with full jitter: uniform from 0 to a ceiling that doubles from 1 s to 10 s until a push succeeds."""
 
     ceiling_us: int = FIRST_WAIT_US
 

@@ -32,11 +32,11 @@ def test_the_verdict_table(status: str, details: str, reaction: Reaction) -> Non
     assert react(status, details) is reaction
 
 
-def test_waits_double_to_a_minute_with_full_jitter() -> None:
-    """The ceiling is 1, 2, 4 … 60 s, the wait is between 0 and the ceiling, and a success resets it to 1 s."""
+def test_waits_double_to_ten_seconds_with_full_jitter() -> None:
+    """The ceiling is 1, 2, 4, 8, 10 s, the wait is between 0 and the ceiling, and a success resets it to 1 s."""
     backoff = Backoff()
-    ceilings = [backoff.next_wait_us(1.0) // 1_000_000 for _ in range(8)]
-    assert ceilings == [1, 2, 4, 8, 16, 32, 60, 60]
+    ceilings = [backoff.next_wait_us(1.0) // 1_000_000 for _ in range(6)]
+    assert ceilings == [1, 2, 4, 8, 10, 10]
     assert backoff.next_wait_us(0.0) == 0
     backoff.reset()
     assert backoff.next_wait_us(1.0) == 1_000_000

@@ -1,0 +1,71 @@
+"""The collectors under test: two on one database, with one certificate and with adjustable wall clocks."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.commands import Operator
+from chaos.process import Program
+
+
+@dataclass(eq=False, slots=True)
+class Collector:
+    """One collector. Its clock is ahead of the true one by the seconds in the file `clock`."""
+
+    program: Program
+    clock: Path
+    port: int = 0
+    ahead_s: float = 0.0
+
+    @property
+    def leads(self) -> bool:
+        """True if it led when it wrote its log."""
+        log = self.program.log()
+        return self.program.runs and log.rfind('"leadership.taken"') > log.rfind('"leadership.lost"')
+
+    def set_clock(self, ahead_s: float) -> None:
+        """Set the clock, which the collector reads at every use."""
+        self.ahead_s = ahead_s
+        self.clock.parent.mkdir(exist_ok=True)
+        scratch = self.clock.with_suffix(".new")
+        scratch.write_text(str(ahead_s))
+        scratch.replace(self.clock)
+
+
+async def start_collectors(
+    stack: AsyncExitStack, folder: Path, url: str, *, collectors: int, tls: bool
+) -> tuple[list[Collector], Operator]:
+    """Start collectors on the database at `url`; return them and the operator of the first, whose certificate all
+    of them use.
+    """
+    first, operator = await _start(stack, folder / "collector-1", url, ("--tls",) if tls else ())
+    files = folder / "collector-1" / "tls"
+    shared = ("--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")) if tls else ()
+    rest = [await _start(stack, folder / f"collector-{number}", url, shared) for number in range(2, collectors + 1)]
+    return [first, *(collector for collector, _ in rest)], operator
+
+
+async def _start(stack: AsyncExitStack, home: Path, url: str, tls: tuple[str, ...]) -> tuple[Collector, Operator]:
+    clock = home / "clock"
+    program = Program(
+        name="collector",
+        module="testdata.collector_with_clock",
+        folder=home,
+        environment={"TEST_CLOCK_FILE": str(clock)},
+    )
+    collector = Collector(program, clock)
+    collector.set_clock(0.0)
+    program.arguments = _arguments(home, url, 0, tls)
+    program.start()
+    stack.callback(program.kill)
+    ready = await program.ready_line()
+    collector.port = int(str(ready["listen"]).rpartition(":")[2])
+    # The next start uses the same port.
+    program.arguments = _arguments(home, url, collector.port, tls)
+    identity = Path(str(ready["operator"])) if tls else None
+    return collector, Operator(address=str(ready["listen"]), identity=identity)
+
+
+def _arguments(home: Path, url: str, port: int, tls: tuple[str, ...]) -> tuple[str, ...]:
+    where = ("--listen", f"127.0.0.1:{port}", "--data-dir", str(home), "--database-url", url)
+    return ("serve", *where, *tls, "--http-listen", "off", "--metrics-listen", "off", "--log-format", "json")
