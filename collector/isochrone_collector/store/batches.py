@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
 
@@ -101,6 +101,8 @@ async def _earlier(connection: Connection, keys: Sequence[BatchKey]) -> dict[Bat
     if not keys:
         return {}
     found = await fetch(connection, query("claimed_batches"), ClaimedRow, **_arrays(keys))
+    # A server that was restarted during their commit shows rows that the synchronous standby does not have yet.
+    await execute(connection, query("write_to_log"))
     return {row.key: row.ledger for row in found}
 
 

@@ -23,6 +23,10 @@ FROM ingest_batch
 JOIN unnest(%(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[]) AS asked (vantage_id, epoch, seq)
     USING (vantage_id, epoch, seq)
 
+-- A record in the write-ahead log, so that the commit of this transaction waits for the log, and for what is before it.
+-- name: write_to_log
+SELECT pg_logical_emit_message(true, 'isochrone', '')
+
 -- The hot path: packed rows.
 -- name: copy_samples
 COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)

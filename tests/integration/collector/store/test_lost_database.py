@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -30,6 +30,7 @@ from testdata.waiting import BUSY
 US = Vantage(name="us-1", region="us")
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 RECOVERY_S = 30.0
+WAITING_FOR_STANDBY = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 _log = logging.getLogger(__name__)
 
@@ -171,6 +172,46 @@ async def connected(url: str) -> psycopg.AsyncConnection:
         with suppress(psycopg.OperationalError):
             return await psycopg.AsyncConnection.connect(url)
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_a_repetition_waits_for_the_standby(tmp_path: Path) -> None:
+    """A batch that only the primary has, because it crashed during the commit, is not acknowledged to its repetition."""
+    first_home, second_home = tmp_path / "first", tmp_path / "second"
+    with EmbeddedPostgres(first_home) as primary, make_standby(primary, second_home) as standby:
+        schema.migrate(primary.conninfo)
+        async with collector_on(primary) as local, collector_on(primary) as behind:
+            await push(local, 1)
+            await push(behind, 1)
+            behind.clock.at -= 60 * SECOND_US
+            with frozen(standby):
+                pushing = asyncio.create_task(refused(local, 2))
+                while ask(primary, WAITING_FOR_STANDBY) == 0:
+                    await asyncio.sleep(0.05)
+                with killed(primary):
+                    while not primary.restart_if_gone():
+                        await asyncio.sleep(0.05)
+                await pushing
+                assert ask(primary, "SELECT count(*)::int FROM sample") == 2
+                error = await refused(behind, 2)
+                assert error.condition == "no_answer"
+            await accepted(behind, 2)
+            assert ask(primary, "SELECT count(*)::int FROM sample") == 2
+
+
+@asynccontextmanager
+async def collector_on(server: EmbeddedPostgres) -> AsyncIterator[InProcessCollector]:
+    """A collector that waits for a statement for a second only."""
+    database = Database(server.conninfo)
+    await database.open()
+    local = InProcessCollector(database)
+    await local.begin(DAY_AT + SECOND_US)
+    await local.plans.refresh()
+    database._answer_within_s = 1.0
+    try:
+        yield local
+    finally:
+        await database.close()
 
 
 async def test_a_full_disk_is_named(local: InProcessCollector) -> None:
