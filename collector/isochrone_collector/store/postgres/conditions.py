@@ -57,12 +57,16 @@ _STATES: Mapping[str, Condition] = {
     "57P02": Condition.UNREACHABLE,
     "57P03": Condition.UNREACHABLE,
 }
+_STANDBY = "session is read-only"
+# psycopg's list of the hosts in vain, when there are several.
+_EACH_HOST = "\n- host: "
 # PostgreSQL reports these without a state while it connects, and Citus passes a worker's errors on as XX000.
 _TEXTS: tuple[tuple[str, Condition], ...] = (
     ("too many clients already", Condition.TOO_MANY_CONNECTIONS),
     ("remaining connection slots are reserved", Condition.TOO_MANY_CONNECTIONS),
     ("too many connections", Condition.TOO_MANY_CONNECTIONS),
-    ("session is read-only", Condition.READ_ONLY),
+    (_STANDBY, Condition.READ_ONLY),
+    ("connection timeout expired", Condition.NO_ANSWER),
     ("No space left on device", Condition.DISK_FULL),
     ("failure on connection marked as essential", Condition.WORKER_LOST),
     ("connection to the remote node", Condition.WORKER_LOST),
@@ -82,12 +86,19 @@ def condition_of(error: Exception) -> Condition | None:
         return Condition.NO_ANSWER
     if not isinstance(error, (*_TRANSIENT, errors.InternalError_)):
         return None
+    reason = _telling(str(error))
     for text, condition in _TEXTS:
-        if text in str(error):
+        if text in reason:
             return condition
     if isinstance(error, errors.InternalError_):
         return None
     return Condition.UNREACHABLE if not state or state.startswith("08") else Condition.OTHER
+
+
+def _telling(text: str) -> str:
+    """Return the part of an error's text that tells the condition: a standby is read-only whatever the primary has."""
+    _, *hosts = text.split(_EACH_HOST)
+    return "".join(host for host in hosts if _STANDBY not in host) or text
 
 
 @contextmanager

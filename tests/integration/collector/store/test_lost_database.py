@@ -176,7 +176,7 @@ async def connected(url: str) -> psycopg.AsyncConnection:
 
 @pytest.mark.slow
 async def test_a_repetition_waits_for_the_standby(tmp_path: Path) -> None:
-    """A batch that only the primary has, because it crashed during the commit, is not acknowledged to its repetition."""
+    """A batch that only the primary has, because it crashed during the commit, is not acknowledged when repeated."""
     first_home, second_home = tmp_path / "first", tmp_path / "second"
     with EmbeddedPostgres(first_home) as primary, make_standby(primary, second_home) as standby:
         schema.migrate(primary.conninfo)

@@ -9,6 +9,12 @@ from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing
 from isochrone_collector.store.postgres.conditions import Condition, condition_of, translated
 from isochrone_collector.store.postgres.connection import NoAnswer
 
+# The primary's reason, and that of a standby.
+SEVERAL = (
+    "session is read-only\nMultiple connection attempts failed. All failures were:\n"
+    "- host: 'a', port: '1', hostaddr: 'a': {}\n- host: 'b', port: '1', hostaddr: 'b': session is read-only"
+)
+
 
 @pytest.mark.parametrize(
     ("error", "condition"),
@@ -19,6 +25,13 @@ from isochrone_collector.store.postgres.connection import NoAnswer
             Condition.TOO_MANY_CONNECTIONS,
         ),
         (psycopg.OperationalError("connection failed: session is read-only"), Condition.READ_ONLY),
+        (
+            psycopg.OperationalError(SEVERAL.format("FATAL: sorry, too many clients already")),
+            Condition.TOO_MANY_CONNECTIONS,
+        ),
+        (psycopg.OperationalError(SEVERAL.format("server closed the connection")), Condition.UNREACHABLE),
+        (psycopg.OperationalError(SEVERAL.format("connection timeout expired")), Condition.NO_ANSWER),
+        (psycopg.OperationalError(SEVERAL.format("session is read-only")), Condition.READ_ONLY),
         (NoAnswer("the server did not answer within 15 s"), Condition.NO_ANSWER),
         (errors.ConnectionTimeout("connection timeout expired"), Condition.NO_ANSWER),
         (errors.ReadOnlySqlTransaction("cannot execute INSERT in a read-only transaction"), Condition.READ_ONLY),
