@@ -33,7 +33,8 @@ async def kill_backend(testbed: Testbed, fault: Fault) -> str:
     async with testbed.database.lock:
         backends = testbed.database.primary.backends
         if backends:
-            os.kill(Random(fault.seed).choice(backends), signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(Random(fault.seed).choice(backends), signal.SIGKILL)
     return f"one of {len(backends)}"
 
 
