@@ -71,7 +71,8 @@ CREATE TABLE hourly_levels (
     quantity text NOT NULL,
     until_at timestamp with time zone NOT NULL,
     noise double precision NOT NULL,
-    levels bytea NOT NULL
+    levels bytea NOT NULL,
+    quantile double precision DEFAULT 'NaN'::double precision NOT NULL
 );
 
 COMMENT ON TABLE hourly_levels IS 'Levels of a metric in each hour of the past week: medians, or shares above quantiles of the week. Made daily.';
@@ -79,6 +80,8 @@ COMMENT ON TABLE hourly_levels IS 'Levels of a metric in each hour of the past w
 COMMENT ON COLUMN hourly_levels.noise IS 'Variance that the noise within an hour gives a level.';
 
 COMMENT ON COLUMN hourly_levels.levels IS 'Four-byte floats, oldest hour first; NaN for an hour without values.';
+
+COMMENT ON COLUMN hourly_levels.quantile IS 'Quantile of the week whose exceedances the levels are, in the unit of the metric; NaN for other quantities.';
 
 CREATE TABLE ingest_batch (
     vantage_id bigint NOT NULL,

@@ -1,7 +1,7 @@
 """Distributions of one metric, from raw values or from histograms, behind one protocol."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -42,7 +42,7 @@ class Distribution(Protocol):
 
     def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
         """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. `history` is that
-        of `Inflation.remembering`, of one row.
+        of `inflation_of_flags`, of one row.
         """
 
     def within(self, limit: float) -> tuple[int, int]:
@@ -90,6 +90,16 @@ def quantiles_of(
         return [one.quantile(share, history and history.at(np.array([row]))) for row, one in enumerate(found)]
     series, censored = ragged([one.values for one in values]), [one.censored for one in values]
     return quantiles(series, share, censored=np.concatenate(censored) if censored else None, history=history).listed()
+
+
+def among_known(quantile: Quantile | None, values: Distribution) -> Quantile | None:
+    """Return a quantile whose effective number is that of the values that are not censored, to be shown beside their
+    number; `None` if all are censored.
+    """
+    if quantile is None or not values.known:
+        return None
+    worth = quantile.n_eff
+    return replace(quantile, n_eff=None if worth is None else worth * values.known / values.n)
 
 
 def hours_of(rounds_at: NDArray[np.int64]) -> float:

@@ -53,22 +53,23 @@ class RequestCounts:
         return replace(least, high=most.high)
 
     def meets(self, share: float) -> Eligible:
-        """Decide whether at least `share` of the requests are answered in time; unknown while `share` would be
-        uncertain even if all of them were.
-        """
+        """Decide whether at least `share` of the requests are answered in time."""
         found = self.goodput
-        if found is None or self.planned < needed(share):
-            return Eligible.UNKNOWN
-        decided = verdict(found, share)
-        # Few independent requests can be certainly too slow, but not certainly in time.
-        return decided if decided is Eligible.NO or self.n_eff >= needed(share) else Eligible.UNKNOWN
+        return Eligible.UNKNOWN if found is None else verdict(found, share, n_eff=self.n_eff)
 
 
-def verdict(found: Proportion, share: float) -> Eligible:
-    """Decide whether a proportion is at least `share`, on its interval."""
-    if found.low >= share:
-        return Eligible.YES
-    return Eligible.NO if found.high < share else Eligible.MAYBE
+def verdict(found: Proportion, share: float, *, n_eff: float) -> Eligible:
+    """Decide whether the goodput of requests, worth `n_eff` independent ones, is at least `share`, on its interval;
+    unknown while `share` would be uncertain even if all of them were in time.
+    """
+    if found.n < needed(share):
+        return Eligible.UNKNOWN
+    if found.high < share:
+        return Eligible.NO
+    # Few independent requests can be certainly too slow, but not certainly in time.
+    if n_eff < needed(share):
+        return Eligible.UNKNOWN
+    return Eligible.YES if found.low >= share else Eligible.MAYBE
 
 
 def share_interval(good: int, n: int, *, n_eff: float) -> Proportion:
@@ -87,20 +88,20 @@ def needed(share: float) -> int:
 
 def effective_sizes(rows: Sequence[Flags], history: Inflation | None = None) -> Reals:
     """Return the number of independent requests that tell as much as those of each row, which are in the order of their
-    rounds: failures come in runs. `history` is that of `Inflation.remembering`.
+    rounds: failures come in runs. `history` is that of `inflation_of_flags`.
     """
     series = ragged([row.astype(np.float64) for row in rows])
     found = np.zeros(len(rows))
     for places, own in series.portions(cells=_CELLS):
         n = own.shape[1]
-        found[places] = inflation_of_flags(own).remembering(n, history and history.at(places)).worth(n)
+        found[places] = inflation_of_flags(own, history and history.at(places)).worth(n)
     return found
 
 
 def count_requests(
     good: Flags, possible: Flags, *, failed: int, throttled: int, history: Inflation | None = None
 ) -> RequestCounts:
-    """Count planned requests, given in the order of their rounds; `history` is that of `Inflation.remembering`."""
+    """Count planned requests, given in the order of their rounds; `history` is that of `inflation_of_flags`."""
     return RequestCounts(
         planned=len(good),
         good=int(np.count_nonzero(good)),

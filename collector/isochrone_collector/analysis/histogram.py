@@ -184,7 +184,7 @@ class Histogram:
 
     def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
         """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. A histogram does
-        not know the order of its values: without history (that of `Inflation.remembering`) there is no interval.
+        not know the order of its values: without history (that of `inflation_of_flags`) there is no interval.
         """
         if not self.n:
             return None

@@ -8,7 +8,7 @@ than a fifth of the hours are few: their variance is that of a fifth, divided by
 
 An hour's level is the median of its values, the share of its values above a quantile of the week, or the share of its
 requests that succeeded. From a share, `History` knows how much more a count in a window varies than one of independent
-requests.
+requests. Requests within a limit vary as those above the quantile of the week that is near the limit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,11 +78,14 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesLevels:
-    """The levels of some series, by target's id and region, and the beginning of each one's first hour."""
+    """The levels of some series, by target's id and region, and the beginning of each one's first hour. If the levels
+    are shares above a quantile of the week, `quantile` is its value, in the unit of the metric; NaN if it is unknown.
+    """
 
     series: Mapping[tuple[int, str], int]
     from_at: Integers
     levels: Levels
+    quantile: Reals | None = None
 
     def of(self, wanted: Sequence[tuple[int, str]], since_at: Sequence[int]) -> Levels:
         """Return the levels of series in this order, only of hours from an instant on; NaN for unknown series."""
@@ -94,6 +97,11 @@ class SeriesLevels:
         from_at[known] = self.from_at[places[known]]
         hours_at = from_at[:, None] + _HOUR_US * np.arange(HOURS)
         return Levels(values=values, noise=noise).where(hours_at >= np.asarray(since_at, np.int64)[:, None])
+
+    def quantile_of(self, wanted: Sequence[tuple[int, str]]) -> Reals:
+        """Return the quantile of series in this order; NaN for unknown ones."""
+        values = np.full(len(self.series), np.nan) if self.quantile is None else self.quantile
+        return np.append(values, np.nan)[[self.series.get(one, -1) for one in wanted]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +124,22 @@ class History:
         ratio = np.divide(found.ratio, variance, out=np.where(np.isnan(found.ratio), np.nan, 0.0), where=variance > 0)
         return replace(found, ratio=ratio)
 
+    def nearest(self, metric: Metric, wanted: Sequence[tuple[int, str]], limit: float) -> Integers:
+        """Return, per series, the place in `SHARES` of the quantile of the week that is nearest to a limit above 0, on
+        the scale of logarithms; -1 if none is known, or if the limit is farther outside of them than halfway to the
+        next one.
+        """
+        quantities = [self.levels.get(above_quantile(metric, share)) for share in SHARES]
+        unknown = np.full(len(wanted), np.nan)
+        values = np.stack([unknown if one is None else one.quantile_of(wanted) for one in quantities])
+        known = np.isfinite(values).all(axis=0) & (values > 0).all(axis=0)
+        scale = np.log(np.where(known, values, 1.0))
+        distances = np.log(limit) - scale
+        found = np.abs(distances).argmin(axis=0)
+        below, above = (scale[place + 1] - scale[place] for place in (0, len(SHARES) - 2))
+        is_far = (-2 * distances[0] > below) | (2 * distances[-1] > above)
+        return np.where(known & ~is_far, found, -1)
+
 
 NO_HISTORY = History()
 
@@ -130,12 +154,22 @@ def above_quantile(metric: Metric, share: float) -> Quantity:
     return metric.value, f"above_p{100 * share:g}"
 
 
-def nearest_quantile(metric: Metric, share: float) -> Quantity:
-    """Return the quantity with the history of exceeding the quantile that is nearest to `share`, on the scale of log
-    odds.
+def in_time(metric: Metric, near: Integers, known: Mapping[Quantity, Inflation]) -> Inflation:
+    """Return, per series, the history of the share of requests within a limit: that of exceeding the quantile whose
+    place in `SHARES` is in `near`, or that of success if there is none (-1) or success varies more. `known` are these
+    histories.
     """
-    bounded = min(max(share, 1e-9), 1 - 1e-9)
-    return above_quantile(metric, min(SHARES, key=lambda one: abs(_log_odds(one) - _log_odds(bounded))))
+    broken = slow = known[SUCCESS]
+    for place, share in enumerate(SHARES):
+        slow = known[above_quantile(metric, share)].where(near == place, slow)
+    return slow.where((slow.ratio >= broken.ratio) | np.isnan(broken.ratio), broken)
+
+
+def nearest_share(share: float) -> int:
+    """Return the place in `SHARES` of the one that is nearest to `share`, on the scale of log odds; -1 for 0 and 1."""
+    if not 0 < share < 1:
+        return -1
+    return min(range(len(SHARES)), key=lambda place: abs(_log_odds(SHARES[place]) - _log_odds(share)))
 
 
 def _log_odds(share: float) -> float:
@@ -157,11 +191,11 @@ def medians(hourly: Histograms) -> tuple[Reals, float]:
     return hourly.interpolated(0.5), float(np.nanmean(variances)) if np.isfinite(variances).any() else 0.0
 
 
-def exceedances(hourly: Histograms, share: float) -> tuple[Reals, float]:
-    """Return the share of each group's values above the quantile `share` of all groups together, NaN for an empty
-    group, and the mean variance that such a share has by chance.
+def exceedances(hourly: Histograms, limit: float) -> tuple[Reals, float]:
+    """Return the share of each group's values above a limit, NaN for an empty group, and the mean variance that such a
+    share has by chance.
     """
-    n, limit = hourly.n, float(hourly.total().quantile(share)[0])
+    n = hourly.n
     above = np.divide(hourly.above(limit), n, out=np.full(len(n), np.nan), where=n > 0)
     level = float(np.nanmean(above)) if n.any() else 0.0
     return above, float(np.mean(level * (1 - level) / n[n > 0])) if n.any() else 0.0

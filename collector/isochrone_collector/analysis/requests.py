@@ -70,7 +70,7 @@ class Requests:
         self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: Inflation | None = None
     ) -> RequestCounts:
         """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
-        `history` is that of `Inflation.remembering`, of one row.
+        `history` is that of `inflation_of_flags`, of one row.
         """
         answered = self.ending == Ending.ANSWERED
         unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)

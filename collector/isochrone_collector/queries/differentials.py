@@ -20,7 +20,7 @@ from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
-from isochrone_collector.analysis.history import SeriesLevels, median_of
+from isochrone_collector.analysis.history import SUCCESS, History, median_of
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import fleet, participation
@@ -70,7 +70,7 @@ class _Data:
     vantages: list[VantageRow]
     spans: list[PlanSpan]
     changes: Changes
-    hourly: SeriesLevels
+    history: History
     phases: Phases | None
 
 
@@ -147,7 +147,7 @@ async def _read(context: QueryContext, connection: Connection, query: _Query, *,
         vantages=every_vantage,
         spans=spans,
         changes=await drift.newest_changes(connection, every, query.metric),
-        hourly=await hourly_levels.levels_of(connection, every, median_of(query.metric)),
+        history=await hourly_levels.history_of(connection, every, (median_of(query.metric), SUCCESS)),
         phases=await probe_queries.phases(connection, scope) if explain else None,
     )
 
@@ -179,7 +179,7 @@ def _answers(
         region_problems=participation.region_problems(query.control, participations, problems_of),
         changes=changes,
         histories=histories,
-        hourly=data.hourly,
+        hourly=data.history.levels[median_of(query.metric)],
         parts=decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=changes) if data.phases else {},
         margin=query.margin,
         family=frozenset(query.planned),
@@ -198,6 +198,7 @@ def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participat
         target_ids=query.judged.union(query.planned),
         window=query.resolved.scope.window,
         now_at=query.now_at,
+        history=data.history,
     )
 
 

@@ -6,6 +6,7 @@ from isochrone_collector.analysis.coverage import PlanSpan, active_window
 from isochrone_collector.analysis.differential import participation
 from isochrone_collector.analysis.differential.pairing import TargetRegion
 from isochrone_collector.analysis.differential.participation import Participation, Presence
+from isochrone_collector.analysis.history import NO_HISTORY, History
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.store.rows import VantageRow
 from isochrone_wire.answers import Window
@@ -29,11 +30,14 @@ def participations(
     target_ids: Collection[int],
     window: Window,
     now_at: int,
+    history: History = NO_HISTORY,
 ) -> dict[TargetRegion, Participation]:
-    """Return the participation of each of these targets in each region, over all its vantages."""
+    """Return the participation of each of these targets in each region, over all its vantages. `history` has the
+    success of the past week.
+    """
     oldest = participation.oldest_rounds(probes)
     presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
-    return participation.participations(probes, participation.planned(presences, spans, target_ids))
+    return participation.participations(probes, participation.planned(presences, spans, target_ids), history)
 
 
 def planned_probes(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.analysis.goodput import needed, verdict
+from isochrone_collector.analysis.goodput import verdict
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
 from isochrone_wire.answers import Proportion, Quantile
@@ -90,9 +90,7 @@ def _in_time(evidence: Evidence, slo: Slo) -> Eligible:
         return Eligible.YES
     if evidence.goodput is None:
         return _p95_in_time(evidence, slo)
-    if evidence.goodput_n_eff < needed(slo.min_goodput):
-        return Eligible.UNKNOWN
-    return verdict(evidence.goodput, slo.min_goodput)
+    return verdict(evidence.goodput, slo.min_goodput, n_eff=evidence.goodput_n_eff)
 
 
 def _p95_in_time(evidence: Evidence, slo: Slo) -> Eligible:

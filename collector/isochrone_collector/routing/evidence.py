@@ -17,6 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
+from isochrone_collector.analysis.distribution import among_known
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
@@ -148,7 +149,7 @@ def evidence_of(
     requests = _requests(own, slo)
     ttft, is_sent = requests.values(Metric.TTFT), np.isin(requests.ending, _SENT_ENDINGS)
     values, limits = ttft.values[~ttft.censored], ttft.values[ttft.censored]
-    p50, p95 = (ttft.quantile(share) if ttft.known else None for share in (0.5, _SHARE))
+    p50, p95 = (among_known(ttft.quantile(share), ttft) for share in (0.5, _SHARE))
     in_time = requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=probes.members[member],

@@ -22,8 +22,8 @@ def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str) -> Hed
     comparison = inputs.against(first, second)
     delay, p50 = inputs.of(first).ttft_p95_us, inputs.of(second).ttft_p50_us
     found = p99s(tails)
-    if delay is None or inputs.of(first).n < LEAST_FOR_DELAY:
-        reason = f"too few samples: {inputs.of(first).n} of {LEAST_FOR_DELAY} for a 95th percentile"
+    if delay is None or inputs.of(first).timed < LEAST_FOR_DELAY:
+        reason = f"too few samples: {inputs.of(first).timed} of {LEAST_FOR_DELAY} for a 95th percentile"
     elif p50 is None:
         reason = "the second choice has given no token yet"
     else:

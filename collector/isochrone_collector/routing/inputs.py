@@ -85,13 +85,13 @@ def has_limits(slo: Slo) -> bool:
 class Evidence:
     """The evidence on one member from the window's samples in the client's region.
 
-    `n` counts probes with a first token; `histogram` is their TTFT and `censored` the limits of timeouts, as bucket →
-    count. `vantages` of the region probe the member and still report. Of these, `failing_here` had only failures in
-    their last probes; `failing_vantages` counts such vantages of all regions. `fails_here` is true if all vantages of
-    the region had, for twice as long. `coverage` is the share of due rounds with a sent probe. `goodput` is the share
-    of requests that kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the
-    time to the last token of an answer of the length that the objective names. `throttled` is the share of the recent
-    rounds that the provider refused because of their rate.
+    `n` counts probes with a first token, worth `n_eff` independent ones; `histogram` is their TTFT and `censored` the
+    limits of timeouts, as bucket → count. `vantages` of the region probe the member and still report. Of these,
+    `failing_here` had only failures in their last probes; `failing_vantages` counts such vantages of all regions.
+    `fails_here` is true if all vantages of the region had, for twice as long. `coverage` is the share of due rounds
+    with a sent probe. `goodput` is the share of requests that kept the limits of the objective (`goodput_n_eff` is
+    their effective number), and `answer_…` the time to the last token of an answer of the length that the objective
+    names. `throttled` is the share of the recent rounds that the provider refused because of their rate.
     """
 
     target: str
@@ -116,6 +116,11 @@ class Evidence:
     answer_p50_us: Quantile | None = None
     answer_p95_us: Quantile | None = None
     throttled: float = 0.0
+
+    @property
+    def timed(self) -> int:
+        """The number of probes with a TTFT, timeouts included."""
+        return self.n + sum(self.censored.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

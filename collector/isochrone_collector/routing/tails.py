@@ -21,7 +21,9 @@ MIN_ROUNDS = 299
 """Joint rounds from which on the interval of a p99 is finite: 0.99^299 < 5 %."""
 
 LEAST_FOR_DELAY = 59
-"""First tokens from which on their p95 is the delay of a hedge. Without an interval: the p99 with it is tested."""
+"""First tokens and timeouts from which on their p95 is the delay of a hedge; a timeout is slower than any first token.
+Without an interval: the p99 with it is tested.
+"""
 
 _SHARE = 0.99
 # Below the delay, which is a p95, so that a round which is not kept is as slow with a hedge as without.
@@ -106,7 +108,7 @@ def _extended(
     delay = inputs.of(pair[0]).ttft_p95_us
     rounds_at, ttft_us = inputs.joint.of(*pair)
     fresh = (rounds_at >= since_at) & (rounds_at < until_at)
-    if delay is None or inputs.of(pair[0]).n < LEAST_FOR_DELAY or not fresh.any():
+    if delay is None or inputs.of(pair[0]).timed < LEAST_FOR_DELAY or not fresh.any():
         return before
     alone_us, other_us = ttft_us[fresh].T
     slow = alone_us >= np.quantile(ttft_us[:, 0], _KEPT_FROM)

@@ -7,6 +7,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class _LevelsRow:
     regions: list[str]
     until_at: Integers
     noise: Reals
+    quantile: Reals
     levels: bytes
 
 
@@ -71,7 +73,7 @@ class _OutcomesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """The levels of one quantity of one series."""
+    """The levels of one quantity of one series, and the quantile that they are the shares above, NaN for others."""
 
     target_id: int
     region: str
@@ -79,6 +81,7 @@ class _Made:
     quantity: str
     noise: float
     levels: Reals
+    quantile: float = nan
 
 
 async def make(database: Database, until_at: int) -> int:
@@ -128,6 +131,7 @@ def _series_levels(rows: Sequence[_LevelsRow]) -> SeriesLevels:
             values=values.reshape(len(series), HOURS),
             noise=np.concatenate([np.empty(0), *(row.noise for row in rows)]),
         ),
+        quantile=np.concatenate([np.empty(0), *(row.quantile for row in rows)]),
     )
 
 
@@ -162,16 +166,25 @@ def _made(target_id: int, rows: Sequence[_HourRow], until_at: int) -> Iterator[_
         merged = histogram.merge(
             (row.histogram for row in own), (row.censored or b"" for row in own), np.array(hours), of=HOURS
         )
-        for (_, quantity), (levels, noise) in _quantities(Metric(metric), merged):
+        for (_, quantity), value, (levels, noise) in _quantities(Metric(metric), merged):
             yield _Made(
-                target_id=target_id, region=region, metric=metric, quantity=quantity, noise=noise, levels=levels
+                target_id=target_id,
+                region=region,
+                metric=metric,
+                quantity=quantity,
+                noise=noise,
+                levels=levels,
+                quantile=value,
             )
 
 
-def _quantities(metric: Metric, hourly: histogram.Histograms) -> Iterator[tuple[Quantity, tuple[Reals, float]]]:
-    yield median_of(metric), history.medians(hourly)
+def _quantities(metric: Metric, hourly: histogram.Histograms) -> Iterator[tuple[Quantity, float, tuple[Reals, float]]]:
+    """Yield the levels of each quantity with their noise, and the quantile that they are the shares above."""
+    yield median_of(metric), nan, history.medians(hourly)
+    total = hourly.total()
     for share in SHARES:
-        yield above_quantile(metric, share), history.exceedances(hourly, share)
+        value = float(total.quantile(share)[0])
+        yield above_quantile(metric, share), value, history.exceedances(hourly, value)
 
 
 async def _write(connection: Connection, made: Iterable[_Made], until_at: int) -> None:
@@ -184,6 +197,7 @@ async def _write(connection: Connection, made: Iterable[_Made], until_at: int) -
         "metric": [row.metric for row in rows],
         "quantity": [row.quantity for row in rows],
         "noise": [row.noise for row in rows],
+        "quantile": [row.quantile for row in rows],
         "levels": [row.levels.astype(_FLOATS).tobytes() for row in rows],
     }
     for name in ("insert_hourly_levels", "update_hourly_levels") if rows else ():

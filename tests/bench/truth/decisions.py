@@ -5,11 +5,9 @@ Latencies are log-normal with deviation 0.35; of each side's variance a tenth is
 decided on alone, as when a user asks for one target.
 """
 
-from functools import cache
-
 import numpy as np
 
-from bench.truth.intervals import SEED, levels_of
+from bench.truth.intervals import levels_of
 from bench.truth.series import ROUNDS_PER_HOUR, drifting, independent
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
@@ -27,20 +25,18 @@ _ROUND_US = 300_000_000
 _REGIONS = ("here", "there")
 
 
-@cache
-def false_decisions_pct(*, has_history: bool) -> float:
+def false_decisions_pct(seed: int, *, has_history: bool) -> float:
     """Return the percentage of equal pairs that are called faster or slower."""
-    chance = np.random.default_rng([SEED, 1])
+    chance = np.random.default_rng([seed, 1])
     sides = [_latencies(drifting(0.1)(chance, PAIRS, _WEEK + ROUNDS)) for _ in _REGIONS]
     return 100 * float(np.mean([decision in DECIDED for decision in _decisions(sides, has_history=has_history)]))
 
 
-@cache
-def power_pct() -> float:
+def power_pct(seed: int) -> float:
     """Return the percentage of pairs that are decided if a region is faster by a tenth, and what both have in common
     makes their rounds correlate by a half.
     """
-    chance = np.random.default_rng([SEED, 2])
+    chance = np.random.default_rng([seed, 2])
     common, *own = (independent(chance, PAIRS, _WEEK + ROUNDS) for _ in range(3))
     sides = [factor * _latencies((common + noise) / np.sqrt(2)) for factor, noise in zip((1.0, 0.9), own, strict=True)]
     return 100 * float(np.mean([decision is Decision.FASTER for decision in _decisions(sides, has_history=False)]))

@@ -4,7 +4,6 @@ with and without the history of a week. Quantiles and success are those of a lea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bench.truth.series import ROUNDS_PER_HOUR, SERIES, ragged_of
 from isochrone_collector.analysis.distribution import OutcomeCounts, Values
 from isochrone_collector.analysis.history import (
     HOURS,
+    NO_HISTORY,
     SUCCESS,
     History,
     Levels,
@@ -26,7 +26,6 @@ from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_wire.answers import Metric, Standing
 
-SEED = 20261122
 ROWS = 1_500
 QUANTILE_ROWS = 500
 _TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
@@ -37,8 +36,8 @@ _REGION = "here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A series, a number of rounds, with history or without; the coverage must reach `least`, and the mean width of
-    intervals, relative to those for independent values, stay within `widest`.
+    """A series, a number of rounds, with history or without; the coverage must reach `least` (0: no goal), and the mean
+    width of intervals, relative to those for independent values, stay within `widest`.
     """
 
     series: str
@@ -73,6 +72,13 @@ RANKED_CASES = tuple(
     for share, is_success in ((0.5, False), (0.95, False), (0.9, True))
 )
 
+CASES_WITHOUT_WEEK = tuple(
+    Case(series=name, n=n, least=0.0, share=share)
+    for n, share in ((24, 0.5), (60, 0.5), (288, 0.5), (288, 0.95))
+    for name in SERIES
+)
+"""Quantiles of series without a week. They have no goal: `docs/statistics.md` states their coverage."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -89,16 +95,14 @@ class Coverage:
         return self.coverage >= self.case.least and (self.case.widest is None or self.width <= self.case.widest)
 
 
-@cache
-def measured() -> tuple[Coverage, ...]:
-    """Measure all cases."""
-    return tuple(map(_coverage, CASES))
+def measured(seed: int) -> tuple[Coverage, ...]:
+    """Measure all cases of differences."""
+    return tuple(_coverage(case, seed) for case in CASES)
 
 
-@cache
-def measured_standings() -> tuple[Coverage, ...]:
-    """Measure all cases of leaderboards. A quantile that is refused an interval counts neither way."""
-    return tuple(map(_ranked_coverage, RANKED_CASES))
+def measured_standings(seed: int, cases: Sequence[Case] = RANKED_CASES) -> tuple[Coverage, ...]:
+    """Measure cases of leaderboards. A quantile that is refused an interval counts neither way."""
+    return tuple(_ranked_coverage(case, seed) for case in cases)
 
 
 def levels_of(values: Reals) -> Levels:
@@ -111,9 +115,9 @@ def levels_of(values: Reals) -> Levels:
     return Levels(values=medians, noise=variances.mean(axis=1))
 
 
-def past_and_window(case: Case, rows: int) -> tuple[Reals, Reals]:
+def past_and_window(case: Case, rows: int, seed: int) -> tuple[Reals, Reals]:
     """Return a week of rounds of so many series, and the window that follows."""
-    chance = np.random.default_rng([SEED, case.n, list(SERIES).index(case.series)])
+    chance = np.random.default_rng([seed, case.n, list(SERIES).index(case.series)])
     week = HOURS * ROUNDS_PER_HOUR if case.has_history else 0
     values = SERIES[case.series](chance, rows, week + case.n)
     return values[:, :week], values[:, week:]
@@ -124,8 +128,8 @@ def history_of(past: Reals, n: int) -> Inflation:
     return levels_of(past).variances(np.full(len(past), n / ROUNDS_PER_HOUR))
 
 
-def _coverage(case: Case) -> Coverage:
-    past, window = past_and_window(case, ROWS)
+def _coverage(case: Case, seed: int) -> Coverage:
+    past, window = past_and_window(case, ROWS, seed)
     differences = ragged_of(window)
     found = paired_shifts(differences, history=history_of(past, case.n) if case.has_history else None)
     plain = paired_shifts(differences, known=independent(len(differences)))
@@ -140,16 +144,17 @@ def _widths(shifts: Shifts) -> Reals:
     return shifts.high - shifts.low
 
 
-def _ranked_coverage(case: Case) -> Coverage:
+def _ranked_coverage(case: Case, seed: int) -> Coverage:
     assert case.share is not None
-    chance = np.random.default_rng([SEED, 4])
+    chance = np.random.default_rng([seed, 4])
     limit = float(np.quantile(SERIES[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), case.share))
-    past, window = past_and_window(case, QUANTILE_ROWS)
+    past, window = past_and_window(case, QUANTILE_ROWS, seed)
     quantity = SUCCESS if case.is_success else above_quantile(Metric.TTFT, case.share)
-    levels = _shares_below(past, limit) if case.is_success else _exceedances_of(past, case.share)
-    lines = standings(
-        [_entry(place, own, limit) for place, own in enumerate(window)], history=_history(levels, quantity)
-    )
+    history = NO_HISTORY
+    if case.has_history:
+        levels = _shares_below(past, limit) if case.is_success else _exceedances_of(past, case.share)
+        history = _history(levels, quantity)
+    lines = standings([_entry(place, own, limit) for place, own in enumerate(window)], history=history)
     return _covered(case, [_interval(case, line) for line in lines], case.share if case.is_success else limit)
 
 

@@ -3,12 +3,10 @@
 The collector knows the hourly levels of the week before.
 """
 
-from functools import cache
 from statistics import fmean
 
 import numpy as np
 
-from bench.truth.intervals import SEED
 from bench.truth.series import ROUNDS_PER_HOUR, autoregressive
 from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
 from testdata.routing_simulation import START_AT, RoutingSimulation
@@ -21,21 +19,20 @@ PROBES_PER_HOUR = 144
 _HOUR_US = 3_600_000_000
 
 
-@cache
-def switches_a_day() -> float:
+def switches_a_day(seed: int) -> float:
     """Return the mean number of switches in a day if a tenth of the variance is drift."""
-    return fmean(_switches(seed) for seed in range(DAYS))
+    return fmean(_switches(seed, day) for day in range(DAYS))
 
 
-def _switches(seed: int) -> int:
-    world = RoutingSimulation(seed=seed, regions=1, drift=DRIFT)
-    world.levels = _week(seed, [target.id for target in world.plan.targets], world.sigma)
+def _switches(seed: int, day: int) -> int:
+    world = RoutingSimulation(seed=seed + day, regions=1, drift=DRIFT)
+    world.levels = _week([seed, 5, day], [target.id for target in world.plan.targets], world.sigma)
     return sum(moment.switched for moment in world.run(EPOCHS_OF_A_DAY, MEDIAN_MS, MEDIAN_MS))
 
 
-def _week(seed: int, target_ids: list[int], sigma: float) -> SeriesLevels:
+def _week(seed: list[int], target_ids: list[int], sigma: float) -> SeriesLevels:
     """Return the hourly medians of another week of the same members, of two vantages with 72 rounds an hour each."""
-    chance, shape = np.random.default_rng([SEED, 5, seed]), (len(target_ids), HOURS)
+    chance, shape = np.random.default_rng(seed), (len(target_ids), HOURS)
     steps = autoregressive(chance, len(target_ids), HOURS * ROUNDS_PER_HOUR, 0.97).reshape(*shape, ROUNDS_PER_HOUR)
     deviation = sigma * np.sqrt((1 - DRIFT) * np.pi / 2 / PROBES_PER_HOUR)
     scores = sigma * np.sqrt(DRIFT) * steps.mean(axis=2) + deviation * chance.standard_normal(shape)

@@ -15,10 +15,15 @@ import numpy as np
 from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds
 from isochrone_collector.analysis.differential.pairing import TargetRegion
 from isochrone_collector.analysis.goodput import effective_sizes
+from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History
 from isochrone_collector.analysis.probes import Integers, Kind, Probes, Reals
 from isochrone_collector.analysis.sorting import beginnings, order_by
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Proportion, Side, Window
+from isochrone_wire.model import SECOND_US
+
+_HOUR_US = 3600 * SECOND_US
 
 MIN_COVERAGE = 0.5
 """The share of planned rounds that a region must have recorded for a decision."""
@@ -107,8 +112,12 @@ def planned(
     return found
 
 
-def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[TargetRegion, Participation]:
-    """Return the participation of every target and region that has probes or planned rounds."""
+def participations(
+    probes: Probes, plans: Mapping[TargetRegion, int], history: History = NO_HISTORY
+) -> dict[TargetRegion, Participation]:
+    """Return the participation of every target and region that has probes or planned rounds. `history` has the success
+    of the past week.
+    """
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     regions = len(probes.regions)
     group = target * regions + probes.region
@@ -116,10 +125,12 @@ def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[Ta
     failed = np.bincount(group[probes.kind == Kind.FAILED], minlength=groups)
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
     recorded = _rounds(probes, group, groups)
-    independent = _independent(probes, group, tried, failed)
+    keys = [(target_id, region) for target_id in target_ids.tolist() for region in probes.regions]
+    known = history.of(SUCCESS, keys, _hours(probes, group, groups))
+    independent = _independent(probes, group, tried, failed, known)
     found = {key: Participation(planned=count) for key, count in plans.items()}
     for place in np.flatnonzero(recorded).tolist():
-        key = (int(target_ids[place // regions]), probes.regions[place % regions])
+        key = keys[place]
         found[key] = Participation(
             tried=int(tried[place]),
             failed=int(failed[place]),
@@ -143,17 +154,26 @@ def _percent(share: float) -> str:
     return f"{floor(100 * share)} %"
 
 
-def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers) -> Reals:
-    """Return the number of independent probes that those tried of each group are worth: all of them if all succeeded,
-    or all failed.
+def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers, known: Inflation) -> Reals:
+    """Return the number of independent probes that those tried of each group are worth, by `known` from the past week
+    alone if all succeeded, or all failed.
     """
-    found = tried.astype(np.float64)
+    found = known.of_counts(tried)
     mixed = (failed > 0) & (failed < tried)
     own = mixed[group] & np.isin(probes.kind, (Kind.OK, Kind.FAILED))
     order = order_by(group[own], probes.round_at[own])
     succeeded = (probes.kind[own] == Kind.OK)[order]
-    found[mixed] = effective_sizes(np.split(succeeded, np.cumsum(tried[mixed])[:-1]))
+    runs = np.split(succeeded, np.cumsum(tried[mixed])[:-1])
+    found[mixed] = effective_sizes(runs, known.at(np.flatnonzero(mixed)))
     return found
+
+
+def _hours(probes: Probes, group: Integers, groups: int) -> Reals:
+    """Return the hours from the first round of each group to the last."""
+    first_at, last_at = np.full(groups, np.iinfo(np.int64).max), np.zeros(groups, np.int64)
+    np.minimum.at(first_at, group, probes.round_at)
+    np.maximum.at(last_at, group, probes.round_at)
+    return np.asarray(np.maximum(last_at - first_at, 0) / _HOUR_US)
 
 
 def _rounds(probes: Probes, group: Integers, groups: int) -> Integers:

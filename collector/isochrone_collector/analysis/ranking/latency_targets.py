@@ -9,9 +9,8 @@ The percentile beside it is that of the requests with a latency. If the goodput 
 throttled, the percentile does not show it, and the reason does.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,12 +24,14 @@ from isochrone_collector.analysis.history import (
     History,
     Quantity,
     above_quantile,
-    nearest_quantile,
+    in_time,
+    nearest_share,
 )
 from isochrone_collector.analysis.ranking.leaderboard import Entry
-from isochrone_collector.analysis.ranking.memory import Ranked, memory
+from isochrone_collector.analysis.ranking.memory import Ranked, keys_of, memory
 from isochrone_collector.analysis.requests import Requests
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.ragged import Integers
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -80,7 +81,7 @@ class TargetRequests(Ranked, Protocol):
         """Return the distribution of TTFT or of the time to the last token."""
 
     def counts(self, use: Use, history: Inflation) -> RequestCounts:
-        """Count the requests that are fast enough for a use; `history` is that of `Inflation.remembering`."""
+        """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class MeasuredRequests:
         return self.requests.values(metric)
 
     def counts(self, use: Use, history: Inflation) -> RequestCounts:
-        """Count the requests that are fast enough for a use; `history` is that of `Inflation.remembering`."""
+        """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
         return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
 
 
@@ -176,34 +177,32 @@ def assess(
     """Return one line per target, region, hour and use, ordered by region, target, hour and use."""
     ordered = sorted(found, key=lambda one: (one.region, one.target, one.hour or 0))
     known = {quantity: memory(ordered, quantity, history) for quantity in quantities(uses)}
-    asked = dict.fromkeys((use.metric, use.share) for use in uses)
     quantiles = {
         (metric, share): quantiles_of(
-            [one.values(metric) for one in ordered], share, known[nearest_quantile(metric, share)]
+            [one.values(metric) for one in ordered], share, known[above_quantile(metric, SHARES[nearest_share(share)])]
         )
-        for metric, share in asked
+        for metric, share in dict.fromkeys((use.metric, use.share) for use in uses)
     }
+    histories = [in_time(use.metric, _near(ordered, use, history), known) for use in uses]
     return tuple(
-        _assessed(one, use, quantiles[use.metric, use.share][row], partial(_memory, known, row))
+        _assessed(one, use, quantiles[use.metric, use.share][row], told.at(np.array([row])))
         for row, one in enumerate(ordered)
-        for use in uses
+        for use, told in zip(uses, histories, strict=True)
     )
 
 
-def _memory(known: Mapping[Quantity, Inflation], row: int, metric: Metric, share: float) -> Inflation:
-    """Return the history of the share of requests that is in time: that of exceeding the nearest quantile, or that of
-    success if that varies more.
+def _near(found: Sequence[TargetRequests], use: Use, history: History) -> Integers:
+    """Return the quantile of the week that is near the limit, as `History.nearest` does. The week has no answers of
+    another length: for these it is the one nearest to the share in time in the window, if that is not all or nothing.
     """
-    slow, broken = (known[quantity].at(np.array([row])) for quantity in (nearest_quantile(metric, share), SUCCESS))
-    return slow.where((slow.ratio >= broken.ratio) | np.isnan(broken.ratio), broken)
+    if use.answer_tokens is None or use.metric is not Metric.E2E:
+        return history.nearest(use.metric, keys_of(found), float(use.limit_us))
+    values = [one.values(use.metric) for one in found]
+    return np.array([nearest_share(own.within(use.limit_us)[0] / max(own.n, 1)) for own in values], np.int64)
 
 
-def _assessed(
-    one: TargetRequests, use: Use, quantile: Quantile | None, history: Callable[[Metric, float], Inflation]
-) -> LatencyBudget:
-    values = one.values(use.metric)
-    in_time, _ = values.within(use.limit_us)
-    counts = one.counts(use, history(use.metric, in_time / max(values.n, 1)))
+def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: Inflation) -> LatencyBudget:
+    counts = one.counts(use, history)
     verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,

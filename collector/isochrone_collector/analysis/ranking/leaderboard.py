@@ -19,7 +19,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, quantiles_of
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, among_known, quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, above_quantile
 from isochrone_collector.analysis.probes import Flags
@@ -80,12 +80,14 @@ class Entry:
 
 
 def quantiles(entries: Sequence[Entry], asked: Iterable[tuple[Metric, float]], history: History) -> list[Quantiles]:
-    """Return quantiles of each entry; `None` if all values are censored."""
+    """Return quantiles of each entry, whose effective number is that of values that are not censored; `None` if all
+    are.
+    """
     columns = {}
     for metric, share in asked:
         values = [one.values.get(metric, Values()) for one in entries]
         found = quantiles_of(values, share, memory(entries, above_quantile(metric, share), history))
-        columns[metric, share] = [one if own.known else None for own, one in zip(values, found, strict=True)]
+        columns[metric, share] = [among_known(one, own) for own, one in zip(values, found, strict=True)]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

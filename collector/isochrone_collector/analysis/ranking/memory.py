@@ -36,12 +36,17 @@ class Ranked(Protocol):
 
 
 def memory(ranked: Sequence[Ranked], quantity: Quantity, history: History) -> Inflation:
-    """Return the history of a quantity per series, as `Inflation.remembering` takes it; unknown for an hour of the day,
+    """Return the history of a quantity per series, as `inflation_of_flags` takes it; unknown for an hour of the day,
     because the week has seven of it. If that of a summary is unknown, all requests of an hour count as one.
     """
     hours = np.array([one.hours for one in ranked])
-    found = history.of(quantity, [(one.target_id, one.region) for one in ranked], hours)
+    found = history.of(quantity, keys_of(ranked), hours)
     whole = np.array([one.hour is None for one in ranked], np.bool_)
     known = Inflation(ratio=np.where(whole, found.ratio, np.nan), freedom=found.freedom)
     guessed = np.array([one.is_summary for one in ranked], np.bool_) & np.isnan(known.ratio)
     return Inflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf)).where(guessed, known)
+
+
+def keys_of(ranked: Sequence[Ranked]) -> list[tuple[int, str]]:
+    """Return the target's id and the region of each series."""
+    return [(one.target_id, one.region) for one in ranked]

@@ -345,8 +345,8 @@ def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
     effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
-    is_long = max(map(len, sums), default=0) >= _MANY_ROUNDS
-    of_rounds = inflation(_laid_out(sums), cosines=_COSINES_OF_MANY if is_long else _COSINES_OF_FEW)
+    of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))
+    of_rounds = of_many.where(np.array([len(own) >= _MANY_ROUNDS for own in sums]), of_few)
     known = Inflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
     return paired_shifts(_laid_out([own.values for own in differences]), known=known)
 

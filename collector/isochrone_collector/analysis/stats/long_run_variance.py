@@ -67,23 +67,20 @@ class Inflation:
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
         return self.wider(Inflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
 
-    def remembering(self, n: int, history: "Inflation | None") -> "Inflation":
-        """Return the wider of this inflation of n values and that of `history`, per row; below 24 values, which do not
-        show how they depend on each other, only that of `history`. `history.ratio` is the variance of the level of such
-        windows in units of the variance of one value, NaN where it is unknown.
+    def of_windows(self, counts: Reals | Integers | int) -> "Inflation":
+        """Return the inflation of so many values per row. This is then a `history` of `inflation_of_flags`.
+
+        The variance of independent values is known, that of the level has its degrees of freedom; those of their sum
+        are B. L. Welch's (Biometrika 34 (1947) 28-35). A history without memory inflates nothing.
         """
-        if history is None:
-            return self
-        told = np.isfinite(history.ratio)
-        past = Inflation(ratio=1 + n * np.where(told, history.ratio, 0.0), freedom=history.freedom)
-        return past.where(told, self) if n < LEAST_ROUNDS else self.wider(past).where(told, self)
+        slow = np.asarray(counts, np.float64) * np.nan_to_num(self.ratio)
+        share = slow / (1 + slow)
+        freedom = np.divide(self.freedom, share**2, out=np.full(len(slow), np.inf), where=share > 0)
+        return Inflation(ratio=1 + slow, freedom=freedom)
 
     def of_counts(self, counts: Integers) -> Reals:
-        """Return the effective number of so many values per row, if this is a `history` of `remembering` and the order
-        of the values is unknown.
-        """
-        ratio = (1 + counts * np.nan_to_num(self.ratio)).astype(np.float64)
-        return Inflation(ratio=ratio, freedom=self.freedom).worth(counts)
+        """Return the effective number of so many values per row whose order is unknown, if this is such a history."""
+        return self.of_windows(counts).worth(counts)
 
     def wider(self, other: "Inflation") -> "Inflation":
         """Return, per row, the one with the larger factor."""
@@ -100,8 +97,10 @@ class Inflation:
         return Inflation(ratio=self.ratio[places], freedom=self.freedom[places])
 
     def worth(self, counts: Reals | Integers | int) -> Reals:
-        """Return the effective number of `counts` values per row: as many independent ones have as wide an interval."""
-        return np.asarray(np.minimum(counts / self.factor**2, counts))
+        """Return the effective number of `counts` values per row: as many independent ones have as wide an interval.
+        It is at least 1, and at most the number of values.
+        """
+        return np.asarray(np.minimum(np.maximum(counts / self.factor**2, 1.0), counts))
 
 
 def independent(rows: int) -> Inflation:
@@ -122,9 +121,25 @@ def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:
     return found
 
 
-def inflation_of_flags(flags: Flags | Reals) -> Inflation:
-    """Return the inflation of each row of a matrix of flags, true ones as 1; it is 1 for a constant row."""
-    return _of_ranks(flags - flags.mean(axis=1, keepdims=True), _COSINES)
+def inflation_of_flags(flags: Flags | Reals, history: Inflation | None = None) -> Inflation:
+    """Return the inflation of each row of a matrix of flags, true ones as 1, in the order of their rounds; it is 1 for
+    a constant row without history.
+
+    `history.ratio` is the variance of the level of such windows in units of the variance of one flag, NaN where it is
+    unknown. Where it is known, the wider of both counts. Fewer than 24 flags, and a single one that differs, do not
+    show a memory: then only history counts. Where it is unknown, the inflation is at least 1: few flags that look more
+    regular than independent ones are chance.
+    """
+    n = flags.shape[1]
+    rare = np.minimum(flags.sum(axis=1), n - flags.sum(axis=1))
+    own = _of_ranks(flags - flags.mean(axis=1, keepdims=True), _COSINES)
+    least = Inflation(ratio=np.ones(len(flags)), freedom=np.where(rare > 0, float(_terms(n, _COSINES)), np.inf))
+    alone = own.wider(least).where(rare > 1, least)
+    if history is None:
+        return alone
+    past = history.of_windows(n)
+    shows_memory = (rare > 1) & (n >= LEAST_ROUNDS)
+    return own.wider(past).where(shows_memory, past).where(np.isfinite(history.ratio), alone)
 
 
 def of_correlation(times: Reals, counts: Reals | Integers) -> Inflation:
@@ -154,8 +169,12 @@ def _by_cosines(centred: Reals, cosines: int) -> Inflation:
 @lru_cache(maxsize=1024)
 def _cosines(n: int, most: int) -> Reals:
     """Return the cosines for n rounds, an n by B matrix."""
-    terms = min(most, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
-    return np.asarray(np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, terms + 1))))
+    terms = np.arange(1, _terms(n, most) + 1)
+    return np.asarray(np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, terms)))
+
+
+def _terms(n: int, most: int) -> int:
+    return min(most, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
 
 
 def _student(freedom: Reals) -> Reals:

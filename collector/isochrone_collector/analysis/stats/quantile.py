@@ -14,7 +14,7 @@ so that it raises p95 instead of being ignored.
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, isnan
 
@@ -58,7 +58,7 @@ def quantiles(
 ) -> Quantiles:
     """Return the quantile `share` (0 < share < 1) of each row of values in the order of their rounds, with its 95 %
     interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
-    value. `history` is that of `Inflation.remembering`.
+    value. `history` is that of `inflation_of_flags`.
     """
     limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
     known = Ragged(values=np.where(limited, np.inf, series.values), offsets=series.offsets)
@@ -77,22 +77,11 @@ def _portion(known: Reals, limits: Reals, share: float, history: Inflation | Non
     n = known.shape[1]
     ordered = _Ordered.of(known, limits)
     value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
-    worth = _inflation(known > value[:, None], history).worth(n)
+    worth = inflation_of_flags(known > value[:, None], history).worth(n)
     low, high = _ranks(n, share, worth)
     has_bounds = low > 0
     bounds = (np.where(has_bounds, ordered.at(np.maximum(rank, 1)), np.nan) for rank in (low, high))
     return np.stack([value, *bounds, worth])
-
-
-def _inflation(above: Flags, history: Inflation | None) -> Inflation:
-    """Return the inflation of flags of exceedance. Without history it is at least 1: few exceedances that look more
-    regular than independent ones are chance.
-    """
-    own = inflation_of_flags(above)
-    cautious = replace(own, ratio=np.maximum(own.ratio, 1.0))
-    if history is None:
-        return cautious
-    return own.remembering(above.shape[1], history).where(np.isfinite(history.ratio), cautious)
 
 
 def _ranks(n: int, share: float, worth: Reals) -> tuple[Integers, Integers]:

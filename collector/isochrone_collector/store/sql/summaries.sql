@@ -163,12 +163,12 @@ WHERE resolution = 'hour'
 
 -- Insert the hourly levels of series that have none yet.
 -- name: insert_hourly_levels
-INSERT INTO hourly_levels (target_id, region, metric, quantity, until_at, noise, levels)
-SELECT target_id, region, metric, quantity, %(until_at)s, noise, levels
+INSERT INTO hourly_levels (target_id, region, metric, quantity, until_at, noise, quantile, levels)
+SELECT target_id, region, metric, quantity, %(until_at)s, noise, quantile, levels
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(quantity)s::text[],
-    %(noise)s::double precision[], %(levels)b::bytea[]
-) AS made (target_id, region, metric, quantity, noise, levels)
+    %(noise)s::double precision[], %(quantile)s::double precision[], %(levels)b::bytea[]
+) AS made (target_id, region, metric, quantity, noise, quantile, levels)
 ON CONFLICT DO NOTHING
 
 -- Write hourly levels in place of those of an earlier day.
@@ -176,11 +176,12 @@ ON CONFLICT DO NOTHING
 UPDATE hourly_levels
 SET until_at = %(until_at)s,
     noise = made.noise,
+    quantile = made.quantile,
     levels = made.levels
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(quantity)s::text[],
-    %(noise)s::double precision[], %(levels)b::bytea[]
-) AS made (target_id, region, metric, quantity, noise, levels)
+    %(noise)s::double precision[], %(quantile)s::double precision[], %(levels)b::bytea[]
+) AS made (target_id, region, metric, quantity, noise, quantile, levels)
 WHERE hourly_levels.target_id = made.target_id
     AND hourly_levels.region = made.region
     AND hourly_levels.metric = made.metric
@@ -195,6 +196,7 @@ SELECT
     array_agg(region) AS regions,
     array_agg(until_at) AS until_at,
     array_agg(noise) AS noise,
+    array_agg(quantile) AS quantile,
     string_agg(levels, ''::bytea) AS levels
 FROM hourly_levels
 JOIN unnest(%(metrics)s::text[], %(quantities)s::text[]) AS asked (metric, quantity) USING (metric, quantity)

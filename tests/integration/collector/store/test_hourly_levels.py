@@ -59,6 +59,8 @@ async def check_levels(local: InProcessCollector) -> None:
     assert drifting.std() == pytest.approx(100 * MS / np.sqrt(2), rel=0.1)
     assert np.nanmean(shares.levels.values) == pytest.approx(0.05, abs=0.02)
     assert list(shares.series) == [(local.target_id, "us")]
+    assert shares.quantile_of([(local.target_id, "us")]) == pytest.approx(400 * MS + 1.645 * 20 * MS, rel=0.01)
+    assert np.isnan(medians.quantile_of([(local.target_id, "us")])).all()
     assert success.series.keys() == medians.series.keys()
     assert (success.levels.values == 1).all()
 

@@ -4,8 +4,20 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels, exceedances, medians
+from isochrone_collector.analysis.history import (
+    HOURS,
+    NO_HISTORY,
+    SHARES,
+    History,
+    Levels,
+    SeriesLevels,
+    above_quantile,
+    exceedances,
+    medians,
+    nearest_share,
+)
 from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_wire.answers import Metric
 
 HOUR_US = 3_600_000_000
 
@@ -108,7 +120,7 @@ def test_hours_without_values_are_unknown() -> None:
     """An empty hour has no level, neither a median nor a share."""
     groups = histogram.merge([histogram.pack([1.0] * 8), b""], [b"", b""], [0, 1], of=2)
     assert np.isnan(medians(groups)[0]).tolist() == [False, True]
-    assert np.isnan(exceedances(groups, 0.9)[0]).tolist() == [False, True]
+    assert np.isnan(exceedances(groups, 1.0)[0]).tolist() == [False, True]
     assert medians(histogram.merge([], [], [], of=2))[1] == 0.0
 
 
@@ -116,7 +128,47 @@ def test_exceedances_show_when_the_slow_values_came() -> None:
     """With all slow values in one quarter of the hours, their shares are there; a censored one exceeds all."""
     values = np.full((HOURS, 100), 300_000.0)
     values[: HOURS // 4, :40] = 900_000.0
-    shares, _ = exceedances(hourly(values), 0.5)
+    shares, _ = exceedances(hourly(values), 400_000.0)
     assert shares.tolist() == [0.4] * (HOURS // 4) + [0.0] * (HOURS - HOURS // 4)
     cut = histogram.merge([histogram.pack([1.0] * 9)], [histogram.pack([0.5])], [0], of=1)
-    assert exceedances(cut, 0.5)[0].tolist() == [0.1]
+    assert exceedances(cut, 2.0)[0].tolist() == [0.1]
+
+
+def told(values: list[float]) -> History:
+    """A history in which the quantiles of TTFT of the week have these values."""
+    nothing = np.empty(0, np.int64)
+    return History(
+        levels={
+            above_quantile(Metric.TTFT, share): SeriesLevels(
+                series={(1, "us"): 0}, from_at=nothing, levels=of(np.empty((0, HOURS))), quantile=np.array([value])
+            )
+            for share, value in zip(SHARES, values, strict=True)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "near"),
+    [(50, -1), (71, 0), (100, 0), (140, 0), (142, 1), (400, 2), (550, 2), (800, 3), (1_131, 3), (1_132, -1), (9e9, -1)],
+)
+def test_the_quantile_that_is_near_a_limit(limit: float, near: int) -> None:
+    """On the scale of logarithms the nearest of p50, p90, p95 and p99; none if the limit is farther outside of them
+    than halfway to the next one would be.
+    """
+    found = told([100.0, 200.0, 400.0, 800.0]).nearest(Metric.TTFT, [(1, "us"), (2, "us")], limit)
+    assert found.tolist() == [near, -1]
+
+
+def test_no_quantile_is_near_without_its_value() -> None:
+    """Levels that an earlier version made have no value, and equal quantiles are near nothing but themselves."""
+    unknown = told([100.0, 200.0, 400.0, float("nan")])
+    assert unknown.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]
+    assert NO_HISTORY.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]
+    constant = told([100.0] * 4)
+    assert [constant.nearest(Metric.TTFT, [(1, "us")], limit).tolist() for limit in (100.0, 101.0)] == [[0], [-1]]
+
+
+@pytest.mark.parametrize(("share", "place"), [(0.0, -1), (0.3, 0), (0.8, 1), (0.93, 2), (0.999, 3), (1.0, -1)])
+def test_the_quantile_that_is_near_a_share(share: float, place: int) -> None:
+    """On the scale of log odds; all and nothing are near none."""
+    assert nearest_share(share) == place

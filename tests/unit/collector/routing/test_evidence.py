@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.routing.decision import decide
+from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.evidence import (
     NO_OBJECTIVE,
     ProbeTable,
@@ -17,7 +19,10 @@ from isochrone_collector.routing.evidence import (
 )
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
+from isochrone_collector.routing.switch import State
+from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
+from testdata.difficult_series import SERIES
 from testdata.routing_inputs import RULES, target_named
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
@@ -215,6 +220,15 @@ def inputs_at(probes: ProbeTable, *, at_round: float, every_us: int = EVERY_US) 
     return found
 
 
+def test_independent_probes_are_of_those_that_are_counted() -> None:
+    """Timeouts rank in the median, but `n` counts first tokens, and so does `n_eff`."""
+    rows = seen(*((0, 7, place, FAILED if place % 10 == 9 else OK, 300 + place % 7) for place in range(60)))
+    found = gathered(replace(rows, censored=rows.kind == FAILED))
+    assert (found.n, found.timed) == (54, 60)
+    assert found.n_eff is not None
+    assert found.n_eff <= 54 / 1.5
+
+
 def test_a_round_of_the_future_is_left_out() -> None:
     """Probes from a clock that is ahead do not make a table fresher, and are left out until their time."""
     rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++++++"))
@@ -301,3 +315,62 @@ def test_joint_rounds_are_of_one_vantage_and_instant() -> None:
     rounds_at, ttft_us = found.of("a", "b")
     assert rounds_at.tolist() == [0, 2 * EVERY_US]
     assert ttft_us == pytest.approx(np.array([[300e3, 200e3], [100e3, 700e3]]), rel=0.01)
+
+
+def difficult(name: str) -> ProbeTable:
+    """Member a with this series, and member b with a constant one; a request without a first token waited a minute."""
+    own = SERIES[name]
+    rows = [(0, 7, place, FAILED if np.isnan(ms) else OK, ms) for place, ms in enumerate(own.tolist())]
+    known = seen(*rows, *((1, 7, place, OK, 100.0) for place in range(max(len(own), 1))))
+    lost = known.kind == FAILED
+    return replace(known, ttft_us=np.where(lost, 6e7, known.ttft_us), censored=lost)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("none", Eligible.UNKNOWN),
+        ("one round", Eligible.UNKNOWN),
+        ("23 rounds", Eligible.UNKNOWN),
+        ("constant", Eligible.YES),
+        ("ties", Eligible.NO),
+        ("a change five rounds ago", Eligible.UNKNOWN),
+        ("day and night", Eligible.YES),
+        ("negative correlation", Eligible.YES),
+        ("half of the rounds censored", Eligible.NO),
+        ("all rounds censored", Eligible.NO),
+    ],
+)
+def test_bad_input_has_an_honest_table(name: str, verdict: Eligible) -> None:
+    """Whatever the rounds are, there is a decision in words: quantiles lie within their bounds, independent probes are
+    at most as many as are counted, and a member that mostly hangs is not the first choice.
+    """
+    targets = tuple(replace(target_named(name), every_us=EVERY_US) for name in "ab")
+    route = Route(name="r", members=("a", "b"), slo=Slo(ttft_p95_us=150_000))
+    plan = Plan(version=1, baseline="eu", targets=targets, routes=(route,))
+    probes = difficult(name)
+    (inputs,) = build_inputs(route, plan, probes, regions=["eu"], at=int(probes.round_at.max()) + 1)
+    decision = decide(inputs, State())
+    assert decision.sentence
+    for own in inputs.evidence:
+        assert own.n_eff is None or own.n_eff <= own.n
+        assert own.success is None or own.success.low <= own.success.value <= own.success.high
+        for found in filter(None, (own.ttft_p50_us, own.ttft_p95_us)):
+            assert found.low is None or found.high is None or found.low <= found.value <= found.high
+    assert eligible(inputs.of("a"), route.slo) is verdict
+    first = next((entry.target for entry in decision.entries if entry.rank == 1), None)
+    assert first != "a" or verdict is not Eligible.NO
+
+
+def test_a_silent_region_has_no_table() -> None:
+    """Nothing is decided for a region without a single probe; where all vantages fell silent, the table is empty and
+    the reason states it.
+    """
+    probes = difficult("constant")
+    targets = tuple(replace(target_named(name), every_us=EVERY_US) for name in "ab")
+    plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))
+    assert list(build_inputs(plan.routes[0], plan, probes, regions=["us"], at=0)) == []
+    late = int(probes.round_at.max()) + RULES.window_us * 10
+    (inputs,) = build_inputs(plan.routes[0], plan, probes, regions=["eu"], at=late)
+    decision = decide(inputs, State())
+    assert (decision.entries, [one.reason for one in decision.excluded]) == ((), ["0 of 6 samples needed"] * 2)

@@ -87,6 +87,15 @@ def test_a_hedge_that_gains_nothing_is_refused(inputs: Inputs, tails: tuple[Tail
     assert (found.delay_us, found.reason) == (None, reason)
 
 
+def test_a_timeout_counts_towards_the_delay() -> None:
+    """A probe that timed out is slower than any delay: 57 first tokens and two timeouts show a 95th percentile."""
+    few = replace(A, n=57, censored={900: 2})
+    assert hedge(replace(pair(), evidence=(few, B)), HELPS, "a", "b").delay_us == 400_000
+    less = replace(few, censored={900: 1})
+    found = hedge(replace(pair(), evidence=(less, B)), HELPS, "a", "b")
+    assert found.reason == "too few samples: 58 of 59 for a 95th percentile"
+
+
 def test_one_common_stall_is_chance() -> None:
     """Three slow rounds of sixty each meet in one by chance often enough: a lift from one round refuses nothing."""
     inputs = pair((3, 3, 1))

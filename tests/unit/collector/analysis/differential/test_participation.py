@@ -13,6 +13,7 @@ from isochrone_collector.analysis.differential.participation import (
     participations,
     planned,
 )
+from isochrone_collector.analysis.history import HOURS, NO_HISTORY, SUCCESS, History, Levels, SeriesLevels
 from isochrone_collector.analysis.probes import Kind
 from isochrone_wire.answers import Window
 from testdata.probes import Row, probes
@@ -51,6 +52,24 @@ def test_an_outage_within_the_window_is_a_problem_of_the_region() -> None:
     own = participations(probes([Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]), {})[1, "us"]
     assert own.losses("us") == "most probes of us failed"
     assert own.control_problem("us", "sim/c").startswith("us has a problem of its own: 33 %")
+
+
+@pytest.mark.parametrize("failed", [0, 32])
+def test_a_week_with_outages_widens_the_failures_of_a_day(failed: int) -> None:
+    """As in a leaderboard: a day says less of the next one if the success of the past week came and went."""
+    kinds = np.random.default_rng(1).permutation(np.repeat([Kind.FAILED, Kind.OK], [failed, 288 - failed])).tolist()
+    given = probes([Row(1, "us", at * 300_000_000, kind=Kind(kind)) for at, kind in enumerate(kinds)])
+    outages = Levels(values=np.repeat([0.5, 1.0], HOURS // 2)[np.newaxis], noise=np.zeros(1))
+    week = SeriesLevels(series={(1, "us"): 0}, from_at=np.zeros(1, np.int64), levels=outages)
+    known = History(levels={SUCCESS: week})
+    alone, told = (participations(given, {}, history)[1, "us"] for history in (NO_HISTORY, known))
+    assert alone.failures
+    assert told.failures
+    assert alone.independent is not None
+    assert alone.independent > 100
+    assert told.independent is not None
+    assert told.independent < 10
+    assert told.failures.high > alone.failures.high + 0.1
 
 
 def test_only_failures_are_as_many_as_were_tried() -> None:

@@ -1,14 +1,29 @@
 """Latency targets: decided on the interval of goodput, with timeouts on whichever side they may be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from isochrone_collector.analysis.distribution import OutcomeCounts, Values
+from isochrone_collector.analysis.history import (
+    HOURS,
+    NO_HISTORY,
+    SHARES,
+    SUCCESS,
+    History,
+    Levels,
+    Quantity,
+    SeriesLevels,
+    above_quantile,
+)
 from isochrone_collector.analysis.ranking.latency_targets import USES, MeasuredRequests, SummarisedRequests, assess
 from isochrone_collector.analysis.ranking.leaderboard import Entry
 from isochrone_collector.analysis.requests import Ending
+from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible, LatencyBudget
+from testdata.difficult_series import DAY, SERIES
 from testdata.distributions import values_of
 from testdata.requests import requests_of
 
@@ -164,3 +179,96 @@ def test_a_line_for_each_entry_and_use() -> None:
         ("us", "b", "voice", "yes"),
         ("us", "b", "inline", "unknown"),
     ]
+
+
+def levels(values: Reals, quantile: float) -> SeriesLevels:
+    """The levels of target 1 in "us" in the past week."""
+    return SeriesLevels(
+        series={(1, "us"): 0},
+        from_at=np.zeros(1, np.int64),
+        levels=Levels(values=values[np.newaxis], noise=np.zeros(1)),
+        quantile=np.array([quantile]),
+    )
+
+
+def bursts(quantiles_ms: tuple[float, ...], *, share: float = 0.5) -> History:
+    """A week in which all slow requests came within a few hours, with these quantiles; all requests succeeded."""
+    found: dict[Quantity, SeriesLevels] = {SUCCESS: levels(np.ones(HOURS), np.nan)}
+    for own, value in zip(SHARES, quantiles_ms, strict=True):
+        slow = np.arange(HOURS) % round(share / (1 - own)) == 0
+        found[above_quantile(Metric.TTFT, own)] = levels(slow * share, value * MS)
+    return History(levels=found)
+
+
+def measured(
+    ttft_ms: Reals, *, limit_ms: float = 300.0, every_s: int = 300, history: History = NO_HISTORY
+) -> LatencyBudget:
+    """The line of requests under a limit; those without a first token waited for a minute."""
+    hung = np.isnan(ttft_ms)
+    requests = requests_of(
+        (ttft_ms * MS).tolist(),
+        [Ending.FAILED if lost else Ending.ANSWERED for lost in hung.tolist()],
+        ceiling_us=np.where(hung, 6e7, np.nan).tolist(),
+        every_us=every_s * 1_000_000,
+    )
+    use = replace(USE["voice"], limit_us=round(limit_ms * MS))
+    [line] = assess([MeasuredRequests(target_id=1, region="us", target="t", requests=requests)], [use], history)
+    return line
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "verdict"),
+    [(900.0, Eligible.YES), (450.0, Eligible.UNKNOWN), (350.0, Eligible.UNKNOWN)],
+)
+def test_the_history_of_a_quantile_counts_if_the_limit_is_near(limit_ms: float, verdict: Eligible) -> None:
+    """The slowest requests of the week came in bursts. This says nothing of a limit at three times their latency, but
+    of one among them, even if the window has no burst, so that all of its requests were in time.
+    """
+    history = bursts((100.0, 200.0, 300.0, 400.0), share=0.5)
+    line = measured(np.linspace(90, 110, DAY), limit_ms=limit_ms, history=history)
+    assert (line.goodput and line.goodput.value, line.eligible) == (1.0, verdict)
+
+
+@pytest.mark.parametrize("every_s", [300, 1_200])
+def test_a_perfect_week_takes_no_verdict_away(every_s: int) -> None:
+    """72 of 72 requests are in time, as all of the week were: each is independent."""
+    perfect = History(levels={SUCCESS: levels(np.ones(HOURS), np.nan)})
+    line = measured(np.full(72, 100.0), every_s=every_s, history=perfect)
+    assert (line.eligible, line.n_eff) == (Eligible.YES, 72)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit_ms", "verdict"),
+    [
+        ("one round", 300, Eligible.UNKNOWN),
+        ("23 rounds", 300, Eligible.UNKNOWN),
+        ("constant", 100, Eligible.YES),
+        ("constant", 99, Eligible.NO),
+        ("ties", 100, Eligible.NO),
+        ("ties", 200, Eligible.YES),
+        ("a change five rounds ago", 150, Eligible.UNKNOWN),
+        ("day and night", 128, Eligible.UNKNOWN),
+        ("day and night", 140, Eligible.YES),
+        ("negative correlation", 100, Eligible.NO),
+        ("half of the rounds censored", 300, Eligible.NO),
+        ("all rounds censored", 300, Eligible.NO),
+    ],
+)
+def test_bad_input_has_an_honest_verdict(name: str, limit_ms: float, verdict: Eligible) -> None:
+    """Few independent requests are never certain to be in time, and the reason states how many there are."""
+    line = measured(SERIES[name], limit_ms=limit_ms)
+    assert line.eligible is verdict
+    assert line.goodput is not None
+    assert line.n_eff is not None
+    assert 0 <= line.goodput.low <= line.goodput.value <= line.goodput.high <= 1
+    assert 1 <= line.n_eff <= line.n
+    if verdict is Eligible.UNKNOWN:
+        assert line.reason.startswith((f"{line.n} samples ≈ {line.n_eff:.0f} independent", f"{line.n} of 59 samples"))
+
+
+def test_a_silent_region_has_no_line() -> None:
+    """A region without any request is left out, and one whose requests were all skipped is unknown."""
+    assert assess([], [USE["voice"]]) == ()
+    skipped = requests_of([np.nan] * 5, [Ending.NONE] * 5)
+    [line] = assess([MeasuredRequests(region="us", target="t", requests=skipped)], [USE["voice"]])
+    assert (line.eligible, line.goodput, line.reason) == (Eligible.UNKNOWN, None, "0 of 59 samples")

@@ -19,6 +19,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_wire.answers import Metric, Order
+from testdata.difficult_series import SERIES
 from testdata.distributions import values_of
 
 TEN = range(1, 11)
@@ -111,6 +112,17 @@ def test_the_past_week_widens_an_interval() -> None:
     assert by_region["us"].n_eff < 6
     assert by_region["us"].low is None
     assert by_region["sg"].low is not None
+
+
+def test_a_standing_counts_independent_ones_among_those_it_counts() -> None:
+    """Timeouts rank in the median, but the number of samples is that of first tokens, and so is that of independent
+    ones among them.
+    """
+    [line] = standings([entry("a", ttft=SERIES["negative correlation"][:40].tolist(), limits=[6e7] * 19)])
+    assert line.n == 40
+    assert line.ttft_p50_us is not None
+    assert line.ttft_p50_us.n_eff is not None
+    assert line.ttft_p50_us.n_eff <= 40 / 1.5
 
 
 def test_failures_in_a_run_widen_success() -> None:

@@ -26,6 +26,7 @@ from isochrone_collector.analysis.simulation.replay import (
     race,
     rank_members,
 )
+from testdata.difficult_series import SERIES
 
 # Other tests and processes share these cores.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -254,3 +255,51 @@ def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
     assert shift is not None
     if shift.low is not None and shift.low > 0:
         assert _may_be_above_zero(several)
+
+
+@pytest.mark.parametrize("text", DEFAULTS)
+@pytest.mark.parametrize("name", [name for name, own in SERIES.items() if len(own) > 1])
+@pytest.mark.parametrize("other", ["constant", "all rounds censored"])
+def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
+    """Whatever the rounds are, quantiles lie within their bounds and have none for few independent rounds; a round
+    without any first token counts as long as it was waited for.
+    """
+    own = SERIES[name]
+    rounds = np.stack([own, np.resize(SERIES[other], len(own)), own[::-1]], axis=1)
+    [member_input] = policy_inputs([rounds_of(*rounds.tolist(), limit_ms=60_000)])
+    replay = policy(text, NAMES, best=member_input.best).play(member_input)
+    assert replay.ttft.n == len(own) - member_input.recorded.learning
+    for share in (0.5, 0.95):
+        found = replay.ttft.quantile(share)
+        assert found is not None
+        assert found.n_eff is not None
+        assert 1 <= found.n_eff <= replay.ttft.n
+        if found.low is not None and found.high is not None:
+            assert found.low <= found.value <= found.high
+        assert (found.low is None) == (found.n_eff < {0.5: 6, 0.95: 59}[share])
+
+
+def test_negative_correlation_is_worth_no_more_than_independence() -> None:
+    """Rounds that alternate between two levels have the interval of independent ones at least."""
+    rounds = np.repeat(SERIES["negative correlation"][:, np.newaxis], 3, axis=1)
+    [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
+    found = policy("static", NAMES).play(member_input).ttft.quantile(0.5)
+    assert found is not None
+    assert found.n_eff is not None
+    assert found.n_eff <= len(rounds) / 1.5
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.low < 95 * MS, found.high > 105 * MS) == (True, True)
+
+
+def test_a_level_that_swings_is_worth_few_rounds() -> None:
+    """Two days that rise and fall by 30 % are worth few independent rounds, and a p95 has no interval."""
+    rounds = np.repeat(SERIES["day and night"][:, np.newaxis], 3, axis=1)
+    [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
+    replay = policy("static", NAMES).play(member_input)
+    p50, p95 = replay.ttft.quantile(0.5), replay.ttft.quantile(0.95)
+    assert p50 is not None
+    assert p95 is not None
+    assert p50.n_eff is not None
+    assert p50.n_eff < 15
+    assert p95.low is None

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, of_correlation
+from isochrone_collector.analysis.stats.long_run_variance import (
+    Inflation,
+    independent,
+    inflation,
+    inflation_of_flags,
+    of_correlation,
+)
 from isochrone_collector.analysis.stats.paired import paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals, ragged
 
@@ -98,3 +104,36 @@ def test_history_never_narrows_an_interval() -> None:
     assert wider[1:].tolist() == [1.0, 1.0]
     assert told.p_value[0] > plain.p_value[0]
     assert told.n_eff[0] < plain.n_eff[0]
+
+
+def history(ratio: float, freedom: float = 9.5) -> Inflation:
+    """The history of one row: by default as many degrees of freedom as a week has of windows of a day."""
+    return Inflation(ratio=np.array([ratio]), freedom=np.array([freedom]))
+
+
+def test_a_history_without_memory_narrows_nothing() -> None:
+    """A week in which the level never moved leaves every request independent; a memory counts the more the longer it
+    is, without a jump where it begins.
+    """
+    assert history(0.0).of_counts(np.array([72])).tolist() == [72.0]
+    assert inflation_of_flags(np.ones((1, 72), bool), history(0.0)).worth(72).tolist() == [72.0]
+    tiny, small, large = (float(history(ratio).of_counts(np.array([72]))[0]) for ratio in (1e-6, 1e-2, 1.0))
+    assert 71.9 < tiny < 72
+    assert 30 < small < 60
+    assert 1 <= large < 1.0001
+
+
+def test_history_that_is_unknown_is_none() -> None:
+    """A series without a week is judged as if no history were asked for."""
+    flags = np.random.default_rng(5).random((4, 100)) < 0.1
+    told = inflation_of_flags(flags, Inflation(ratio=np.full(4, np.nan), freedom=np.full(4, np.inf)))
+    assert told.factor.tolist() == inflation_of_flags(flags).factor.tolist()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 23, 24, 72])
+def test_values_are_worth_between_one_and_their_number(n: int) -> None:
+    """However strongly values depend on each other, they are worth one independent value, and never more than all."""
+    trend = np.arange(n) >= n // 2
+    for known in (None, history(0.0), history(50.0), history(float("nan"))):
+        worth = float(inflation_of_flags(trend[np.newaxis], known).worth(n)[0])
+        assert 1 <= worth <= n
