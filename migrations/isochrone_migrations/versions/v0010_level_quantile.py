@@ -1,8 +1,6 @@
 """The quantile of the week beside the hourly shares above it: shows whether a limit is near that quantile."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0010"
 down_revision: str | None = "0009"
@@ -24,11 +22,9 @@ ALTER TABLE hourly_levels DROP COLUMN quantile;
 
 def upgrade() -> None:
     """Add the column; rows get its value when the levels are made the next time."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop the column."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

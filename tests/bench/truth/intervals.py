@@ -26,7 +26,7 @@ from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_wire.answers import Metric, Standing
 
-ROWS = 1_500
+ROWS = 4_000
 QUANTILE_ROWS = 500
 _TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
 _Z = 1.959964

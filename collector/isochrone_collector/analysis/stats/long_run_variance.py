@@ -11,7 +11,8 @@ robust to outliers, and the one that makes the interval wider is used:
   This sees slow drift below large independent noise. A series shorter than 24 rounds has a quarter as many cosines as
   rounds, and at least two.
 * The sum of the first autocorrelations (see `autocorrelation`), which is closer when neighbours are strongly
-  correlated; only used if they are.
+  correlated; only used if they are. Below 100 rounds, four cosines are then tried as well: the fifth and sixth are
+  faster than such a correlation lasts, and make ω too small.
 
 A window cannot show drift that is slower than itself. `with_history` adds what is known from earlier days: the variance
 of the level of windows of this length, beyond the noise within them.
@@ -32,6 +33,9 @@ _UPPER = 0.975
 _Z = float(ndtri(_UPPER))
 _COSINES = 6
 _LEAST_COSINES = 2
+# In fewer rounds than these, strong correlation makes the fifth and sixth cosine too small.
+_MANY_ROUNDS = 100
+_COSINES_OF_CORRELATED = 4
 _ROUNDS_PER_COSINE = 4
 
 LEAST_ROUNDS = 24
@@ -150,8 +154,10 @@ def of_correlation(times: Reals, counts: Reals | Integers) -> Inflation:
 
 def _of_ranks(centred: Reals, cosines: int) -> Inflation:
     by_cosines, times = _by_cosines(centred, cosines), times_of_ranks(centred)
-    wider = by_cosines.wider(of_correlation(times, np.full(len(times), centred.shape[1])))
-    correlated = times > 1
+    n, correlated = centred.shape[1], times > 1
+    wider = by_cosines.wider(of_correlation(times, np.full(len(times), n)))
+    if cosines == _COSINES and n < _MANY_ROUNDS and correlated.any():
+        wider = wider.wider(_by_cosines(centred, _COSINES_OF_CORRELATED))
     return Inflation(
         ratio=np.where(correlated, wider.ratio, by_cosines.ratio),
         freedom=np.where(correlated, wider.freedom, by_cosines.freedom),
