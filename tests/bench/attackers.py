@@ -17,7 +17,6 @@ import struct
 import sys
 import time
 import zlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -46,6 +45,8 @@ REFUSALS = frozenset(
         grpc.StatusCode.UNAUTHENTICATED,
     }
 )
+# Of RFC 9113, as gRPC writes it.
+REFUSED_STREAM = "RST_STREAM with error code 7"
 _READ_BYTES = 4096
 # Frame types of HTTP/2, RFC 9113 section 6.
 _DATA, _HEADERS, _RESET, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
@@ -80,13 +81,13 @@ class Tally:
     attempts: int = 0
     refused: int = 0
     seconds: float = 0.0
-    outcomes: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, int] = field(default_factory=dict)
 
     def add(self, outcome: str, *, refused: bool) -> None:
         """Count an attempt."""
         self.attempts += 1
         self.refused += refused
-        self.outcomes[outcome] += 1
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
 
 Attack = Callable[[AttackSpec, Tally], Coroutine[Any, Any, None]]
@@ -325,7 +326,10 @@ async def _call(
     try:
         answer = await call(request, timeout=CALL_SECONDS, metadata=metadata)
     except grpc.aio.AioRpcError as error:
-        tally.add(error.code().name, refused=error.code() in REFUSALS)
+        # The collector refuses streams of a connection that has too many.
+        is_refused_stream = REFUSED_STREAM in (error.details() or "")
+        outcome = "REFUSED_STREAM" if is_refused_stream else error.code().name
+        tally.add(outcome, refused=is_refused_stream or error.code() in REFUSALS)
         return
     is_refused = (method == PUSH and not fleet_pb2.PushResponse.FromString(answer).stored) or (
         method == APPLY and bool(operations_pb2.ApplyPlanResponse.FromString(answer).problems)
@@ -334,7 +338,7 @@ async def _call(
 
 
 def _channel(spec: AttackSpec, credential: str) -> grpc.aio.Channel:
-    """Open a channel without limits of its own."""
+    """Open a channel that can send messages of any size."""
     trust = grpc.ssl_channel_credentials(root_certificates=spec.roots.encode())
     if credential:
         trust = grpc.composite_channel_credentials(trust, grpc.access_token_call_credentials(credential))
