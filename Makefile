@@ -71,7 +71,7 @@ chaos: $(DEV_STAMP) ## kill processes at random and check that every sample arri
 first-hour: $(DEV_STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
 	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
 
-bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known truth, about two minutes
+bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known truth, about three minutes (ARGS=7: another seed)
 	@PYTHONPATH=tests $(BIN)/python -m bench.truth $(ARGS)
 
 bench-outages: $(DEV_STAMP) ## outages of real requests in four answers, 80 minutes (ARGS="--cycles 4 --speed 20")

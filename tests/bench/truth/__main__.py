@@ -1,6 +1,6 @@
 """The statistics against simulated series with known truth: coverage of intervals, decisions, tails and switches.
 
-The seed is fixed, so a figure changes only with the code. It takes about two minutes on one core.
+The seed is fixed, so a figure changes only with the code. It takes about three minutes on one core.
 
 usage: python -m bench.truth [SEED] prints a table per subject and a RESULT line; exit 1 when a goal is missed
 """

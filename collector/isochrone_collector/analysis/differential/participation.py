@@ -126,7 +126,8 @@ def participations(
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
     recorded = _rounds(probes, group, groups)
     keys = [(target_id, region) for target_id in target_ids.tolist() for region in probes.regions]
-    known = history.of(SUCCESS, keys, _hours(probes, group, groups))
+    hours = np.ptp(probes.round_at) / _HOUR_US if len(probes) else 0.0
+    known = history.of(SUCCESS, keys, np.full(groups, hours))
     independent = _independent(probes, group, tried, failed, known)
     found = {key: Participation(planned=count) for key, count in plans.items()}
     for place in np.flatnonzero(recorded).tolist():
@@ -166,14 +167,6 @@ def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integ
     runs = np.split(succeeded, np.cumsum(tried[mixed])[:-1])
     found[mixed] = effective_sizes(runs, known.at(np.flatnonzero(mixed)))
     return found
-
-
-def _hours(probes: Probes, group: Integers, groups: int) -> Reals:
-    """Return the hours from the first round of each group to the last."""
-    first_at, last_at = np.full(groups, np.iinfo(np.int64).max), np.zeros(groups, np.int64)
-    np.minimum.at(first_at, group, probes.round_at)
-    np.maximum.at(last_at, group, probes.round_at)
-    return np.asarray(np.maximum(last_at - first_at, 0) / _HOUR_US)
 
 
 def _rounds(probes: Probes, group: Integers, groups: int) -> Integers:
