@@ -11,10 +11,12 @@ from random import Random
 import psycopg
 
 from chaos import disk
+from chaos.database import Server
 from chaos.faults import Fault
 from chaos.testbed import Testbed
 
 RESTART_SECONDS = 60.0
+STUCK_SECONDS = 20.0
 SWITCHES = 8
 
 
@@ -104,8 +106,21 @@ async def fill_disk(testbed: Testbed, fault: Fault) -> str:
             await asyncio.sleep(seconds)
         finally:
             disk.free(server.home)
-        await _until(lambda: server.restart_if_gone() or _accepts(server.postgres.conninfo))
-    return f"{seconds:.1f} s{', with the log' if with_log else ''}"
+        stuck = not await _restarted(server)
+    return f"{seconds:.1f} s{', with the log' if with_log else ''}{', stuck: killed' if stuck else ''}"
+
+
+async def _restarted(server: Server) -> bool:
+    """Wait until a server accepts connections after its disk was full. Without space for its log, the recovery of
+    PostgreSQL 18 sometimes ends without its postmaster, which then never accepts any: kill it, and return false.
+    """
+    deadline, stuck = time.monotonic() + STUCK_SECONDS, False
+    while not await asyncio.to_thread(lambda: server.restart_if_gone() or _accepts(server.postgres.conninfo)):
+        if time.monotonic() > deadline and not stuck:
+            stuck = True
+            server.signal(signal.SIGKILL)
+        await asyncio.sleep(0.05)
+    return not stuck
 
 
 async def _until(done: Callable[[], bool]) -> None:
@@ -121,7 +136,7 @@ def _accepts(conninfo: str) -> bool:
 
 
 def _use_up_log(conninfo: str) -> None:
-    """Switch to new log files until there is no space for one."""
+    """Switch to new log files until one has no space."""
     with suppress(psycopg.Error), psycopg.connect(conninfo, autocommit=True) as connection:
         for _ in range(SWITCHES):
             connection.execute("SELECT pg_logical_emit_message(false, 'chaos', ''), pg_switch_wal()")
