@@ -76,6 +76,11 @@ class Caller:
         request = operations_pb2.InviteRequest(name=name, **options)
         return self.operations.Invite(request, timeout=ANSWER_SECONDS).token
 
+    def renew(self) -> operations.Renewed:
+        """Return the successor of this caller's credential, and the certificates."""
+        response = self.fleet.Renew(fleet_pb2.RenewRequest(credential=True), timeout=ANSWER_SECONDS)
+        return codec.decode(operations.Renewed, response)
+
     def revoke(self, name: str) -> int:
         """Revoke the access of a name."""
         return self.operations.Revoke(operations_pb2.RevokeRequest(name=name), timeout=ANSWER_SECONDS).revoked

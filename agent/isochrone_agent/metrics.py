@@ -21,6 +21,7 @@ def families(
     pushes: Mapping[str, int],
     missed: Callable[[], int],
     spool: Path,
+    expires_at: Callable[[], int | None] = lambda: None,
 ) -> Iterator[Metric]:
     """All metrics at the current values; those about delivery are as of the newest push, successful or not.
 
@@ -38,6 +39,10 @@ def families(
         "Version of the plan that this agent refused, 0 for none.",
         value=newest.refused_plan_version or 0,
     )
+    if (end_at := expires_at()) is not None:
+        described = "When the agent's credential expires, unless the agent renews it."
+        name = "isochrone_credential_expires_timestamp_seconds"
+        yield GaugeMetricFamily(name, described, value=end_at / SECOND_US)
     yield from _delivery(newest, spool)
     yield from _clocks(newest)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from isochrone_agent.delivery.identity_renewal import IdentityRenewal
 from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.delivery.uplink import CollectorClient, Uplink
@@ -51,7 +52,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         AsyncSpool(_spool_path(settings), limit_bytes=settings.spool_limit_bytes, drain=settings.drain) as spool,
         ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
     ):
-        collector = CollectorClient(channel=lambda: connection.current, vantage=settings.vantage)
+        renewal = IdentityRenewal(settings, connection)
+        collector = CollectorClient(
+            channel=lambda: connection.current, vantage=settings.vantage, on_fingerprints=renewal.note
+        )
         prober = Prober(
             vantage=settings.vantage.name,
             tls=tls,
@@ -68,7 +72,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-        with _metrics_endpoint(settings, push_metrics, rounds):
+        with _metrics_endpoint(settings, push_metrics, rounds, connection):
             try:
                 await _run_until(
                     stop,
@@ -76,7 +80,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                     plan_watcher.wait_for_plan(),
                     rounds.run(),
                     uplink.run(),
-                    _reload_changed_files(settings, connection, keyring),
+                    _reload_changed_files(settings, connection, renewal, keyring),
                 )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
@@ -102,7 +106,9 @@ def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
 
 
 @contextlib.contextmanager
-def _metrics_endpoint(settings: Settings, push_metrics: PushMetrics, rounds: RoundRunner) -> Iterator[None]:
+def _metrics_endpoint(
+    settings: Settings, push_metrics: PushMetrics, rounds: RoundRunner, connection: ReconnectingChannel
+) -> Iterator[None]:
     """Serve metrics during the block, if the settings ask for them. A port that is in use is logged, not an error."""
     if settings.metrics is None:
         yield
@@ -116,6 +122,7 @@ def _metrics_endpoint(settings: Settings, push_metrics: PushMetrics, rounds: Rou
         probes=rounds.outcomes,
         pushes=push_metrics.pushes,
         missed=lambda: rounds.missed,
+        expires_at=lambda: connection.identity.expires_at if connection.identity else None,
         spool=_spool_path(settings),
     )
     with contextlib.ExitStack() as stack:
@@ -127,11 +134,14 @@ def _metrics_endpoint(settings: Settings, push_metrics: PushMetrics, rounds: Rou
         yield
 
 
-async def _reload_changed_files(settings: Settings, connection: ReconnectingChannel, keyring: Keyring) -> None:
-    """Load the identity and the credentials file again when they change."""
+async def _reload_changed_files(
+    settings: Settings, connection: ReconnectingChannel, renewal: IdentityRenewal, keyring: Keyring
+) -> None:
+    """Load the identity and the credentials file again when they change, and renew the identity when that is due."""
     credentials = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
+        await renewal.run_if_due()
         connection.refresh()
         if credentials.changed():
             try:

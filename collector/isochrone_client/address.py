@@ -18,10 +18,13 @@ DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """A collector's address and the identity to present there; without an identity, plain text to this machine."""
+    """A collector's address and the identity to present there, which is in the file `path`; without an identity, plain
+    text to this machine.
+    """
 
     address: Address
     identity: Identity | None = None
+    path: Path | None = None
 
     def __str__(self) -> str:
         return str(self.address)
@@ -41,8 +44,9 @@ def resolve_collector(
     context = None if identity and not collector else configured.select(collector)
     if context is not None:
         collector, identity = context.collector, identity or context.identity
+    path = identity or _stored_path(collector, configured, environment)
     named = _read(identity) if identity else None
-    default = None if named else _stored_identity(collector, configured, environment)
+    default = None if named or not path.exists() else _read(path)
     try:
         address, selected = identity_file.select_collector(
             parse_address(collector) if collector else None, named=named, default=default
@@ -57,7 +61,7 @@ def resolve_collector(
             hint=f"join it: `isochrone join {address} --token …`; or, if it uses plain text, forward its port with "
             f"`ssh -L {address.port}:{there} {address.host}` and use {there}",
         )
-    return Collector(address, selected)
+    return Collector(address, selected, path if selected else None)
 
 
 def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -65,13 +69,10 @@ def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
     return configuration.folder(environment) / identity_file.FILE_NAME
 
 
-def _stored_identity(
-    collector: str | None, configured: Configuration, environment: Mapping[str, str]
-) -> Identity | None:
-    """The identity of a context with this address, else the one that `isochrone join` wrote."""
+def _stored_path(collector: str | None, configured: Configuration, environment: Mapping[str, str]) -> Path:
+    """The identity file of a context with this address, else the one that `isochrone join` writes."""
     same = (one.identity for one in configured.contexts.values() if one.collector == collector)
-    path = next(filter(None, same), default_identity_path(environment))
-    return _read(path) if path.exists() else None
+    return next(filter(None, same), default_identity_path(environment))
 
 
 def _read(path: Path) -> Identity:

@@ -6,6 +6,7 @@ with ObservatoryClient("127.0.0.1:4600") as client:
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -33,6 +34,7 @@ from isochrone_wire.answers import (
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import observatory_pb2 as messages
 from isochrone_wire.v1 import routes_pb2 as route_messages
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryStub
@@ -85,13 +87,13 @@ class ObservatoryClient:
         connect_timeout_us: int = CONNECT_TIMEOUT_US,
     ) -> None:
         resolved = resolve_collector(collector) if isinstance(collector, str) else collector
+        self._collector = resolved
         self._address = str(resolved)
         self._timeout_us = timeout_us
         # gRPC has no option for a connect timeout; an attempt lasts as long as the minimum backoff.
         connect_timeout = ("grpc.min_reconnect_backoff_ms", connect_timeout_us // _US_PER_MS)
-        self._channel = _open(resolved, (_NO_PROXY, connect_timeout))
-        self._stub = ObservatoryStub(self._channel)
-        self._routes = RoutesStub(self._channel)
+        self._options = (_NO_PROXY, connect_timeout)
+        self._connect()
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +104,27 @@ class ObservatoryClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. The client cannot be used afterwards."""
+        """Renew the identity if that is due, and close the connection. The client cannot be used afterwards."""
+        if self._was_answered:
+            self._renew()
         self._channel.close()
+
+    def _connect(self) -> None:
+        self._channel = _open(self._collector, self._options)
+        self._stub = ObservatoryStub(self._channel)
+        self._routes = RoutesStub(self._channel)
+        self._was_answered = False
+
+    def _renew(self) -> None:
+        """Renew the identity if that is due, and use it for later calls."""
+        identity, path = self._collector.identity, self._collector.path
+        if identity is None or path is None:
+            return
+        later = renew_if_due(self._channel, path, identity)
+        if later != identity:
+            self._channel.close()
+            self._collector = replace(self._collector, identity=later)
+            self._connect()
 
     def list_targets(self) -> TargetList:
         """The targets of the plan in force and its baseline region."""
@@ -231,6 +252,7 @@ class ObservatoryClient:
 
         The first batch comes at once; batches may be empty.
         """
+        self._renew()  # this command may run for years
         request = messages.FollowSamplesRequest(selection=encode(selection), since_at=since_at)
         return self._sample_batches(self._stub.FollowSamples, request)
 
@@ -255,6 +277,7 @@ class ObservatoryClient:
         first all tables in force. Yields `None` from time to time between tables. Empty names mean all
         regions, all routes.
         """
+        self._renew()  # this command may run for years
         request = route_messages.WatchTablesRequest(client_region=client_region, route=route, after_generation=after)
         return self._stream(self._routes.WatchTables, request, self._table, max(self._timeout_us, _WATCH_TIMEOUT_US))
 
@@ -354,6 +377,7 @@ class ObservatoryClient:
         return _expand(request, Names(regions=regions, targets=plan.targets))
 
     def _value(self, cls: type[Value], message: Message) -> Value:
+        self._was_answered = True
         try:
             return decode(cls, message)
         except CodecError as error:

@@ -44,10 +44,19 @@ CREATE TABLE credential (
     created_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
     revoked_at timestamp with time zone,
-    last_used_at timestamp with time zone
+    last_used_at timestamp with time zone,
+    lifetime_us bigint,
+    renewal_key bytea,
+    renews bigint
 );
 
 COMMENT ON TABLE credential IS 'Who may come in, with the hash of the secret; the secret is nowhere.';
+
+COMMENT ON COLUMN credential.lifetime_us IS 'From created_at, in microseconds; NULL for a credential without an end. A successor has the same.';
+
+COMMENT ON COLUMN credential.renewal_key IS 'Random bytes from which, with the secret, the successor is derived; NULL before the first renewal.';
+
+COMMENT ON COLUMN credential.renews IS 'The credential of which this one is the successor.';
 
 CREATE TABLE drift_event (
     target_id bigint NOT NULL,
@@ -111,7 +120,8 @@ CREATE TABLE invitation (
     created_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone NOT NULL,
     used_at timestamp with time zone,
-    revoked_at timestamp with time zone
+    revoked_at timestamp with time zone,
+    lifetime_us bigint
 );
 
 COMMENT ON TABLE invitation IS 'Join tokens by their hash: each is good once, and until it expires.';

@@ -36,13 +36,22 @@ class Trust:
     """The rules by which a client verifies a collector.
 
     `roots` are certificate authorities (PEM); `None` stands for the system's. `server_name` is the name that the
-    certificate must contain if it differs from the address. `tls=False` means plain text, on loopback only.
+    certificate must contain if it differs from the address. `next_certificate` (PEM) is accepted besides: the collector
+    has announced it. `tls=False` means plain text, on loopback only.
     """
 
     tls: bool = True
     roots: str | None = None
     server_name: str | None = None
+    next_certificate: str | None = None
     client: ClientCertificate | None = None
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The certificates (PEM) that are accepted; empty where authorities verify the collector."""
+        # Only `join` without authorities sets a name.
+        found = (self.roots, self.next_certificate) if self.tls and self.roots and self.server_name else ()
+        return tuple(pin for pin in found if pin)
 
 
 PLAIN = Trust(tls=False)
@@ -167,7 +176,7 @@ def _check(address: Address, trust: Trust) -> None:
 
 
 def _credentials(trust: Trust, credential: str | None) -> grpc.ChannelCredentials:
-    roots = trust.roots.encode() if trust.roots else _system_roots()
+    roots = "\n".join(trust.pins or [trust.roots]).encode() if trust.roots else _system_roots()
     key, chain = _client_pair(trust.client) if trust.client else (None, None)
     channel = grpc.ssl_channel_credentials(root_certificates=roots, private_key=key, certificate_chain=chain)
     if credential is None:

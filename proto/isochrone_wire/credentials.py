@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import ssl
 from dataclasses import dataclass, field
 
 JOIN_PREFIX = "isochrone-join-"
@@ -63,9 +64,14 @@ def parse_join_token(text: str) -> JoinToken:
 
 def derive_credential(token: JoinToken, client_key: bytes) -> Credential:
     """Return the credential that a client with this key gets for a token. Neither of the two alone suffices."""
-    derived = hmac.digest(token.secret, b"isochrone credential" + client_key, "sha512")
-    number = int.from_bytes(derived[SECRET_BYTES : SECRET_BYTES + _ID_BYTES], "big") >> 1
-    return Credential(id=number or 1, secret=derived[:SECRET_BYTES])
+    return _derived(token.secret, b"isochrone credential" + client_key)
+
+
+def derive_successor(credential: Credential, renewal_key: bytes) -> Credential:
+    """Return the successor of a credential. `renewal_key` is the collector's, so that a copy of the earlier credential
+    is worth nothing after its end.
+    """
+    return _derived(credential.secret, b"isochrone renewal" + renewal_key)
 
 
 def hash_secret(secret: bytes) -> bytes:
@@ -73,9 +79,20 @@ def hash_secret(secret: bytes) -> bytes:
     return hashlib.sha256(secret).digest()
 
 
+def fingerprint_of(certificate: str) -> bytes:
+    """Return the SHA-256 of the DER form of a certificate (PEM). Raises `ValueError`."""
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()
+
+
 def format_fingerprint(fingerprint: bytes) -> str:
     """Format a fingerprint for people: `SHA256:` and pairs of hexadecimal digits."""
     return "SHA256:" + fingerprint.hex(":").upper()
+
+
+def _derived(secret: bytes, salt: bytes) -> Credential:
+    derived = hmac.digest(secret, salt, "sha512")
+    number = int.from_bytes(derived[SECRET_BYTES : SECRET_BYTES + _ID_BYTES], "big") >> 1
+    return Credential(id=number or 1, secret=derived[:SECRET_BYTES])
 
 
 def _text(raw: bytes) -> str:

@@ -74,6 +74,8 @@ def join(
         region=joined.region,
         trust=lasting_trust,
         credential=joined.credential,
+        expires_at=joined.expires_at,
+        renew_at=joined.renew_at,
     )
 
 

@@ -22,7 +22,9 @@ FILE_NAME = "identity.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The identity of a client at one collector. `region` is set for a vantage only."""
+    """The identity of a client at one collector. `region` is set for a vantage only; the instants of expiry and renewal
+    for a credential with a lifetime only.
+    """
 
     address: Address
     name: str
@@ -30,6 +32,8 @@ class Identity:
     trust: Trust = PLAIN
     region: str | None = None
     credential: str = field(repr=False)
+    expires_at: int | None = None
+    renew_at: int | None = None
 
 
 def to_text(identity: Identity) -> str:
@@ -43,7 +47,10 @@ def to_text(identity: Identity) -> str:
         "tls": trust.tls,
         "certificate": trust.roots,
         "server_name": trust.server_name,
+        "next_certificate": trust.next_certificate,
         "credential": identity.credential,
+        "expires_at": identity.expires_at,
+        "renew_at": identity.renew_at,
         "client_certificate": str(client.certificate) if client else None,
         "client_key": str(client.key) if client else None,
     }
@@ -66,9 +73,12 @@ def parse(text: str) -> Identity:
                 tls=document.get("tls", True),
                 roots=document.get("certificate"),
                 server_name=document.get("server_name"),
+                next_certificate=document.get("next_certificate"),
                 client=client,
             ),
             credential=str(document["credential"]),
+            expires_at=_instant(document, "expires_at"),
+            renew_at=_instant(document, "renew_at"),
         )
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from None
@@ -111,6 +121,11 @@ def select_collector(
     """
     identity = named or (default if default is not None and address in (None, default.address) else None)
     return address or (identity.address if identity else Address("127.0.0.1", DEFAULT_PORT)), identity
+
+
+def _instant(document: dict[str, Any], name: str) -> int | None:
+    """Return microseconds since the Unix epoch, if there are any."""
+    return None if document.get(name) is None else int(document[name])
 
 
 def _client(document: dict[str, Any]) -> ClientCertificate | None:

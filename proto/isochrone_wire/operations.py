@@ -13,6 +13,11 @@ class Role(StrEnum):
     OPERATOR = "operator"
 
 
+def is_expiring(renew_at: int | None, expires_at: int | None, at: int) -> bool:
+    """Return whether half of the time between the instant for the renewal of a credential and its end has passed."""
+    return renew_at is not None and expires_at is not None and at >= (renew_at + expires_at) // 2
+
+
 class AccessState(StrEnum):
     """The state of a credential; `INVITED` is an invitation that has not been used yet."""
 
@@ -83,7 +88,9 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """The result of enrolment. The credential is never shown again; `region` is set for a vantage only."""
+    """The result of enrolment. The credential is never shown again; `region` is set for a vantage only, the instants of
+    expiry and renewal for a credential with a lifetime only.
+    """
 
     MESSAGE: ClassVar[str] = "JoinResponse"
 
@@ -91,11 +98,27 @@ class Joined:
     role: Role
     name: str
     region: str | None = None
+    expires_at: int | None = None
+    renew_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """The successor of a credential, if one was requested, and the certificates (PEM) that the collector presents now
+    and will present next.
+    """
+
+    MESSAGE: ClassVar[str] = "RenewResponse"
+
+    credential: str | None = None
+    expires_at: int | None = None
+    renew_at: int | None = None
+    certificates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One credential or open invitation, without its secret."""
+    """One credential or open invitation, without its secret. `renew_at` is set for a credential with a lifetime."""
 
     id: int
     name: str
@@ -106,6 +129,11 @@ class Access:
     expires_at: int | None = None
     revoked_at: int | None = None
     last_used_at: int | None = None
+    renew_at: int | None = None
+
+    def is_expiring(self, at: int) -> bool:
+        """Return whether its holder should have renewed it, and half of the time for that has passed."""
+        return self.state is AccessState.ACTIVE and is_expiring(self.renew_at, self.expires_at, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,10 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this collector does not admit agents")
         raise AssertionError("abort raises")
 
+    async def Renew(self, _request: fleet_pb2.RenewRequest, _context: Context) -> fleet_pb2.RenewResponse:  # noqa: N802  # the name in the .proto
+        """Change nothing."""
+        return fleet_pb2.RenewResponse()
+
     @property
     def stored(self) -> list[int]:
         """The rounds of all stored samples, sorted."""

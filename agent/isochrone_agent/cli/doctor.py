@@ -4,12 +4,10 @@ No check sends a request to a provider, prints a key or leaves a change behind.
 """
 
 import asyncio
-import hashlib
 import json
 import os
 import shutil
 import socket
-import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
@@ -20,6 +18,7 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import health_checks, host_checks, options
+from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
 from isochrone_agent.plan.policy import Policy, load_policy
@@ -30,6 +29,7 @@ from isochrone_agent.url import DEFAULT_PORTS, parse_url
 from isochrone_wire import __version__
 from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_wire.credentials import fingerprint_of
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import Plan, Target
 
@@ -144,7 +144,9 @@ def _identity(settings: Settings) -> CheckResult:
     )
     if found.verdict is not Verdict.OK:
         return found
-    return ok("identity", f"{settings.identity.name} in {settings.identity.region}; {found.sentence}")
+    identity = settings.identity
+    sentence = f"{identity.name} in {identity.region}; {found.sentence}"
+    return health_checks.judge_lifetime(sentence, identity.renew_at, identity.expires_at, now_at=now_at())
 
 
 def _certificate(settings: Settings) -> CheckResult:
@@ -157,8 +159,7 @@ def _certificate(settings: Settings) -> CheckResult:
         return fail("certificate", f"cannot connect to {settings.collector}: {error}", "is the collector running?")
     except ValueError as error:
         return fail("certificate", str(error), "check that this address is the collector's and not a proxy's")
-    pinned = hashlib.sha256(ssl.PEM_cert_to_DER_cert(trust.roots)).digest() if trust.roots else None
-    return health_checks.judge_certificate(shown.fingerprint, pinned)
+    return health_checks.judge_certificate(shown.fingerprint, [fingerprint_of(pin) for pin in trust.pins])
 
 
 def _plan(settings: Settings, plan: Plan) -> CheckResult:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.health_check import CheckResult, fail, ok, warn
+from isochrone_wire.model import DAY_US
+from isochrone_wire.operations import is_expiring
 
 _MIB = 1 << 20
 _LITTLE_BYTES = 512 * _MIB
@@ -37,15 +39,29 @@ def judge_identity_file(mode: int, *, where: str) -> CheckResult:
     return ok("identity", f"{where} is readable by its owner only")
 
 
-def judge_certificate(presented: bytes, pinned: bytes | None) -> CheckResult:
-    """Check that the collector presents the certificate pinned by `join`; both are SHA-256 of the DER form."""
+def judge_lifetime(sentence: str, renew_at: int | None, expires_at: int | None, *, now_at: int) -> CheckResult:
+    """Check that the agent renews its credential in time; `sentence` describes the identity otherwise."""
+    if expires_at is None:
+        return ok("identity", sentence)
+    if now_at >= expires_at:
+        hint = "join again with a token of `isochrone-collector vantage rotate` or `vantage add`"
+        return fail("identity", f"{sentence}; its credential has expired", hint)
+    sentence += f"; its credential is valid for {(expires_at - now_at) // DAY_US} more days"
+    if is_expiring(renew_at, expires_at, now_at):
+        return warn("identity", sentence, "it should have been renewed: is the agent running? see identity.not_renewed")
+    return ok("identity", sentence)
+
+
+def judge_certificate(presented: bytes, pinned: Sequence[bytes]) -> CheckResult:
+    """Check that the collector presents a pinned certificate, if any is pinned; all are SHA-256 of the DER form."""
     shown = format_fingerprint(presented)
-    if pinned is None:
-        return ok("certificate", f"{shown}, verified by the system's certificate authorities")
-    if presented != pinned:
+    if not pinned:
+        return ok("certificate", f"{shown}, verified by certificate authorities")
+    if presented not in pinned:
         hint = "if it was replaced on purpose, join again; if not, the connection may be intercepted"
-        return fail("certificate", f"the collector presents {shown}, not {format_fingerprint(pinned)}", hint)
-    return ok("certificate", f"{shown}, as when this agent joined")
+        return fail("certificate", f"the collector presents {shown}, not {format_fingerprint(pinned[0])}", hint)
+    coming = f"; next {format_fingerprint(pinned[-1])}" if presented != pinned[-1] else ""
+    return ok("certificate", f"{shown}, as pinned by this agent{coming}")
 
 
 def judge_clock(synchronised: bool | None, *, max_error_us: int) -> CheckResult:

@@ -24,12 +24,15 @@ log = structlog.get_logger()
 
 
 class ReconnectingChannel:
-    """Use `async with`, take `current` for every call, and call `refresh` periodically. Raises `SettingsError`."""
+    """Use `async with`, take `current` for every call, and call `refresh` periodically. `identity` is the one in use.
+    Raises `SettingsError`.
+    """
 
     def __init__(self, settings: Settings, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()) -> None:
         self._settings = settings
         self._interceptors = interceptors
         self._current = _open(settings.collector, settings.identity, interceptors)
+        self.identity = settings.identity
         self._watch = FileWatch(_files(settings, settings.identity))
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -65,6 +68,7 @@ class ReconnectingChannel:
             log.error("identity.ignored", hint="it is missing or belongs to another vantage: restart this agent")
             return
         old, self._current = self._current, _open(self._address(identity), identity, self._interceptors)
+        self.identity = identity
         self._watch = FileWatch(_files(self._settings, identity))
         task = asyncio.get_running_loop().create_task(old.close(_GRACE_SECONDS))
         self._closing.add(task)

@@ -8,7 +8,7 @@ replies to reactions. No reply stops the measurement: at worst the spool fills.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import grpc
@@ -32,16 +32,25 @@ LINGER_SECONDS = 0.5
 SPOOL_RETRY_SECONDS = 5.0
 REFUSED_HEARTBEAT_SECONDS = 15.0
 REFUSAL_LOG_SECONDS = 60.0
+# Part of gRPC's message if the collector's certificate is not trusted.
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+UNTRUSTED_HINT = (
+    "the collector's certificate is not the one that this agent has pinned: if it was replaced while this agent was "
+    "offline, join again: isochrone-agent join; samples stay in the spool"
+)
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorClient:
-    """The collector's calls for agents. `channel` returns the channel for the next call."""
+    """The collector's calls for agents. `channel` returns the channel for the next call. `on_fingerprints` is called
+    with the SHA-256 of the certificates that the collector presents now and next, as of every receipt.
+    """
 
     channel: Callable[[], grpc.aio.Channel]
     vantage: Vantage
+    on_fingerprints: Callable[[Sequence[bytes]], None] = lambda _fingerprints: None
 
     async def fetch_plan(self, running: int | None) -> Plan | None:
         """The plan in force, or `None` if that is version `running`. Raises `grpc.aio.AioRpcError`."""
@@ -64,6 +73,7 @@ class CollectorClient:
         response: fleet_pb2.PushResponse | None = await call(request, timeout=CALL_SECONDS, compression=compression)
         if response is None:  # gRPC's answer when the deserializer fails
             raise CollectorRefused("the receipt cannot be decoded")
+        self.on_fingerprints(response.fingerprints)
         try:
             return codec.decode(Receipt, response)
         except codec.CodecError as error:
@@ -227,7 +237,8 @@ class Uplink:
         reaction = react(status, details)
         if reaction is Reaction.STOP:
             return self._stop_pushing(f"{details} ({status})")
-        log.warning("push.failed", status=status, details=details, reaction=reaction.value)
+        hint = {"hint": UNTRUSTED_HINT} if UNTRUSTED in details else {}
+        log.warning("push.failed", status=status, details=details, reaction=reaction.value, **hint)
         if reaction is Reaction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return reaction

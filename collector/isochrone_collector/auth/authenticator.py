@@ -20,11 +20,13 @@ from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
-from isochrone_wire.operations import Role
+from isochrone_wire.operations import Role, is_expiring
 
 _RECORD_USE_EVERY_US = 60 * SECOND_US
 _FULL_READ_EVERY_US = 60 * SECOND_US
 _UNKNOWN_PER_SECOND = 50.0
+# Time for calls in flight, and for other processes with the same identity file.
+_RENEWED_OVERLAP_US = 600 * SECOND_US
 _BEARER = "bearer "
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -78,6 +80,14 @@ class Authenticator:
                 self._counts, self._read_at = counts, self._clock()
             await self._record_use(connection)
 
+    def expiring(self) -> int:
+        """Return the number of names whose newest valid credential is about to expire."""
+        now_at = self._clock()
+        # In the order in which they were made.
+        newest = {row.name: row for row in self._known.values() if row.is_valid(now_at)}
+        lasting = (row for row in newest.values() if row.ends_with_lifetime)
+        return sum(is_expiring(row.renew_at, row.expires_at, now_at) for row in lasting)
+
     async def authenticate(self, metadata: Metadata | None, roles: Iterable[Role]) -> Principal:
         """Return the caller with this metadata. Raises `NotAdmitted` for an invalid credential, `Forbidden` for another
         role, and `TooMany` or `DatabaseUnavailable` when the credential cannot be checked now.
@@ -100,14 +110,17 @@ class Authenticator:
             )
 
     async def _bearer(self, metadata: Metadata | None) -> CredentialRow:
-        credential = _parse(metadata)
+        credential = bearer_credential(metadata)
         row = self._known.get(credential.id) or await self._look_up_unknown(credential.id)
         if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
             raise NotAdmitted("this collector does not know the credential")
         if row.revoked_at is not None:
             raise NotAdmitted(f"the credential of {row.name!r} has been revoked")
         if not row.is_valid(self._clock()):
-            raise NotAdmitted(f"the credential of {row.name!r} has expired, because a newer one is in use")
+            reason = (
+                "at the end of its lifetime; join again" if row.ends_with_lifetime else "because a newer one is in use"
+            )
+            raise NotAdmitted(f"the credential of {row.name!r} has expired, {reason}")
         return row
 
     async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
@@ -125,15 +138,23 @@ class Authenticator:
         fresh = [key for key, at in used.items() if at - self._last_recorded_at(key) > _RECORD_USE_EVERY_US]
         if fresh:
             now_at = self._clock()
+            await self._end_renewed(connection, fresh, now_at)
             await access.record_use(connection, fresh, used_at=now_at)
             self._recorded_at |= dict.fromkeys(fresh, now_at)
+
+    async def _end_renewed(self, connection: Connection, used: Iterable[int], now_at: int) -> None:
+        """End the credentials of which a successor is used for the first time, after an overlap."""
+        rows = (self._known[key] for key in used if key in self._known)
+        renewed = [row.renews for row in rows if row.renews is not None and row.last_used_at is None]
+        if renewed:
+            await access.end_renewed(connection, renewed, expires_at=now_at + _RENEWED_OVERLAP_US)
 
     def _last_recorded_at(self, credential_id: int) -> int:
         row = self._known.get(credential_id)
         return max(self._recorded_at.get(credential_id, 0), (row and row.last_used_at) or 0)
 
 
-def _parse(metadata: Metadata | None) -> Credential:
+def bearer_credential(metadata: Metadata | None) -> Credential:
     """Return the credential in a call's metadata. Raises `NotAdmitted`, without repeating the credential."""
     value = next((value for key, value in metadata or () if key == "authorization"), None)
     if value is None:

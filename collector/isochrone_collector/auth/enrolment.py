@@ -22,14 +22,17 @@ from isochrone_wire.credentials import (
     Credential,
     JoinToken,
     derive_credential,
+    derive_successor,
     hash_secret,
     parse_join_token,
 )
-from isochrone_wire.model import SECOND_US
-from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Role
+from isochrone_wire.model import DAY_US, SECOND_US
+from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Renewed, Role
 
 MAX_EXPIRES_US = 30 * 86_400 * SECOND_US
 MAX_OVERLAP_US = 30 * 86_400 * SECOND_US
+MAX_LIFETIME_US = 3650 * DAY_US
+DEFAULT_LIFETIMES_US = {Role.VANTAGE: 365 * DAY_US, Role.READER: 365 * DAY_US, Role.OPERATOR: 90 * DAY_US}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _ID_BITS = 63
@@ -69,13 +72,22 @@ class Enrolment:
         self._look_ups = BucketPerKey(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
 
     async def invite(
-        self, *, name: str, role: str, region: str | None, expires_us: int, overlap_us: int, rotation: bool
+        self,
+        *,
+        name: str,
+        role: str,
+        region: str | None,
+        expires_us: int,
+        overlap_us: int,
+        rotation: bool,
+        lifetime_us: int | None = None,
     ) -> Invitation:
         """Create a join token for a new name, or, for a `rotation`, for a name that has credentials already.
 
+        The credential has a lifetime of `lifetime_us`, none if that is 0, and the default of the role if it is `None`.
         Raises `BadRequest`, `Conflict`, and `UnknownName` for the rotation of an unknown name.
         """
-        _check_times(expires_us, overlap_us)
+        _check_times(expires_us, overlap_us, lifetime_us or 0)
         now_at = self._clock()
         async with self._database.transaction() as connection:
             await access.lock(connection)
@@ -97,6 +109,7 @@ class Enrolment:
                 expires_at=now_at + expires_us,
                 used_at=None,
                 revoked_at=None,
+                lifetime_us=(DEFAULT_LIFETIMES_US[Role(role)] if lifetime_us is None else lifetime_us) or None,
             )
             await access.invite(connection, row)
             action = "access.rotate" if rotation else "access.invite"
@@ -118,10 +131,51 @@ class Enrolment:
         )
         with without_details():
             await self._verify(token, address, now_at)
-            row = await self._admit(token, credential, now_at)
+            row, issued = await self._admit(token, credential, now_at)
         # `on_change` is not needed: the authenticator looks up unknown credentials.
         _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
-        return Joined(credential=str(credential), role=Role(row.role), name=row.name, region=row.region)
+        return Joined(
+            credential=str(credential),
+            role=Role(row.role),
+            name=row.name,
+            region=row.region,
+            expires_at=issued.expires_at,
+            renew_at=issued.renew_at,
+        )
+
+    async def renew(self, credential: Credential) -> Renewed:
+        """Return the successor of a valid credential with a lifetime: the same one whenever it is called, so that a
+        reply can be lost. Raises `NotAdmitted`, and `BadRequest` for a credential without a lifetime.
+        """
+        now_at = self._clock()
+        async with self._database.transaction() as connection:
+            await access.lock(connection)
+            row = await access.credential(connection, credential.id)
+            if row is None or not _has_secret(row, credential.secret) or not row.is_valid(now_at):
+                raise NotAdmitted("this credential is not valid, so it cannot be renewed")
+            if row.lifetime_us is None:
+                raise BadRequest("this credential has no lifetime, so it is not renewed")
+            issued, successor = await self._successor(connection, row, credential, now_at)
+        return Renewed(credential=str(successor), expires_at=issued.expires_at, renew_at=issued.renew_at)
+
+    async def _successor(
+        self, connection: Connection, row: CredentialRow, credential: Credential, now_at: int
+    ) -> tuple[CredentialRow, Credential]:
+        if row.renewal_key is not None:
+            successor = derive_successor(credential, row.renewal_key)
+            issued = await access.credential(connection, successor.id)
+            if issued is None or not issued.is_valid(now_at):
+                raise NotAdmitted(f"the credential of {row.name!r} was renewed, and its successor has ended")
+            return issued, successor
+        renewal_key = _new_secret()
+        successor = derive_successor(credential, renewal_key)
+        await access.set_renewal_key(connection, row.id, renewal_key)
+        issued = _issued(successor, row, now_at, renews=row.id)
+        await access.issue(connection, issued)
+        target = f"{row.role} {row.name}"
+        await audit.record(connection, at=now_at, action="access.renew", target=target, principal=row.name)
+        _log.info("access.renewed", name=row.name, role=row.role, region=row.region)
+        return issued, successor
 
     async def refresh(self) -> None:
         """Reload the invitations: most tokens are verified without the database. Raises `DatabaseUnavailable`."""
@@ -138,25 +192,23 @@ class Enrolment:
                 row = await access.invitation(connection, token.id)
         _checked(row, token)
 
-    async def _admit(self, token: JoinToken, credential: Credential, now_at: int) -> InvitationRow:
+    async def _admit(
+        self, token: JoinToken, credential: Credential, now_at: int
+    ) -> tuple[InvitationRow, CredentialRow]:
         async with self._join_database.transaction() as connection:
             # A concurrent revocation must see either the credential or the open invitation.
             await access.lock(connection)
             row = _checked(await access.invitation(connection, token.id), token)
-            if row.used_at is not None and await _has_issued(connection, credential, now_at):
-                return row
+            if row.used_at is not None and (earlier := await _issued_before(connection, credential, now_at)):
+                return row, earlier
             if not await access.use(connection, _open_invitation(row, now_at).id, used_at=now_at):
                 raise NotAdmitted("the join token was used a moment ago; ask for another")
-            await access.admit(
-                connection,
-                row,
-                credential_id=credential.id,
-                secret_hash=hash_secret(credential.secret),
-                created_at=now_at,
-            )
+            issued = _issued(credential, row, now_at)
+            await access.issue(connection, issued)
+            await access.end_earlier(connection, issued, expires_at=now_at + row.overlap_us)
             target = f"{row.role} {row.name}"
             await audit.record(connection, at=now_at, action="access.join", target=target, principal=row.name)
-        return row
+        return row, issued
 
     async def list_access(self) -> AccessList:
         """Return every credential and every open invitation."""
@@ -190,14 +242,15 @@ class Enrolment:
             if current and found and _is_operators(found, current, now_at):
                 return current
             made = Credential(id=_new_id(), secret=_new_secret())
-            await access.grant(
-                connection,
-                credential_id=made.id,
+            row = CredentialRow(
+                id=made.id,
                 name=name,
                 role=Role.OPERATOR,
+                region=None,
                 secret_hash=hash_secret(made.secret),
                 created_at=now_at,
             )
+            await access.issue(connection, row)
             await audit.record(connection, at=now_at, action="access.grant", target=f"{Role.OPERATOR} {name}")
         await self._on_change()
         _log.info("access.granted", name=name, role=Role.OPERATOR.value)
@@ -234,11 +287,13 @@ class Enrolment:
             )
 
 
-def _check_times(expires_us: int, overlap_us: int) -> None:
+def _check_times(expires_us: int, overlap_us: int, lifetime_us: int) -> None:
     if not 0 < expires_us <= MAX_EXPIRES_US:
         raise BadRequest("a join token must be valid for more than 0 and at most 30 days")
     if not 0 <= overlap_us <= MAX_OVERLAP_US:
         raise BadRequest("credentials may overlap for at most 30 days")
+    if not 0 <= lifetime_us <= MAX_LIFETIME_US:
+        raise BadRequest("a credential has a lifetime of at most 10 years, or none")
 
 
 def _check_names(name: str, role: str, region: str | None) -> None:
@@ -283,10 +338,28 @@ def _is_operators(row: CredentialRow, current: Credential, now_at: int) -> bool:
     return _has_secret(row, current.secret) and row.role == Role.OPERATOR and row.is_valid(now_at)
 
 
-async def _has_issued(connection: Connection, credential: Credential, now_at: int) -> bool:
-    """Return whether this valid credential was issued before, and the reply was lost."""
+async def _issued_before(connection: Connection, credential: Credential, now_at: int) -> CredentialRow | None:
+    """Return this credential if it was issued before, and the reply was lost."""
     row = await access.credential(connection, credential.id)
-    return row is not None and _has_secret(row, credential.secret) and row.is_valid(now_at)
+    return row if row is not None and _has_secret(row, credential.secret) and row.is_valid(now_at) else None
+
+
+def _issued(
+    credential: Credential, access_of: CredentialRow | InvitationRow, now_at: int, *, renews: int | None = None
+) -> CredentialRow:
+    """Return the row of a new credential with the name, role, region and lifetime of `access_of`."""
+    lifetime_us = access_of.lifetime_us
+    return CredentialRow(
+        id=credential.id,
+        name=access_of.name,
+        role=access_of.role,
+        region=access_of.region,
+        secret_hash=hash_secret(credential.secret),
+        created_at=now_at,
+        expires_at=None if lifetime_us is None else now_at + lifetime_us,
+        lifetime_us=lifetime_us,
+        renews=renews,
+    )
 
 
 def _has_secret(row: CredentialRow, secret: bytes) -> bool:
@@ -311,6 +384,7 @@ def _access(row: CredentialRow, now_at: int) -> Access:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
+        renew_at=row.renew_at if row.ends_with_lifetime else None,
     )
 
 

@@ -26,6 +26,7 @@ def access() -> None:
     required=True,
     help="A reader may query; an operator may also apply plans and let others in.",
 )
+@invitations.lifetime
 @invitations.expires
 @invitations.address
 @table_or_json

@@ -27,6 +27,7 @@ from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.operations import Role
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
@@ -45,8 +46,8 @@ _LIBRARIES = ("grpcio", "protobuf", "numpy", "alembic")
 def doctor(*, database_url: str | None, data_dir: Path | None, output: str, client: OperatorClient) -> None:
     """Check everything that a collector depends on.
 
-    That is software, folder, disk, database, partitions, clock, health, plan, vantages and certificate; nothing is
-    changed. Each check is ok, warn or fail, with a hint; the exit code is 1 when one of them fails.
+    That is software, folder, disk, database, partitions, clock, health, plan, vantages, credentials and certificate;
+    nothing is changed. Each check is ok, warn or fail, with a hint; the exit code is 1 when one of them fails.
     """
     folder = (data_dir or data_dir_of(os.environ)).absolute()
     results = list(_results(client, database_url=database_url or None, data_dir=folder))
@@ -133,6 +134,7 @@ def _collector(client: OperatorClient) -> Iterator[CheckResult]:
     except CollectorError as error:
         yield fail("health", str(error), error.hint)
         return
+    yield from _credentials(client)
     yield _certificate(address)
 
 
@@ -161,6 +163,16 @@ def _fleet(channel: grpc.Channel, address: Address) -> Iterator[CheckResult]:
         yield fail("vantages", str(refused), refused.hint)
         return
     yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
+
+
+def _credentials(client: OperatorClient) -> Iterator[CheckResult]:
+    """Check the lifetimes of credentials, which only an operator may see."""
+    try:
+        found = client.access(tuple(Role))
+    except CollectorError as error:
+        yield warn("credentials", f"they cannot be listed: {error}", "pass an operator's identity with --identity")
+        return
+    yield health_checks.judge_credentials(found, now_at=now_at())
 
 
 def _certificate(address: Address) -> CheckResult:

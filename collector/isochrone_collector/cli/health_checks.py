@@ -3,7 +3,7 @@
 Instants are microseconds since the Unix epoch, sizes are bytes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from isochrone_collector.analysis.liveness import rough_duration
@@ -11,6 +11,7 @@ from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList
 from isochrone_wire.health_check import CheckResult, fail, ok, warn
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
+from isochrone_wire.operations import Access, AccessState
 from isochrone_wire.text import first_of
 
 OLDEST_POSTGRES = 15
@@ -76,6 +77,19 @@ def judge_fleet(fleet: VantageList) -> Iterator[CheckResult]:
         hint = "synchronise the clocks with NTP; the jobs then continue: docs/collector.md, Clock"
         yield fail("clock", f"{fleet.paused}: jobs that delete, summarise, publish or alert are paused", hint)
     yield _vantages(fleet)
+
+
+def judge_credentials(access: Sequence[Access], *, now_at: int) -> CheckResult:
+    """Check that no valid credential is about to expire, unless the same name has a newer one."""
+    newest = {one.name: one for one in access if one.state is AccessState.ACTIVE}
+    expiring = [one for one in newest.values() if one.is_expiring(now_at)]
+    if not expiring:
+        return ok("credentials", f"{len(newest)} valid, none is about to expire")
+    named = [f"{one.name} in {rough_duration((one.expires_at or 0) - now_at)}" for one in expiring]
+    hint = (
+        "their holders have not renewed them: is the agent running? else `vantage rotate`, or revoke and `access add`"
+    )
+    return warn("credentials", f"expiring: {first_of(named, _NAMED)}", hint)
 
 
 def _vantages(fleet: VantageList) -> CheckResult:

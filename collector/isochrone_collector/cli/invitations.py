@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from isochrone_collector.cli.operator_client import OperatorClient
+from isochrone_collector.clock import now_at
 from isochrone_collector.durations import parse_us
 from isochrone_collector.settings import parse_address
 from isochrone_wire.address import Address
@@ -18,17 +19,24 @@ _PROGRAM_OF = {Role.VANTAGE: "isochrone-agent", Role.READER: "isochrone", Role.O
 _HEADINGS = ("name", "role", "region", "state", "since", "ends", "last used")
 
 
-def _microseconds(_context: click.Context, _parameter: click.Parameter, written: str) -> int:
+def microseconds(_context: click.Context, _parameter: click.Parameter, written: str) -> int:
+    """Parse the duration of an option. Raises `click.BadParameter`."""
     try:
         return parse_us(written)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
+def _lifetime(context: click.Context, parameter: click.Parameter, written: str | None) -> int | None:
+    if written is None:
+        return None
+    return 0 if written == "none" else microseconds(context, parameter, written)
+
+
 expires = click.option(
     "--expires",
     "expires_us",
-    callback=_microseconds,
+    callback=microseconds,
     default="24h",
     show_default=True,
     metavar="DURATION",
@@ -37,11 +45,19 @@ expires = click.option(
 overlap = click.option(
     "--overlap",
     "overlap_us",
-    callback=_microseconds,
+    callback=microseconds,
     metavar="DURATION",
     default="1h",
     show_default=True,
     help="How long the present credentials stay valid after the token has been used.",
+)
+lifetime = click.option(
+    "--lifetime",
+    "lifetime_us",
+    callback=_lifetime,
+    metavar="DURATION",
+    help="How long the credential is valid unless it is renewed, which agents and commands do by themselves; or `none`."
+    "  [default: 365d; 90d for an operator]",
 )
 address = click.option(
     "--address",
@@ -113,12 +129,13 @@ def _access_as_json(found: Sequence[Access]) -> str:
 
 
 def _access_as_text(found: Sequence[Access]) -> str:
-    return aligned([_HEADINGS, *(_row(one) for one in found)]) if found else "none"
+    return aligned([_HEADINGS, *(_row(one, now_at()) for one in found)]) if found else "none"
 
 
-def _row(one: Access) -> tuple[str, ...]:
+def _row(one: Access, at: int) -> tuple[str, ...]:
     instants = (one.created_at, one.revoked_at or one.expires_at, one.last_used_at)
-    return (one.name, one.role.value, one.region or "-", one.state.value, *_minutes(instants))
+    state = "expiring" if one.is_expiring(at) else one.state.value
+    return (one.name, one.role.value, one.region or "-", state, *_minutes(instants))
 
 
 def _minutes(instants: Sequence[int | None]) -> Iterator[str]:

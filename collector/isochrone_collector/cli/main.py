@@ -21,6 +21,7 @@ _HELP_OF = {
     "migrate": "Bring a database to the newest revision.",
     "vantage": "Let agents in, one name each, and shut them out.",
     "access": "Let readers and operators in, and shut them out.",
+    "certificate": "Replace the collector's own certificate.",
     "apply": "Put a plan file into force.",
     "plan": "Show the plans that were applied, or go back to one.",
     "audit": "List the changes that operators and joining machines made.",

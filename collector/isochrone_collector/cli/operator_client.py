@@ -27,6 +27,7 @@ from isochrone_wire.operations import (
     PlanHistory,
     Role,
 )
+from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
 
@@ -105,8 +106,9 @@ class OperatorClient:
         expires_us: int,
         overlap_us: int = 0,
         rotation: bool = False,
+        lifetime_us: int | None = None,
     ) -> Invitation:
-        """Make a join token, valid for `expires_us` microseconds."""
+        """Make a join token, valid for `expires_us` microseconds, for a credential with a lifetime; 0 means none."""
         request = messages.InviteRequest(
             name=name,
             role=role.value,
@@ -114,6 +116,7 @@ class OperatorClient:
             expires_us=expires_us,
             overlap_us=overlap_us,
             rotation=rotation,
+            lifetime_us=lifetime_us,
         )
         return codec.decode(Invitation, self._call("Invite", request))
 
@@ -139,9 +142,12 @@ class OperatorClient:
     def _call(self, method: str, request: Any) -> Any:  # noqa: ANN401  # messages, which the stubs do not tell apart
         with self.channel() as opened:
             try:
-                return getattr(OperationsStub(opened), method)(request, timeout=_TIMEOUT_S)
+                answer = getattr(OperationsStub(opened), method)(request, timeout=_TIMEOUT_S)
             except grpc.RpcError as error:
                 raise translated(error, self.collector) from error
+            if self.identity is not None:
+                renew_if_due(opened, self.identity, _read(self.identity))
+            return answer
 
     def _selected(self) -> tuple[Address, Identity | None]:
         written = parse_address(self.collector) if self.collector else None

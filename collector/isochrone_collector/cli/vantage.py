@@ -21,6 +21,7 @@ def vantage() -> None:
 @vantage.command(epilog=_EXAMPLE)
 @click.argument("name")
 @click.option("--region", required=True, metavar="NAME", help="Region of the vantage, like ap-southeast-1.")
+@invitations.lifetime
 @invitations.expires
 @invitations.address
 @table_or_json
@@ -47,6 +48,7 @@ def list_(*, client: OperatorClient, output: str) -> None:
 @vantage.command(epilog=example("isochrone-collector vantage rotate sg-1 --overlap 1h"))
 @click.argument("name")
 @invitations.overlap
+@invitations.lifetime
 @invitations.expires
 @invitations.address
 @table_or_json

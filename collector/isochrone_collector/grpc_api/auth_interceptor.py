@@ -19,6 +19,7 @@ _OURS = "isochrone."
 # Service or method → the roles that may call it; `None` for every caller.
 ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Fleet/Join": None,
+    "/isochrone.v1.Fleet/Renew": tuple(Role),
     "/isochrone.v1.Fleet": (Role.VANTAGE,),
     "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
     "/isochrone.v1.Operations": (Role.OPERATOR,),

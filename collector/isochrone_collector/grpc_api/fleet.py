@@ -1,11 +1,12 @@
 """The gRPC service for agents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import grpc
 from google.protobuf import message_factory
 
-from isochrone_collector.auth.authenticator import Authenticator, Metadata
+from isochrone_collector.auth.authenticator import Authenticator, Metadata, bearer_credential
 from isochrone_collector.auth.call_limits import address_key
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.grpc_api.responses import Context, answer
@@ -14,11 +15,14 @@ from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
 from isochrone_wire import codec
 from isochrone_wire.model import Receipt, Vantage
+from isochrone_wire.operations import Renewed
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
-    """Joining, plans and pushes."""
+    """Joining, renewal, plans and pushes. `certificates` returns what the collector presents now and will present next,
+    in PEM, and `fingerprints` the SHA-256 of both.
+    """
 
     def __init__(
         self,
@@ -28,12 +32,16 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         enrolment: Enrolment,
         authenticator: Authenticator,
         clock: Callable[[], int],
+        certificates: Callable[[], Sequence[str]] = tuple,
+        fingerprints: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self._ingest = ingest
         self._plans = plans
         self._enrolment = enrolment
         self._authenticator = authenticator
         self._clock = clock
+        self._certificates = certificates
+        self._fingerprints = fingerprints
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
@@ -46,6 +54,17 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             version=request.version,
         )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def Renew(  # noqa: N802  # the name in the .proto
+        self, request: fleet_pb2.RenewRequest, context: Context
+    ) -> fleet_pb2.RenewResponse:
+        """Return the successor of the caller's credential if that is requested, and the certificates."""
+        renewed = Renewed()
+        if request.credential:
+            credential = bearer_credential(context.invocation_metadata())
+            renewed = await answer(context, self._enrolment.renew(credential))
+        renewed = replace(renewed, certificates=tuple(self._certificates()))
+        return codec.encode(renewed)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.FetchPlanRequest, context: Context
@@ -63,7 +82,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.PushResponse:
         """Store one batch; the reply means that it is committed."""
         receipt = await answer(context, self._pushed(request, context.invocation_metadata(), self._clock()))
-        return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
+        response: fleet_pb2.PushResponse = codec.encode(receipt)
+        response.fingerprints.extend(self._fingerprints())
+        return response
 
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # Decoding errors are the caller's fault: raised here, `answer` maps them to INVALID_ARGUMENT.

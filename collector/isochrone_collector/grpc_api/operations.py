@@ -70,6 +70,7 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
             expires_us=request.expires_us,
             overlap_us=request.overlap_us,
             rotation=request.rotation,
+            lifetime_us=request.lifetime_us if request.HasField("lifetime_us") else None,
         )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 

@@ -2,6 +2,9 @@
 
 New connections get a new certificate at once. Existing ones keep the old one until they end, and
 `isochrone_wire.grpc_options` limits their age.
+
+A self-signed pair is replaced in two steps, because agents and readers have pinned it: `rotate` makes the next pair,
+which the collector announces to every authenticated client, and the collector switches to it at a later instant.
 """
 
 import fcntl
@@ -10,7 +13,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,12 +26,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from isochrone_collector.errors import StartError
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import SettingsError, StartError
 from isochrone_collector.settings import Tls
 from isochrone_wire.credentials import format_fingerprint
 
 SERVER_NAME = "isochrone-collector"
 _YEARS = 10
+_MAX_COMMON_NAME = 64
 
 _log = structlog.get_logger()
 
@@ -50,20 +55,76 @@ class KeyPair:
     @property
     def name(self) -> str | None:
         """The first name of the certificate, if it has one."""
-        try:
-            held = self._first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except x509.ExtensionNotFound:
-            return None
+        held = x509.SubjectAlternativeName(self.alternative_names)
         names = [*held.get_values_for_type(x509.DNSName), *map(str, held.get_values_for_type(x509.IPAddress))]
         return names[0].replace("*", "collector") if names else None
+
+    @property
+    def alternative_names(self) -> list[x509.GeneralName]:
+        """The names and addresses of the certificate."""
+        try:
+            return list(self._first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        except x509.ExtensionNotFound:
+            return []
 
     @property
     def _first(self) -> x509.Certificate:
         return x509.load_pem_x509_certificates(self.chain)[0]
 
 
+@dataclass(frozen=True, slots=True)
+class NextFiles:
+    """The files of the next pair beside `own`, and the one with the instant of the switch.
+
+    The key is written first and moved first: a certificate without its key is a switch that was interrupted.
+    """
+
+    own: Tls
+
+    @property
+    def certificate(self) -> Path:
+        """The next certificate."""
+        return self._beside("next-certificate.pem")
+
+    @property
+    def key(self) -> Path:
+        """Its key."""
+        return self._beside("next-key.pem")
+
+    @property
+    def switch_at_file(self) -> Path:
+        """The instant of the switch, in microseconds since the Unix epoch."""
+        return self._beside("switch-at")
+
+    def switch_at(self) -> int | None:
+        """Return the instant of the switch, `None` without a next pair. Raises `OSError` and `ValueError`."""
+        return int(self.switch_at_file.read_text()) if self.certificate.exists() and self.key.exists() else None
+
+    def switch_if_due(self, now_at: int) -> None:
+        """Move the next pair into place at its instant, and complete a switch that was interrupted. Raises `OSError`
+        and `ValueError`.
+        """
+        assert self.own.certificate is not None
+        assert self.own.key is not None
+        switch_at = self.switch_at()
+        if switch_at is not None and switch_at <= now_at:
+            self.key.replace(self.own.key)
+        if self.certificate.exists() and not self.key.exists():
+            self.certificate.replace(self.own.certificate)
+
+    def load(self) -> KeyPair | None:
+        """Return the next pair, if there is one. Raises `StartError`."""
+        if not (self.certificate.exists() and self.key.exists()):
+            return None
+        return _load(Tls(certificate=self.certificate, key=self.key, client_ca=None))
+
+    def _beside(self, name: str) -> Path:
+        assert self.own.certificate is not None
+        return self.own.certificate.with_name(name)
+
+
 class Certificates:
-    """The certificate in use.
+    """The certificate in use, and the `coming` one that is announced.
 
     Raises `StartError` when the files cannot be used at the start. Later, an unusable pair is logged and the one in use
     stays.
@@ -71,11 +132,18 @@ class Certificates:
 
     def __init__(self, files: Tls, *, data_dir: Path, host: str) -> None:
         self._files = files if files.certificate else _own_files(files, data_dir / "tls", host)
+        self._next = None if files.certificate else NextFiles(self._files)
         self._lock = threading.Lock()
+        self._switch_if_due()
         self._stamps_seen = self._file_stamps()
         self.current = _load(self._files)
+        self.coming = self._load_next()
         self._handed_out = self.current
         self._context: ssl.SSLContext | None = None
+
+    def announced(self) -> Sequence[KeyPair]:
+        """Return the pair that is presented now, and the coming one."""
+        return [self.current, self.coming] if self.coming else [self.current]
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return the credentials of a gRPC server, which fetches the certificate again at every handshake."""
@@ -99,12 +167,14 @@ class Certificates:
     def refresh(self) -> None:
         """Reload the files if they have changed."""
         with self._lock:
+            self._switch_if_due()
             changed = self._file_stamps()
             if changed == self._stamps_seen:
                 return
             self._stamps_seen = changed
             try:
                 self.current = _load(self._files)
+                self.coming = self._load_next()
                 if self._context is not None:
                     self._load_into(self._context)
             except (StartError, ssl.SSLError) as error:
@@ -112,6 +182,19 @@ class Certificates:
                 _log.warning("certificate.unusable", reason=str(error))
             else:
                 _log.info("certificate.replaced", fingerprint=format_fingerprint(self.current.fingerprint))
+
+    def _switch_if_due(self) -> None:
+        try:
+            if self._next is not None:
+                self._next.switch_if_due(now_at())
+        except (OSError, ValueError) as error:
+            _log.error("certificate.not_switched", reason=str(error))  # no traceback
+
+    def _load_next(self) -> KeyPair | None:
+        coming = self._next.load() if self._next is not None else None
+        if coming is not None:
+            _log.info("certificate.announced", fingerprint=format_fingerprint(coming.fingerprint))
+        return coming
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the configuration for a handshake, or `None` for "as before". `None` is required: given a
@@ -128,7 +211,9 @@ class Certificates:
         context.load_cert_chain(self._files.certificate, self._files.key)
 
     def _file_stamps(self) -> list[tuple[int, int] | None]:
-        return [_stamp(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
+        coming = (self._next.certificate, self._next.key) if self._next else ()
+        files = (self._files.certificate, self._files.key, self._files.client_ca, *coming)
+        return [_stamp(path) for path in files if path]
 
 
 def _configuration(pair: KeyPair) -> grpc.ServerCertificateConfiguration:
@@ -182,6 +267,34 @@ def _bytes(path: Path) -> bytes:
         ) from error
 
 
+def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
+    """Make the next pair beside the collector's own, unless there is one, and set the instant of the switch to it.
+
+    Return the fingerprint of its certificate, and whether it is new. Raises `SettingsError`.
+    """
+    folder = data_dir / "tls"
+    own = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=None)
+    files = NextFiles(own)
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            raise SettingsError(f"{folder} belongs to another user", hint="run this command as the collector's user")
+        current = _load(own)
+        with _exclusive(folder / "lock"):
+            is_new = not (files.certificate.exists() and files.key.exists())
+            _write(files.switch_at_file, str(switch_at).encode(), 0o600)
+            if is_new:
+                chain, key = _pair_with(current.alternative_names)
+                _write(files.key, key, 0o600)
+                _write(files.certificate, chain, 0o644)
+    except OSError as error:
+        hint = "only a certificate that `serve` made is rotated; name its --data-dir"
+        raise SettingsError(f"cannot rotate the certificate in {folder}: {error.strerror}", hint=hint) from error
+    except StartError as error:
+        raise SettingsError(str(error), hint=error.hint) from error
+    coming = _load(Tls(certificate=files.certificate, key=files.key, client_ca=None))
+    return coming.fingerprint, is_new
+
+
 def _own_files(files: Tls, folder: Path, host: str) -> Tls:
     """Return the files of the collector's own pair, created on first use."""
     own = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=files.client_ca)
@@ -219,19 +332,26 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:
+    return _pair_with(list(_names(host)))
+
+
+def _pair_with(names: Sequence[x509.GeneralName]) -> tuple[bytes, bytes]:
+    """Return a self-signed certificate with these names, and its key, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SERVER_NAME)])
+    serial = x509.random_serial_number()
+    # Clients that have pinned two certificates find the right one by its subject.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{SERVER_NAME} {serial:x}"[:_MAX_COMMON_NAME])])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         # The clocks of agents may be behind.
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=365 * _YEARS))
-        .add_extension(x509.SubjectAlternativeName(list(_names(host))), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -1,5 +1,7 @@
 """The gRPC server: its services, and the port it listens on."""
 
+from collections.abc import Sequence
+
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -12,7 +14,7 @@ from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
-from isochrone_collector.server.certificates import Certificates
+from isochrone_collector.server.certificates import Certificates, KeyPair
 from isochrone_wire.address import Address
 from isochrone_wire.grpc_options import SERVER_OPTIONS
 from isochrone_wire.v1 import (
@@ -46,6 +48,8 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
         enrolment=parts.enrolment,
         authenticator=parts.authenticator,
         clock=parts.clock.now_at,
+        certificates=lambda: [pair.certificate for pair in _announced(parts)],
+        fingerprints=lambda: [pair.fingerprint for pair in _announced(parts)],
     )
     add_to_server(fleet, server)
     operations = OperationsService(
@@ -70,6 +74,10 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     ]
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     return server, health_of
+
+
+def _announced(parts: Parts) -> Sequence[KeyPair]:
+    return parts.certificates.announced() if parts.certificates else ()
 
 
 def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | None) -> Address:

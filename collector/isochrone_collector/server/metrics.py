@@ -24,6 +24,7 @@ def families(
     pool: Callable[[], Mapping[str, int]],
     clock: ClockGuard,
     jobs: Callable[[], Mapping[str, JobHealth]],
+    expiring: Callable[[], int],
 ) -> Iterator[Metric]:
     """Yield every metric. `pushes` has the counters of pushes; `pool` returns the statistics of psycopg's pool."""
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
@@ -32,6 +33,8 @@ def families(
     yield GaugeMetricFamily("isochrone_clock_trusted", "1, or 0 while jobs are paused.", value=not clock.reason)
     corrected_s = clock.verdict.correction_us / SECOND_US
     yield GaugeMetricFamily("isochrone_clock_correction_seconds", "Added to the wall clock.", value=corrected_s)
+    described = "Names whose credential is about to expire, because its holder has not renewed it."
+    yield GaugeMetricFamily("isochrone_credentials_expiring", described, value=expiring())
     yield from _pool(pool())
     yield from _jobs(jobs())
 

@@ -28,11 +28,11 @@ class OperatorFile:
         self.path = data_dir / FILE_NAME
         self._address = Address(_EVERY_ADDRESS.get(listen.host, listen.host), listen.port)
         self._enrolment = enrolment
-        self._fingerprint = b""
+        self._announced: list[bytes] = []
 
     async def write_if_changed(self, certificates: Certificates) -> None:
-        """Call `write` if the certificate has changed since the last call."""
-        if certificates.current.fingerprint != self._fingerprint:
+        """Call `write` if the certificate or the coming one has changed since the last call."""
+        if [pair.fingerprint for pair in certificates.announced()] != self._announced:
             await self.write(certificates)
 
     async def write(self, certificates: Certificates) -> None:
@@ -40,13 +40,18 @@ class OperatorFile:
 
         Raises `DatabaseUnavailable`. A folder that cannot be written is logged: operators can join instead.
         """
-        current, pair = self._read_current(), certificates.current
-        self._fingerprint = pair.fingerprint
+        current, pair, coming = self._read_current(), certificates.current, certificates.coming
+        self._announced = [pair.fingerprint for pair in certificates.announced()]
         name = current.name if current else f"operator@{gethostname()}"
         credential = await self._enrolment.operator_credential(
             name, parse_credential(current.credential) if current else None
         )
-        trust = Trust(roots=pair.certificate, server_name=pair.name, client=current.trust.client if current else None)
+        trust = Trust(
+            roots=pair.certificate,
+            server_name=pair.name,
+            next_certificate=coming.certificate if coming else None,
+            client=current.trust.client if current else None,
+        )
         wanted = Identity(address=self._address, name=name, role=Role.OPERATOR, trust=trust, credential=str(credential))
         if wanted == current:
             return

@@ -135,6 +135,7 @@ def _families(parts: Parts) -> Iterator[Metric]:
         pool=parts.database.statistics,
         jobs=parts.jobs.health,
         clock=parts.clock,
+        expiring=parts.authenticator.expiring,
     )
     yield from route_metrics.families(
         publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=parts.clock.now_at()

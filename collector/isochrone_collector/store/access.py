@@ -7,14 +7,15 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import IdRow
-from isochrone_wire.operations import Role
 
 _LOCK_KEY = 4_600_006
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialRow:
-    """One credential; valid from `created_at` until `expires_at` or `revoked_at`, if any."""
+    """One credential; valid from `created_at` until `expires_at` or `revoked_at`, if any. It is the successor of the
+    credential `renews`; its own successor is derived with `renewal_key`, and has the same lifetime.
+    """
 
     id: int
     name: str
@@ -22,27 +23,43 @@ class CredentialRow:
     region: str | None
     secret_hash: bytes = field(repr=False)
     created_at: int
-    expires_at: int | None
-    revoked_at: int | None
-    last_used_at: int | None
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+    lifetime_us: int | None = None
+    renewal_key: bytes | None = field(default=None, repr=False)
+    renews: int | None = None
 
     def is_valid(self, at: int) -> bool:
         """Return whether it is accepted at that instant."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
+    @property
+    def renew_at(self) -> int | None:
+        """The instant from which its holder should renew it: the last third of its lifetime."""
+        return None if self.lifetime_us is None else self.created_at + self.lifetime_us * 2 // 3
+
+    @property
+    def ends_with_lifetime(self) -> bool:
+        """Return whether its end is that of its lifetime, and not that of an overlap with a newer credential."""
+        return self.lifetime_us is not None and self.expires_at == self.created_at + self.lifetime_us
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialCounts:
-    """The numbers of credentials ever made, revoked, and given an end; none of them ever decreases."""
+    """The numbers of credentials ever made, revoked, given an end, and used; none of them ever decreases."""
 
     made: int
     revoked: int
     ending: int
+    used: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvitationRow:
-    """One join token; earlier credentials of the name stay valid for `overlap_us` (microseconds) after its use."""
+    """One join token; earlier credentials of the name stay valid for `overlap_us` (microseconds) after its use. The
+    credential has a lifetime of `lifetime_us`, if any.
+    """
 
     id: int
     name: str
@@ -54,6 +71,7 @@ class InvitationRow:
     expires_at: int
     used_at: int | None
     revoked_at: int | None
+    lifetime_us: int | None = None
 
     def is_open(self, at: int) -> bool:
         """Return whether it can still be used at that instant."""
@@ -105,6 +123,7 @@ async def invite(connection: Connection, row: InvitationRow) -> None:
         overlap_us=row.overlap_us,
         created_at=Instant(row.created_at),
         expires_at=Instant(row.expires_at),
+        lifetime_us=row.lifetime_us,
     )
 
 
@@ -113,42 +132,39 @@ async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bo
     return await execute(connection, query("use_invitation"), id=invitation_id, used_at=Instant(used_at))
 
 
-async def admit(
-    connection: Connection, row: InvitationRow, *, credential_id: int, secret_hash: bytes, created_at: int
-) -> None:
-    """Record the credential issued for an invitation, and end earlier ones of the name after the overlap."""
+async def issue(connection: Connection, row: CredentialRow) -> None:
+    """Record a new credential."""
     await execute(
         connection,
         query("insert_credential"),
-        id=credential_id,
+        id=row.id,
         name=row.name,
         role=row.role,
         region=row.region,
-        secret_hash=secret_hash,
-        created_at=Instant(created_at),
-    )
-    await execute(
-        connection,
-        query("end_earlier_credentials"),
-        id=credential_id,
-        name=row.name,
-        expires_at=Instant(created_at + row.overlap_us),
+        secret_hash=row.secret_hash,
+        created_at=Instant(row.created_at),
+        expires_at=None if row.expires_at is None else Instant(row.expires_at),
+        lifetime_us=row.lifetime_us,
+        renews=row.renews,
     )
 
 
-async def grant(
-    connection: Connection, *, credential_id: int, name: str, role: Role, secret_hash: bytes, created_at: int
-) -> None:
-    """Record a credential without an invitation: that of the collector's own operator."""
+async def end_earlier(connection: Connection, row: CredentialRow, *, expires_at: int) -> None:
+    """End the other credentials of a name at that instant, unless they end sooner."""
     await execute(
-        connection,
-        query("insert_credential"),
-        id=credential_id,
-        name=name,
-        role=role.value,
-        region=None,
-        secret_hash=secret_hash,
-        created_at=Instant(created_at),
+        connection, query("end_earlier_credentials"), id=row.id, name=row.name, expires_at=Instant(expires_at)
+    )
+
+
+async def set_renewal_key(connection: Connection, credential_id: int, renewal_key: bytes) -> None:
+    """Set the key from which the successor of a credential is derived."""
+    await execute(connection, query("set_renewal_key"), id=credential_id, renewal_key=renewal_key)
+
+
+async def end_renewed(connection: Connection, credential_ids: Iterable[int], *, expires_at: int) -> None:
+    """End credentials whose successors are used at that instant, unless they end sooner."""
+    await execute(
+        connection, query("end_renewed_credentials"), ids=list(credential_ids), expires_at=Instant(expires_at)
     )
 
 

@@ -26,7 +26,7 @@ from isochrone_wire.v1 import plan_pb2 as isochrone__wire_dot_v1_dot_plan__pb2
 from isochrone_wire.v1 import sample_pb2 as isochrone__wire_dot_v1_dot_sample__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1disochrone_wire/v1/fleet.proto\x12\x0cisochrone.v1\x1a\x1cisochrone_wire/v1/plan.proto\x1a\x1eisochrone_wire/v1/sample.proto\"\'\n\x07Vantage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\"A\n\x0bJoinRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\nclient_key\x18\x03 \x01(\x0c\"^\n\x0cJoinResponse\x12\x12\n\ncredential\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_region\"b\n\x10\x46\x65tchPlanRequest\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\x17\n\nif_version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_if_version\"5\n\x11\x46\x65tchPlanResponse\x12 \n\x04plan\x18\x01 \x01(\x0b\x32\x12.isochrone.v1.Plan\"\xcf\x05\n\x06Vitals\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x14\n\x0cplan_version\x18\x02 \x01(\x03\x12\x13\n\x0bspool_depth\x18\x03 \x01(\x03\x12\x17\n\x0fspool_oldest_at\x18\x04 \x01(\x03\x12\x32\n\x07\x64ropped\x18\x05 \x03(\x0b\x32!.isochrone.v1.Vitals.DroppedEntry\x12\x19\n\x11next_heartbeat_us\x18\x06 \x01(\x03\x12\x10\n\x08\x66inished\x18\x07 \x01(\x03\x12\x0e\n\x06stored\x18\x08 \x01(\x03\x12\x13\n\x0bquarantined\x18\t \x01(\x03\x12\x1c\n\x0f\x63lock_offset_us\x18\n \x01(\x03H\x00\x88\x01\x01\x12!\n\x14\x63lock_uncertainty_us\x18\x0b \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0bloop_lag_us\x18\x0c \x01(\x03H\x02\x88\x01\x01\x12!\n\x14refused_plan_version\x18\r \x01(\x03H\x03\x88\x01\x01\x12 \n\x13refused_plan_reason\x18\x0e \x01(\tH\x04\x88\x01\x01\x12\"\n\x05spend\x18\x0f \x03(\x0b\x32\x13.isochrone.v1.Spend\x12\x15\n\rrounds_missed\x18\x10 \x01(\x03\x12\r\n\x05\x65poch\x18\x11 \x01(\x10\x12\x19\n\x0cmissing_keys\x18\x12 \x01(\tH\x05\x88\x01\x01\x12\x1c\n\x0frefused_targets\x18\x13 \x01(\tH\x06\x88\x01\x01\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x12\n\x10_clock_offset_usB\x17\n\x15_clock_uncertainty_usB\x0e\n\x0c_loop_lag_usB\x17\n\x15_refused_plan_versionB\x16\n\x14_refused_plan_reasonB\x0f\n\r_missing_keysB\x12\n\x10_refused_targets\"X\n\x05Spend\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x61y_at\x18\x02 \x01(\x10\x12\x0b\n\x03usd\x18\x03 \x01(\x01\x12\x0e\n\x06tokens\x18\x04 \x01(\x03\x12\x10\n\x08requests\x18\x05 \x01(\x03\"\xc0\x01\n\x0bPushRequest\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\r\n\x05\x65poch\x18\x02 \x01(\x10\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12%\n\x07samples\x18\x04 \x03(\x0b\x32\x14.isochrone.v1.Sample\x12$\n\x06vitals\x18\x05 \x01(\x0b\x32\x14.isochrone.v1.Vitals\x12\x0f\n\x07sent_at\x18\x06 \x01(\x10\x12\x0f\n\x07lineage\x18\x07 \x03(\x10\"*\n\tRejection\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd2\x01\n\x0cPushResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x03\x12\x10\n\x08rejected\x18\x03 \x01(\x03\x12+\n\nrejections\x18\x04 \x03(\x0b\x32\x17.isochrone.v1.Rejection\x12\x14\n\x0cplan_version\x18\x05 \x01(\x03\x12\x11\n\tserver_at\x18\x06 \x01(\x10\x12\x15\n\x08\x64\x65lay_us\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0breceived_at\x18\x08 \x01(\x10\x42\x0b\n\t_delay_us2\xd3\x01\n\x05\x46leet\x12=\n\x04Join\x12\x19.isochrone.v1.JoinRequest\x1a\x1a.isochrone.v1.JoinResponse\x12L\n\tFetchPlan\x12\x1e.isochrone.v1.FetchPlanRequest\x1a\x1f.isochrone.v1.FetchPlanResponse\x12=\n\x04Push\x12\x19.isochrone.v1.PushRequest\x1a\x1a.isochrone.v1.PushResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1disochrone_wire/v1/fleet.proto\x12\x0cisochrone.v1\x1a\x1cisochrone_wire/v1/plan.proto\x1a\x1eisochrone_wire/v1/sample.proto\"\'\n\x07Vantage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\"A\n\x0bJoinRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\nclient_key\x18\x03 \x01(\x0c\"\xaa\x01\n\x0cJoinResponse\x12\x12\n\ncredential\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpires_at\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08renew_at\x18\x06 \x01(\x03H\x02\x88\x01\x01\x42\t\n\x07_regionB\r\n\x0b_expires_atB\x0b\n\t_renew_at\"\"\n\x0cRenewRequest\x12\x12\n\ncredential\x18\x01 \x01(\x08\"\x99\x01\n\rRenewResponse\x12\x17\n\ncredential\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpires_at\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08renew_at\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x14\n\x0c\x63\x65rtificates\x18\x04 \x03(\tB\r\n\x0b_credentialB\r\n\x0b_expires_atB\x0b\n\t_renew_at\"b\n\x10\x46\x65tchPlanRequest\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\x17\n\nif_version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_if_version\"5\n\x11\x46\x65tchPlanResponse\x12 \n\x04plan\x18\x01 \x01(\x0b\x32\x12.isochrone.v1.Plan\"\xcf\x05\n\x06Vitals\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x14\n\x0cplan_version\x18\x02 \x01(\x03\x12\x13\n\x0bspool_depth\x18\x03 \x01(\x03\x12\x17\n\x0fspool_oldest_at\x18\x04 \x01(\x03\x12\x32\n\x07\x64ropped\x18\x05 \x03(\x0b\x32!.isochrone.v1.Vitals.DroppedEntry\x12\x19\n\x11next_heartbeat_us\x18\x06 \x01(\x03\x12\x10\n\x08\x66inished\x18\x07 \x01(\x03\x12\x0e\n\x06stored\x18\x08 \x01(\x03\x12\x13\n\x0bquarantined\x18\t \x01(\x03\x12\x1c\n\x0f\x63lock_offset_us\x18\n \x01(\x03H\x00\x88\x01\x01\x12!\n\x14\x63lock_uncertainty_us\x18\x0b \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0bloop_lag_us\x18\x0c \x01(\x03H\x02\x88\x01\x01\x12!\n\x14refused_plan_version\x18\r \x01(\x03H\x03\x88\x01\x01\x12 \n\x13refused_plan_reason\x18\x0e \x01(\tH\x04\x88\x01\x01\x12\"\n\x05spend\x18\x0f \x03(\x0b\x32\x13.isochrone.v1.Spend\x12\x15\n\rrounds_missed\x18\x10 \x01(\x03\x12\r\n\x05\x65poch\x18\x11 \x01(\x10\x12\x19\n\x0cmissing_keys\x18\x12 \x01(\tH\x05\x88\x01\x01\x12\x1c\n\x0frefused_targets\x18\x13 \x01(\tH\x06\x88\x01\x01\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x12\n\x10_clock_offset_usB\x17\n\x15_clock_uncertainty_usB\x0e\n\x0c_loop_lag_usB\x17\n\x15_refused_plan_versionB\x16\n\x14_refused_plan_reasonB\x0f\n\r_missing_keysB\x12\n\x10_refused_targets\"X\n\x05Spend\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x61y_at\x18\x02 \x01(\x10\x12\x0b\n\x03usd\x18\x03 \x01(\x01\x12\x0e\n\x06tokens\x18\x04 \x01(\x03\x12\x10\n\x08requests\x18\x05 \x01(\x03\"\xc0\x01\n\x0bPushRequest\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\r\n\x05\x65poch\x18\x02 \x01(\x10\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12%\n\x07samples\x18\x04 \x03(\x0b\x32\x14.isochrone.v1.Sample\x12$\n\x06vitals\x18\x05 \x01(\x0b\x32\x14.isochrone.v1.Vitals\x12\x0f\n\x07sent_at\x18\x06 \x01(\x10\x12\x0f\n\x07lineage\x18\x07 \x03(\x10\"*\n\tRejection\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xe8\x01\n\x0cPushResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x03\x12\x10\n\x08rejected\x18\x03 \x01(\x03\x12+\n\nrejections\x18\x04 \x03(\x0b\x32\x17.isochrone.v1.Rejection\x12\x14\n\x0cplan_version\x18\x05 \x01(\x03\x12\x11\n\tserver_at\x18\x06 \x01(\x10\x12\x15\n\x08\x64\x65lay_us\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0breceived_at\x18\x08 \x01(\x10\x12\x14\n\x0c\x66ingerprints\x18\t \x03(\x0c\x42\x0b\n\t_delay_us2\x95\x02\n\x05\x46leet\x12=\n\x04Join\x12\x19.isochrone.v1.JoinRequest\x1a\x1a.isochrone.v1.JoinResponse\x12@\n\x05Renew\x12\x1a.isochrone.v1.RenewRequest\x1a\x1b.isochrone.v1.RenewResponse\x12L\n\tFetchPlan\x12\x1e.isochrone.v1.FetchPlanRequest\x1a\x1f.isochrone.v1.FetchPlanResponse\x12=\n\x04Push\x12\x19.isochrone.v1.PushRequest\x1a\x1a.isochrone.v1.PushResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,24 +39,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VANTAGE']._serialized_end=148
   _globals['_JOINREQUEST']._serialized_start=150
   _globals['_JOINREQUEST']._serialized_end=215
-  _globals['_JOINRESPONSE']._serialized_start=217
-  _globals['_JOINRESPONSE']._serialized_end=311
-  _globals['_FETCHPLANREQUEST']._serialized_start=313
-  _globals['_FETCHPLANREQUEST']._serialized_end=411
-  _globals['_FETCHPLANRESPONSE']._serialized_start=413
-  _globals['_FETCHPLANRESPONSE']._serialized_end=466
-  _globals['_VITALS']._serialized_start=469
-  _globals['_VITALS']._serialized_end=1188
-  _globals['_VITALS_DROPPEDENTRY']._serialized_start=995
-  _globals['_VITALS_DROPPEDENTRY']._serialized_end=1041
-  _globals['_SPEND']._serialized_start=1190
-  _globals['_SPEND']._serialized_end=1278
-  _globals['_PUSHREQUEST']._serialized_start=1281
-  _globals['_PUSHREQUEST']._serialized_end=1473
-  _globals['_REJECTION']._serialized_start=1475
-  _globals['_REJECTION']._serialized_end=1517
-  _globals['_PUSHRESPONSE']._serialized_start=1520
-  _globals['_PUSHRESPONSE']._serialized_end=1730
-  _globals['_FLEET']._serialized_start=1733
-  _globals['_FLEET']._serialized_end=1944
+  _globals['_JOINRESPONSE']._serialized_start=218
+  _globals['_JOINRESPONSE']._serialized_end=388
+  _globals['_RENEWREQUEST']._serialized_start=390
+  _globals['_RENEWREQUEST']._serialized_end=424
+  _globals['_RENEWRESPONSE']._serialized_start=427
+  _globals['_RENEWRESPONSE']._serialized_end=580
+  _globals['_FETCHPLANREQUEST']._serialized_start=582
+  _globals['_FETCHPLANREQUEST']._serialized_end=680
+  _globals['_FETCHPLANRESPONSE']._serialized_start=682
+  _globals['_FETCHPLANRESPONSE']._serialized_end=735
+  _globals['_VITALS']._serialized_start=738
+  _globals['_VITALS']._serialized_end=1457
+  _globals['_VITALS_DROPPEDENTRY']._serialized_start=1264
+  _globals['_VITALS_DROPPEDENTRY']._serialized_end=1310
+  _globals['_SPEND']._serialized_start=1459
+  _globals['_SPEND']._serialized_end=1547
+  _globals['_PUSHREQUEST']._serialized_start=1550
+  _globals['_PUSHREQUEST']._serialized_end=1742
+  _globals['_REJECTION']._serialized_start=1744
+  _globals['_REJECTION']._serialized_end=1786
+  _globals['_PUSHRESPONSE']._serialized_start=1789
+  _globals['_PUSHRESPONSE']._serialized_end=2021
+  _globals['_FLEET']._serialized_start=2024
+  _globals['_FLEET']._serialized_end=2301
 # @@protoc_insertion_point(module_scope)

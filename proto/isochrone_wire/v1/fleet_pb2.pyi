@@ -79,11 +79,16 @@ class JoinResponse(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    RENEW_AT_FIELD_NUMBER: _builtins.int
     credential: _builtins.str
     role: _builtins.str
     name: _builtins.str
     region: _builtins.str
     """Set for a vantage only."""
+    expires_at: _builtins.int
+    """When the credential expires and from when it should be renewed; absent for one without a lifetime."""
+    renew_at: _builtins.int
     def __init__(
         self,
         *,
@@ -91,16 +96,90 @@ class JoinResponse(_message.Message):
         role: _builtins.str = ...,
         name: _builtins.str = ...,
         region: _builtins.str | None = ...,
+        expires_at: _builtins.int | None = ...,
+        renew_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "region", b"region"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_region", b"_region", "_renew_at", b"_renew_at", "expires_at", b"expires_at", "region", b"region", "renew_at", b"renew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "credential", b"credential", "name", b"name", "region", b"region", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_region", b"_region", "_renew_at", b"_renew_at", "credential", b"credential", "expires_at", b"expires_at", "name", b"name", "region", b"region", "renew_at", b"renew_at", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
+    _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
     _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
     _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    _WhichOneofReturnType__renew_at: _TypeAlias = _typing.Literal["renew_at"]  # noqa: Y015
+    _WhichOneofArgType__renew_at: _TypeAlias = _typing.Literal["_renew_at", b"_renew_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at) -> _WhichOneofReturnType__expires_at | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__renew_at) -> _WhichOneofReturnType__renew_at | None: ...
 
 Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
+
+@_typing.final
+class RenewRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    credential: _builtins.bool
+    """False: only the certificates are requested."""
+    def __init__(
+        self,
+        *,
+        credential: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewRequest: _TypeAlias = RenewRequest  # noqa: Y015
+
+@_typing.final
+class RenewResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    RENEW_AT_FIELD_NUMBER: _builtins.int
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
+    credential: _builtins.str
+    """The earlier credential stays valid until a few minutes after the first use of this one."""
+    expires_at: _builtins.int
+    renew_at: _builtins.int
+    @_builtins.property
+    def certificates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The collector's certificate (PEM), and the one that it will present next; empty without TLS."""
+
+    def __init__(
+        self,
+        *,
+        credential: _builtins.str | None = ...,
+        expires_at: _builtins.int | None = ...,
+        renew_at: _builtins.int | None = ...,
+        certificates: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_expires_at", b"_expires_at", "_renew_at", b"_renew_at", "credential", b"credential", "expires_at", b"expires_at", "renew_at", b"renew_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_expires_at", b"_expires_at", "_renew_at", b"_renew_at", "certificates", b"certificates", "credential", b"credential", "expires_at", b"expires_at", "renew_at", b"renew_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
+    _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
+    _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
+    _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
+    _WhichOneofReturnType__renew_at: _TypeAlias = _typing.Literal["renew_at"]  # noqa: Y015
+    _WhichOneofArgType__renew_at: _TypeAlias = _typing.Literal["_renew_at", b"_renew_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__credential) -> _WhichOneofReturnType__credential | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at) -> _WhichOneofReturnType__expires_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__renew_at) -> _WhichOneofReturnType__renew_at | None: ...
+
+Global___RenewResponse: _TypeAlias = RenewResponse  # noqa: Y015
 
 @_typing.final
 class FetchPlanRequest(_message.Message):
@@ -394,6 +473,7 @@ class PushResponse(_message.Message):
     SERVER_AT_FIELD_NUMBER: _builtins.int
     DELAY_US_FIELD_NUMBER: _builtins.int
     RECEIVED_AT_FIELD_NUMBER: _builtins.int
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
     stored: _builtins.int
     """stored + duplicate + rejected = samples pushed."""
     duplicate: _builtins.int
@@ -407,6 +487,10 @@ class PushResponse(_message.Message):
     """The collector's wall clock when it had received the request."""
     @_builtins.property
     def rejections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejection]: ...
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """SHA-256 of the certificates (DER) that this collector presents now and will present next; empty without TLS."""
+
     def __init__(
         self,
         *,
@@ -418,10 +502,11 @@ class PushResponse(_message.Message):
         server_at: _builtins.int = ...,
         delay_us: _builtins.int | None = ...,
         received_at: _builtins.int = ...,
+        fingerprints: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "plan_version", b"plan_version", "received_at", b"received_at", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "fingerprints", b"fingerprints", "plan_version", b"plan_version", "received_at", b"received_at", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_us: _TypeAlias = _typing.Literal["delay_us"]  # noqa: Y015
     _WhichOneofArgType__delay_us: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us"]  # noqa: Y015

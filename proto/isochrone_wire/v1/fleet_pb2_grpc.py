@@ -39,6 +39,11 @@ class FleetStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
                 _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/isochrone.v1.Fleet/Renew',
+                request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.FromString,
+                _registered_method=True)
         self.FetchPlan = channel.unary_unary(
                 '/isochrone.v1.Fleet/FetchPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.FetchPlanRequest.SerializeToString,
@@ -56,6 +61,14 @@ class FleetServicer(object):
 
     def Join(self, request, context):
         """Exchanges a one-time join token for a credential; for agents, readers and operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Renew(self, request, context):
+        """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
+        for agents, readers and operators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -82,6 +95,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.SerializeToString,
             ),
             'FetchPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchPlan,
@@ -121,6 +139,33 @@ class Fleet(object):
             '/isochrone.v1.Fleet/Join',
             isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Fleet/Renew',
+            isochrone__wire_dot_v1_dot_fleet__pb2.RenewRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.RenewResponse.FromString,
             options,
             channel_credentials,
             insecure,

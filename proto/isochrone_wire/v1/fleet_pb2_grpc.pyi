@@ -33,6 +33,10 @@ class FleetStub:
     def __new__(cls, channel: _aio.Channel) -> FleetAsyncStub: ...
     Join: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]
     """Exchanges a one-time join token for a credential; for agents, readers and operators."""
+    Renew: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.RenewResponse]
+    """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
+    for agents, readers and operators.
+    """
     FetchPlan: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]
     """Returns the plan in force; `plan` is absent if the agent already has this version."""
     Push: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]
@@ -43,6 +47,10 @@ class FleetAsyncStub(FleetStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Join: _aio.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]  # type: ignore[assignment]
     """Exchanges a one-time join token for a credential; for agents, readers and operators."""
+    Renew: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RenewRequest, _fleet_pb2.RenewResponse]  # type: ignore[assignment]
+    """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
+    for agents, readers and operators.
+    """
     FetchPlan: _aio.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]  # type: ignore[assignment]
     """Returns the plan in force; `plan` is absent if the agent already has this version."""
     Push: _aio.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]  # type: ignore[assignment]
@@ -56,6 +64,16 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fleet_pb2.JoinResponse, _abc.Awaitable[_fleet_pb2.JoinResponse]]:
         """Exchanges a one-time join token for a credential; for agents, readers and operators."""
+
+    @_abc_1.abstractmethod
+    def Renew(
+        self,
+        request: _fleet_pb2.RenewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fleet_pb2.RenewResponse, _abc.Awaitable[_fleet_pb2.RenewResponse]]:
+        """Returns a successor of the caller's credential, which repeated calls return again, and the collector's certificates;
+        for agents, readers and operators.
+        """
 
     @_abc_1.abstractmethod
     def FetchPlan(

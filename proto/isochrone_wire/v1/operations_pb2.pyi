@@ -254,6 +254,7 @@ class InviteRequest(_message.Message):
     EXPIRES_US_FIELD_NUMBER: _builtins.int
     OVERLAP_US_FIELD_NUMBER: _builtins.int
     ROTATION_FIELD_NUMBER: _builtins.int
+    LIFETIME_US_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     role: _builtins.str
     """vantage | reader | operator"""
@@ -264,6 +265,8 @@ class InviteRequest(_message.Message):
     """How long earlier credentials of the name remain valid after the new one is issued."""
     rotation: _builtins.bool
     """True: the name must exist (rotation). False: the name must be new."""
+    lifetime_us: _builtins.int
+    """The lifetime of the credential and of its successors; 0 for none, absent for the default of the role."""
     def __init__(
         self,
         *,
@@ -273,13 +276,19 @@ class InviteRequest(_message.Message):
         expires_us: _builtins.int = ...,
         overlap_us: _builtins.int = ...,
         rotation: _builtins.bool = ...,
+        lifetime_us: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "region", b"region"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lifetime_us", b"_lifetime_us", "_region", b"_region", "lifetime_us", b"lifetime_us", "region", b"region"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "expires_us", b"expires_us", "name", b"name", "overlap_us", b"overlap_us", "region", b"region", "role", b"role", "rotation", b"rotation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lifetime_us", b"_lifetime_us", "_region", b"_region", "expires_us", b"expires_us", "lifetime_us", b"lifetime_us", "name", b"name", "overlap_us", b"overlap_us", "region", b"region", "role", b"role", "rotation", b"rotation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lifetime_us: _TypeAlias = _typing.Literal["lifetime_us"]  # noqa: Y015
+    _WhichOneofArgType__lifetime_us: _TypeAlias = _typing.Literal["_lifetime_us", b"_lifetime_us"]  # noqa: Y015
     _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
     _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lifetime_us) -> _WhichOneofReturnType__lifetime_us | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
 
 Global___InviteRequest: _TypeAlias = InviteRequest  # noqa: Y015
@@ -336,6 +345,7 @@ class Access(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    RENEW_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     name: _builtins.str
     role: _builtins.str
@@ -346,6 +356,8 @@ class Access(_message.Message):
     expires_at: _builtins.int
     revoked_at: _builtins.int
     last_used_at: _builtins.int
+    renew_at: _builtins.int
+    """From when its holder should renew it; absent for a credential without a lifetime, and one that ends sooner."""
     def __init__(
         self,
         *,
@@ -358,10 +370,11 @@ class Access(_message.Message):
         expires_at: _builtins.int | None = ...,
         revoked_at: _builtins.int | None = ...,
         last_used_at: _builtins.int | None = ...,
+        renew_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_revoked_at", b"_revoked_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "region", b"region", "revoked_at", b"revoked_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_renew_at", b"_renew_at", "_revoked_at", b"_revoked_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "region", b"region", "renew_at", b"renew_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_revoked_at", b"_revoked_at", "created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "region", b"region", "revoked_at", b"revoked_at", "role", b"role", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_renew_at", b"_renew_at", "_revoked_at", b"_revoked_at", "created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "region", b"region", "renew_at", b"renew_at", "revoked_at", b"revoked_at", "role", b"role", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
     _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
@@ -369,6 +382,8 @@ class Access(_message.Message):
     _WhichOneofArgType__last_used_at: _TypeAlias = _typing.Literal["_last_used_at", b"_last_used_at"]  # noqa: Y015
     _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
     _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    _WhichOneofReturnType__renew_at: _TypeAlias = _typing.Literal["renew_at"]  # noqa: Y015
+    _WhichOneofArgType__renew_at: _TypeAlias = _typing.Literal["_renew_at", b"_renew_at"]  # noqa: Y015
     _WhichOneofReturnType__revoked_at: _TypeAlias = _typing.Literal["revoked_at"]  # noqa: Y015
     _WhichOneofArgType__revoked_at: _TypeAlias = _typing.Literal["_revoked_at", b"_revoked_at"]  # noqa: Y015
     @_typing.overload
@@ -377,6 +392,8 @@ class Access(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_used_at) -> _WhichOneofReturnType__last_used_at | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__renew_at) -> _WhichOneofReturnType__renew_at | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__revoked_at) -> _WhichOneofReturnType__revoked_at | None: ...
 
@@ -487,7 +504,9 @@ class AuditEntry(_message.Message):
     address: _builtins.str
     """The address that the call came from."""
     action: _builtins.str
-    """plan.apply | plan.rollback | access.invite | access.rotate | access.join | access.revoke | access.grant"""
+    """plan.apply | plan.rollback | access.invite | access.rotate | access.join | access.renew | access.revoke |
+    access.grant
+    """
     target: _builtins.str
     """The name, or the version of the plan."""
     def __init__(

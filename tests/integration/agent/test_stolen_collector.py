@@ -56,6 +56,10 @@ class StolenCollector(fleet_pb2_grpc.FleetServicer):
         """No agent joins."""
         raise NotImplementedError
 
+    async def Renew(self, _request: Any, _context: Any) -> fleet_pb2.RenewResponse:  # noqa: N802  # as below
+        """No agent has an identity."""
+        raise NotImplementedError
+
     async def FetchPlan(self, _request: Any, _context: Any) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # gRPC's name
         """Return the hostile plan."""
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(self.plan))

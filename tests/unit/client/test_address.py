@@ -71,9 +71,10 @@ def test_nonsense_is_no_address(text: str) -> None:
 
 def test_what_joining_left_is_found(tmp_path: Path) -> None:
     """The default is the collector that was joined; its identity is used at its address only."""
-    identity_file.write(tmp_path / "isochrone" / "identity.json", IDENTITY)
+    path = tmp_path / "isochrone" / "identity.json"
+    identity_file.write(path, IDENTITY)
     here = {"XDG_CONFIG_HOME": str(tmp_path)}
-    joined = Collector(IDENTITY.address, IDENTITY)
+    joined = Collector(IDENTITY.address, IDENTITY, path)
     assert resolve_collector(None, environment=here) == joined
     assert resolve_collector("collector.example", environment=here) == joined
     assert resolve_collector("127.0.0.1:9", environment=here) == Collector(parse_address("127.0.0.1:9"))

@@ -24,14 +24,21 @@ BASE = Identity(
 
 
 @pytest.mark.parametrize(
-    "trust", [PLAIN, SYSTEM, Trust(roots="PEM", server_name="x"), Trust(roots="PEM", client=CLIENT)]
+    "trust",
+    [
+        PLAIN,
+        SYSTEM,
+        Trust(roots="PEM", server_name="x"),
+        Trust(roots="PEM", client=CLIENT),
+        Trust(roots="PEM", server_name="x", next_certificate="PEM"),
+    ],
 )
 @pytest.mark.parametrize("region", [None, "ap"])
 def test_a_passport_survives_the_disk(tmp_path: Path, trust: Trust, region: str | None) -> None:
     """A written identity is read back unchanged, with owner-only permissions, also over an existing file."""
     file = tmp_path / "folder" / "identity.json"
     identity_file.write(file, BASE)
-    kept = replace(BASE, trust=trust, region=region)
+    kept = replace(BASE, trust=trust, region=region, expires_at=9, renew_at=6 if region else None)
     identity_file.write(file, kept)
     assert identity_file.read(file) == kept
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -2,41 +2,44 @@
 
 -- Every credential ever made.
 -- name: credentials
-SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at
+SELECT
+    id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at, lifetime_us, renewal_key, renews
 FROM credential
 ORDER BY created_at, id
 
--- The numbers of credentials made, revoked, and given an end. Credentials are never deleted, and revocations and ends
--- are never removed: if all three numbers are unchanged, so are the valid credentials. (An end is only moved together
--- with a new credential.)
+-- The numbers of credentials made, revoked, given an end, and used. Credentials are never deleted, and revocations, ends
+-- and uses are never removed: if all numbers are unchanged, so are the valid credentials. (An end is only moved together
+-- with a new credential, or just before its successor is recorded as used.)
 -- name: credential_counts
-SELECT count(*) AS made, count(revoked_at) AS revoked, count(expires_at) AS ending
+SELECT count(*) AS made, count(revoked_at) AS revoked, count(expires_at) AS ending, count(last_used_at) AS used
 FROM credential
 
 -- One credential, which another collector may have made just now.
 -- name: credential_by_id
-SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at
+SELECT
+    id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at, lifetime_us, renewal_key, renews
 FROM credential
 WHERE id = %(id)s
 
 -- The invitations that may still be used, or have expired unused.
 -- name: invitations
-SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at
+SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at, lifetime_us
 FROM invitation
 WHERE used_at IS NULL AND revoked_at IS NULL
 ORDER BY created_at, id
 
 -- One invitation, in any state.
 -- name: invitation_by_id
-SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at
+SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at, lifetime_us
 FROM invitation
 WHERE id = %(id)s
 
 -- Make an invitation.
 -- name: insert_invitation
-INSERT INTO invitation (id, name, role, region, secret_hash, overlap_us, created_at, expires_at)
+INSERT INTO invitation (id, name, role, region, secret_hash, overlap_us, created_at, expires_at, lifetime_us)
 VALUES (
-    %(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(overlap_us)s, %(created_at)s, %(expires_at)s
+    %(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(overlap_us)s, %(created_at)s, %(expires_at)s,
+    %(lifetime_us)s
 )
 
 -- Use an invitation; the second time no row is returned.
@@ -48,8 +51,22 @@ RETURNING id
 
 -- Make a credential.
 -- name: insert_credential
-INSERT INTO credential (id, name, role, region, secret_hash, created_at)
-VALUES (%(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(created_at)s)
+INSERT INTO credential (id, name, role, region, secret_hash, created_at, expires_at, lifetime_us, renews)
+VALUES (
+    %(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(created_at)s, %(expires_at)s, %(lifetime_us)s, %(renews)s
+)
+
+-- Set the key from which the successor of a credential is derived.
+-- name: set_renewal_key
+UPDATE credential
+SET renewal_key = %(renewal_key)s
+WHERE id = %(id)s
+
+-- End the credentials whose successors are used, unless they end sooner anyway.
+-- name: end_renewed_credentials
+UPDATE credential
+SET expires_at = least(expires_at, %(expires_at)s)
+WHERE id = ANY(%(ids)s::bigint[]) AND revoked_at IS NULL
 
 -- End earlier credentials of a name with the overlap, unless they end sooner anyway.
 -- name: end_earlier_credentials

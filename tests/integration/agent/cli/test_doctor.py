@@ -103,7 +103,7 @@ def test_the_identity_of_a_joined_agent_is_checked(start_collector: StartCollect
     found = run_doctor(folder, collector.address)[1]
     assert found["identity"]["sentence"].startswith("us-1 in us-east-2; ")
     assert (found["certificate"]["verdict"], found["collector"]["verdict"]) == ("ok", "ok")
-    assert found["certificate"]["sentence"].endswith("as when this agent joined")
+    assert found["certificate"]["sentence"].endswith("as pinned by this agent")
     (folder / "identity.json").chmod(0o644)
     done, found = run_doctor(folder, collector.address)
     assert (done.returncode, found["identity"]["verdict"]) == (1, "fail")

@@ -9,6 +9,7 @@ import pytest
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import NotAdmitted
 from isochrone_collector.store import access
+from isochrone_collector.store.access import CredentialRow
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.model import SECOND_US
@@ -46,14 +47,15 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 async def granted(database: Database) -> None:
     async with database.connection() as connection:
-        await access.grant(
-            connection,
-            credential_id=OURS.id,
+        row = CredentialRow(
+            id=OURS.id,
             name="ops",
             role=Role.OPERATOR,
+            region=None,
             secret_hash=hash_secret(OURS.secret),
             created_at=NOW_AT,
         )
+        await access.issue(connection, row)
 
 
 async def authenticated(authenticator: Authenticator) -> bool:

@@ -29,14 +29,26 @@ def test_an_identity_is_a_secret(mode: int, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("now_at", "verdict", "said"),
+    [(5, "ok", "0 more days"), (7, "ok", "0 more days"), (8, "warn", "0 more days"), (9, "fail", "has expired")],
+)
+def test_a_credential_that_was_not_renewed_is_reported(now_at: int, verdict: str, said: str) -> None:
+    """A warning from the middle of the time for the renewal, and a failure after the end."""
+    found = health_checks.judge_lifetime("a", 7, 9, now_at=now_at)
+    assert (found.verdict, said in found.sentence) == (verdict, True)
+    assert health_checks.judge_lifetime("a", None, None, now_at=now_at).verdict == "ok"
+
+
+@pytest.mark.parametrize(
     ("presented", "pinned", "verdict", "said"),
     [
-        (OURS, OURS, "ok", "as when this agent joined"),
-        (OURS, None, "ok", "the system's certificate authorities"),
-        (THEIRS, OURS, "fail", "the collector presents SHA256:01"),
+        (OURS, [OURS], "ok", "as pinned by this agent"),
+        (OURS, [OURS, THEIRS], "ok", "next SHA256:01"),
+        (OURS, [], "ok", "verified by certificate authorities"),
+        (THEIRS, [OURS], "fail", "the collector presents SHA256:01"),
     ],
 )
-def test_another_certificate_is_a_failure(presented: bytes, pinned: bytes | None, verdict: str, said: str) -> None:
+def test_another_certificate_is_a_failure(presented: bytes, pinned: list[bytes], verdict: str, said: str) -> None:
     """The sentence shows the certificate presented beside the one pinned."""
     found = health_checks.judge_certificate(presented, pinned)
     assert found.verdict == verdict

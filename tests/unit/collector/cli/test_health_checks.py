@@ -10,6 +10,7 @@ from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList, VantageStatus
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import DAY_US, SECOND_US
+from isochrone_wire.operations import Access, AccessState, Role
 
 DAY_AT = 20_000 * DAY_US
 NOW_AT = DAY_AT + 5
@@ -121,6 +122,30 @@ def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: st
     (found,) = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, vantages=everyone))
     assert (found.verdict, found.sentence[: len(sentence)]) == (verdict, sentence)
     assert ("and 2 more" in found.sentence) == (len(states) == 7)
+
+
+def test_an_expiring_credential_is_a_warning_unless_there_is_a_newer_one() -> None:
+    """It names the holders that have not renewed in the first half of the time for that."""
+
+    def credential(name: str, *, created_at: int, renew_at: int | None) -> Access:
+        return Access(
+            id=created_at,
+            name=name,
+            role=Role.VANTAGE,
+            state=AccessState.ACTIVE,
+            created_at=created_at,
+            renew_at=renew_at,
+            expires_at=90,
+        )
+
+    access = [
+        credential("a", created_at=0, renew_at=60),
+        credential("b", created_at=0, renew_at=60),
+        credential("b", created_at=70, renew_at=None),
+    ]
+    assert health_checks.judge_credentials(access, now_at=74).verdict == "ok"
+    found = health_checks.judge_credentials(access, now_at=75)
+    assert (found.verdict, "a in" in found.sentence, "b in" in found.sentence) == ("warn", True, False)
 
 
 def test_paused_jobs_are_a_failure() -> None:

@@ -17,10 +17,13 @@ METHODS = [f"/{service.full_name}/{method.name}" for service in SERVICES for met
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_its_roles(method: str) -> None:
-    """Only joining needs no credential; a vantage may not read, and a reader may not operate."""
+    """Only joining needs no credential; all roles renew theirs; a vantage may not read, a reader may not operate."""
     roles = roles_of(method)
     if method == "/isochrone.v1.Fleet/Join":
         assert roles is None
+        return
+    if method == "/isochrone.v1.Fleet/Renew":
+        assert set(roles or ()) == set(Role)
         return
     assert roles
     assert (Role.VANTAGE in roles) == ("/isochrone.v1.Fleet/" in method)

@@ -1,0 +1,50 @@
+"""`isochrone-collector certificate`: replacement of the certificate that agents and readers have pinned."""
+
+import os
+from pathlib import Path
+
+import click
+
+from isochrone_collector.cli.invitations import microseconds
+from isochrone_collector.clock import now_at
+from isochrone_collector.server.certificates import rotate as make_next
+from isochrone_collector.settings import data_dir_of
+from isochrone_wire.cli.command_line import example
+from isochrone_wire.credentials import format_fingerprint
+from isochrone_wire.json_format import rfc3339
+
+_EXAMPLE = example("isochrone-collector certificate rotate --grace 7d")
+
+
+@click.group(epilog=_EXAMPLE)
+def certificate() -> None:
+    """Replace the collector's own certificate."""
+
+
+@certificate.command(epilog=_EXAMPLE)
+@click.option(
+    "--grace",
+    "grace_us",
+    callback=microseconds,
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the next certificate is announced before the collector presents it.",
+)
+@click.option("--now", is_flag=True, help="Present it at once. Those that have not heard of it must join again.")
+@click.option(
+    "--data-dir", envvar="ISOCHRONE_DATA_DIR", type=click.Path(path_type=Path), help="The data folder of `serve`."
+)
+def rotate(*, grace_us: int, now: bool, data_dir: Path | None) -> None:
+    """Announce a new certificate, and switch to it later.
+
+    Run it on the collector's host as the collector's user. Agents pin the next certificate with their next heartbeat,
+    and commands when one of them runs; what does neither during the grace must join again. If a certificate is
+    announced already, only the instant of the switch changes: `--now` then switches at once.
+    """
+    switch_at = now_at() + (0 if now else grace_us)
+    fingerprint, is_new = make_next((data_dir or data_dir_of(os.environ)).absolute(), switch_at=switch_at)
+    click.echo(f"next certificate: {format_fingerprint(fingerprint)}" + ("" if is_new else " (announced before)"))
+    click.echo(
+        "the collector presents it within seconds" if now else f"the collector presents it from {rfc3339(switch_at)}"
+    )

@@ -1,0 +1,1 @@
+"""Renewal of identities, and signatures of plans."""
