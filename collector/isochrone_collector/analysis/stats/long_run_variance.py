@@ -11,8 +11,8 @@ robust to outliers, and the one that makes the interval wider is used:
   This sees slow drift below large independent noise. A series shorter than 24 rounds has a quarter as many cosines as
   rounds, and at least two.
 * The sum of the first autocorrelations (see `autocorrelation`), which is closer when neighbours are strongly
-  correlated; only used if they are. Below 100 rounds, four cosines are then tried as well: the fifth and sixth are
-  faster than such a correlation lasts, and make ω too small.
+  correlated; only used if they are. If it is above 2 in fewer than 100 rounds, four cosines are tried as well: the
+  fifth and sixth are faster than such a correlation lasts, and make ω too small.
 
 A window cannot show drift that is slower than itself. `with_history` adds what is known from earlier days: the variance
 of the level of windows of this length, beyond the noise within them.
@@ -36,6 +36,7 @@ _LEAST_COSINES = 2
 # In fewer rounds than these, strong correlation makes the fifth and sixth cosine too small.
 _MANY_ROUNDS = 100
 _COSINES_OF_CORRELATED = 4
+_STRONG = 2.0
 _ROUNDS_PER_COSINE = 4
 
 LEAST_ROUNDS = 24
@@ -156,8 +157,9 @@ def _of_ranks(centred: Reals, cosines: int) -> Inflation:
     by_cosines, times = _by_cosines(centred, cosines), times_of_ranks(centred)
     n, correlated = centred.shape[1], times > 1
     wider = by_cosines.wider(of_correlation(times, np.full(len(times), n)))
-    if cosines == _COSINES and n < _MANY_ROUNDS and correlated.any():
-        wider = wider.wider(_by_cosines(centred, _COSINES_OF_CORRELATED))
+    strongly = times > _STRONG
+    if cosines == _COSINES and n < _MANY_ROUNDS and strongly.any():
+        wider = wider.wider(_by_cosines(centred, _COSINES_OF_CORRELATED)).where(strongly, wider)
     return Inflation(
         ratio=np.where(correlated, wider.ratio, by_cosines.ratio),
         freedom=np.where(correlated, wider.freedom, by_cosines.freedom),
