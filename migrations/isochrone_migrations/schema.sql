@@ -349,12 +349,16 @@ CREATE TABLE vantage (
     rival_epoch bigint,
     rival_first_at timestamp with time zone,
     rival_last_at timestamp with time zone,
-    refused_targets text
+    refused_targets text,
+    newest_round_at timestamp with time zone,
+    earlier_rounds_until timestamp with time zone
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
 
 COMMENT ON COLUMN vantage.rival_epoch IS 'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
+
+COMMENT ON COLUMN vantage.earlier_rounds_until IS 'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
 
 ALTER TABLE ONLY alert
     ADD CONSTRAINT alert_pkey PRIMARY KEY (id);

@@ -8,19 +8,29 @@ The laws:
 3. An agent that was refused for `RIVAL_US` while another one delivers is a rival: a cloned machine, or a restored
    snapshot. A restart never takes that long. It is reported, and refused with another status, so that it sends
    heartbeats only.
-4. The database decides: the vitals of another agent are never recorded. Each collector remembers what it has read.
+4. The database decides: the vitals and the samples of another agent are never recorded. Each collector remembers what
+   it has read.
+5. Every round is stored once. Samples of rounds up to the newest one that was stored before a takeover are compared
+   with the stored ones, and set aside if these have the round (`stored_rounds`). Until the takeover is recorded, the
+   transaction locks the vantage: no other agent stores a round between the comparison and the commit.
+6. Instants more than `AHEAD_US` in the future are from a collector with a wrong clock, and count as long past.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import structlog
 
+from isochrone_collector.analysis.clock_guard import AGREE_US
 from isochrone_collector.errors import Conflict, TooMany
+from isochrone_collector.ingest.stored_rounds import read_rows, repeated, set_aside
 from isochrone_collector.ingest.validation import PushBatch
 from isochrone_collector.store import vantages
-from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.vantages import OwnerRow
+from isochrone_collector.store.batches import PackedBatch, stored_rounds
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.vantages import Deliverer, LockedRow, OwnerRow, Recording, VitalsReport
 from isochrone_wire.model import SECOND_US
 
 LEASE_US = 30 * SECOND_US
@@ -28,21 +38,34 @@ LEASE_US = 30 * SECOND_US
 RIVAL_US = 45 * SECOND_US
 """The time in microseconds after which an agent that is refused is reported."""
 
+AHEAD_US = AGREE_US
+"""The time in microseconds by which the clocks of two collectors may differ."""
+
 _RETRY_US = 5 * SECOND_US
+_DELIVERED = "another agent delivered for this vantage a moment ago"
 
 _log = structlog.get_logger()
 
 
 def may_deliver(owner: OwnerRow, epoch: int, lineage: tuple[int, ...], *, now_at: int) -> bool:
     """Return whether the agent with this epoch may deliver for the vantage of `owner`."""
-    return owner.epoch is None or owner.epoch in (epoch, *lineage) or now_at - owner.last_seen_at > LEASE_US
+    is_silent = not -AHEAD_US <= now_at - owner.last_seen_at <= LEASE_US
+    return owner.epoch is None or owner.epoch in (epoch, *lineage) or is_silent
 
 
 def refused_since(owner: OwnerRow, epoch: int, *, now_at: int) -> int:
     """Return the instant since which the agent with this epoch has been refused without a longer pause."""
     if owner.rival_epoch != epoch or owner.rival_first_at is None or owner.rival_last_at is None:
         return now_at
-    return owner.rival_first_at if now_at - owner.rival_last_at <= LEASE_US else now_at
+    return owner.rival_first_at if -AHEAD_US <= now_at - owner.rival_last_at <= LEASE_US else now_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Delivering:
+    """The agent that delivers for a vantage, and the newest round stored before it took over, 0 if there was none."""
+
+    epoch: int
+    earlier_until: int
 
 
 class Instances:
@@ -51,7 +74,7 @@ class Instances:
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
-        self._owners: dict[int, int] = {}
+        self._owners: dict[int, _Delivering] = {}
 
     def forget(self, vantage_ids: AbstractSet[int]) -> None:
         """Read these vantages from the database at their next push."""
@@ -63,20 +86,79 @@ class Instances:
         `Conflict` for a rival, and `DatabaseUnavailable`. Agents without a lineage are always admitted.
         """
         epoch, vantage = batch.vitals.epoch or batch.epoch, batch.vantage
-        if not batch.lineage or self._owners.get(vantage.id) == epoch:
+        if not batch.lineage or self._known(vantage.id, epoch):
             return
         now_at = self._clock()
         async with self._database.connection() as connection:
             owner = await vantages.owner(connection, vantage.id)
             if owner is None or may_deliver(owner, epoch, batch.lineage, now_at=now_at):
-                self._owners[vantage.id] = epoch
+                if owner is not None and owner.epoch == epoch:
+                    self._owners[vantage.id] = _Delivering(epoch=epoch, earlier_until=owner.earlier_rounds_until or 0)
                 return
             since_at = refused_since(owner, epoch, now_at=now_at)
             await vantages.record_rival(connection, vantage.id, epoch, first_at=since_at, last_at=now_at)
         if now_at - since_at < RIVAL_US:
-            raise TooMany(f"another agent delivered for {vantage.name!r} a moment ago", delay_us=_RETRY_US)
+            raise TooMany(_DELIVERED, delay_us=_RETRY_US)
         _log.error("agent.rival", vantage=vantage.name, epoch=epoch, since_at=since_at)
         raise Conflict(
             f"another agent with the credential of {vantage.name!r} delivers: this machine is perhaps a clone or a "
             "restored snapshot; stop one of the two, or join with another name; the samples stay in the spool"
         )
+
+    async def set_aside_stored(
+        self, connection: Connection, pushes: Sequence[tuple[VitalsReport, PackedBatch]]
+    ) -> list[PackedBatch]:
+        """Return the batches of pushes; their samples of rounds that are stored already are set aside."""
+        reports = [report for report, _ in pushes if report.lineage]
+        taking_over = {one.vantage_id for one in reports if self._known(one.vantage_id, one.epoch) is None}
+        locked = await vantages.lock(connection, taking_over) if taking_over else {}
+        checked = []
+        for report, batch in pushes:
+            until_at = self._checked_until(report, locked.get(report.vantage_id)) if report.lineage else 0
+            is_newer = batch.oldest_round_at is None or batch.oldest_round_at > until_at
+            checked.append(batch if is_newer else await _without_stored(connection, report, batch))
+        return checked
+
+    async def require_owners(
+        self, connection: Connection, reports: Sequence[VitalsReport], recording: Recording
+    ) -> None:
+        """Check, in the transaction of some pushes, that their agents deliver, and that none took over without a
+        comparison, because this collector had not read that another one delivered meanwhile. Raises `TooMany`.
+        """
+        epochs: dict[int, set[int]] = defaultdict(set)
+        for report in reports:
+            epochs[report.vantage_id].add(report.epoch)
+        doubtful = {key for key, found in epochs.items() if key in recording.unrecorded or len(found) > 1}
+        owners = {**recording.deliverers, **(await vantages.deliverers(connection, doubtful) if doubtful else {})}
+        for report in reports:
+            owner = owners.get(report.vantage_id)
+            if report.lineage and owner and not self._may_commit(report, owner):
+                self.forget({report.vantage_id})
+                raise TooMany(_DELIVERED, delay_us=_RETRY_US)
+
+    def _may_commit(self, report: VitalsReport, owner: Deliverer) -> bool:
+        known = self._known(report.vantage_id, report.epoch)
+        is_compared = known is None or known.earlier_until >= (owner.earlier_rounds_until or 0)
+        return is_compared and owner.epoch in (report.epoch, *report.lineage)
+
+    def _known(self, vantage_id: int, epoch: int) -> _Delivering | None:
+        known = self._owners.get(vantage_id)
+        return known if known and known.epoch == epoch else None
+
+    def _checked_until(self, report: VitalsReport, locked: LockedRow | None) -> int:
+        """Return the newest round that may have been stored before the agent of a push took over; 0 if none was."""
+        if known := self._known(report.vantage_id, report.epoch):
+            return known.earlier_until
+        if locked is None:
+            return 0
+        return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.newest_round_at) or 0
+
+
+async def _without_stored(connection: Connection, report: VitalsReport, batch: PackedBatch) -> PackedBatch:
+    rows = list(read_rows(batch.rows))
+    stored = await stored_rounds(connection, report.vantage_id, {row.round for row in rows})
+    places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.lineage})
+    if not places:
+        return batch
+    _log.warning("rounds.already_stored", vantage_id=report.vantage_id, seq=batch.origin.seq, samples=len(places))
+    return set_aside(batch, rows, places)

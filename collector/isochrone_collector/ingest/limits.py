@@ -13,6 +13,8 @@ MAX_COUNT = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 # The end of the year 9999, well inside what PostgreSQL's timestamptz holds.
 MAX_INSTANT_AT = 253_402_300_799_000_000
+# The beginning of the year 2025: a machine whose clock is earlier has not set it since it booted.
+MIN_INSTANT_AT = 1_735_689_600_000_000
 
 _MEASURED_FIELDS = {field.name for field in fields(Sample)}
 _DURATIONS = {name for name in _MEASURED_FIELDS if name.endswith("_us")}

@@ -21,6 +21,7 @@ from isochrone_collector.errors import Conflict, DatabaseUnavailable, NumberTake
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
 from isochrone_collector.ingest.instances import Instances
+from isochrone_collector.ingest.limits import MAX_INSTANT_AT, MIN_INSTANT_AT
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
@@ -108,10 +109,10 @@ class Ingest:
         """
         batch = raw_push.batch(received_at)
         check_batch(batch)
-        if self._hear_vantage is not None:
-            self._hear_vantage(batch.vantage.id, batch.sent_at)
         await self._check_region(batch.vantage, received_at)
         await self._instances.admit(batch)
+        if self._hear_vantage is not None and MIN_INSTANT_AT <= batch.sent_at <= MAX_INSTANT_AT:
+            self._hear_vantage(batch.vantage.id, batch.sent_at)
         receipt = await (self._heartbeat if batch.is_heartbeat else self._ingest)(batch)
         _log.info(
             "batch.ingested",
@@ -202,10 +203,13 @@ class Ingest:
 
     async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         async with self._database.transaction() as connection:
-            earlier = iter(await batches.store(connection, [work.packed for work in group if work.packed]))
+            pushes = [(work.vitals, work.packed) for work in group if work.packed]
+            earlier = iter(await batches.store(connection, await self._instances.set_aside_stored(connection, pushes)))
             found = [next(earlier) if work.packed else None for work in group]
-            unrecorded = await vantages.record_vitals(connection, map(_vitals_report, group, found))
-        self._instances.forget(unrecorded)
+            reports = list(map(_vitals_report, group, found))
+            recording = await vantages.record_vitals(connection, reports)
+            await self._instances.require_owners(connection, reports, recording)
+        self._instances.forget(recording.unrecorded)
         if any(work.packed for work in group):
             self.on_stored()
         return found
@@ -255,9 +259,10 @@ def _vitals_of(batch: PushBatch) -> VitalsReport:
 
 
 def _vitals_report(work: _Work, earlier: LedgerRow | None) -> VitalsReport:
-    """Return the vitals of a push with the number of samples that this commit stored."""
-    stored = work.packed.stored if work.packed is not None and earlier is None else 0
-    return replace(work.vitals, stored=stored)
+    """Return the vitals of a push with the number of samples that this commit stored, and their newest round."""
+    if work.packed is None or earlier is not None:
+        return work.vitals
+    return replace(work.vitals, stored=work.packed.stored, newest_round_at=work.packed.newest_round_at)
 
 
 def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:

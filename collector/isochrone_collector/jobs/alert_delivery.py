@@ -80,7 +80,7 @@ class AlertDelivery:
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
         async with self._database.connection() as connection:
-            states = await vantages.states(connection)
+            states = await vantages.states(connection, now_at=self._clock())
             newest = await alerts.absences(connection)
         now_at = self._clock()
         self._observation.extend(now_at)
@@ -103,7 +103,7 @@ class AlertDelivery:
     async def check_rivals(self) -> None:
         """Raise an alert for each vantage with a second agent."""
         async with self._database.connection() as connection:
-            for row in await vantages.rivals(connection):
+            for row in await vantages.rivals(connection, now_at=self._clock()):
                 since_at, raised_at = row.rival_first_at, self._clock()
                 message = of_rival(row.name, row.region, epoch=row.rival_epoch, since_at=since_at, raised_at=raised_at)
                 await self.raise_alert(connection, message)

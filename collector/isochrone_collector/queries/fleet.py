@@ -17,7 +17,7 @@ _STATUS_FIELDS = {field.name for field in fields(VantageStatus)}
 async def vantage_list(context: QueryContext) -> VantageList:
     """Return every known vantage with its state."""
     async with context.database.connection() as connection:
-        rows = await vantages.states(connection)
+        rows = await vantages.states(connection, now_at=context.clock())
     now_at, plan = context.clock(), context.plans.current
     statuses = tuple(_status(row, now_at=now_at, plan=plan) for row in rows)
     return VantageList(

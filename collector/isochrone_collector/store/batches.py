@@ -1,6 +1,6 @@
 """Exactly-once storage of batches: each is claimed in the ledger and its samples are copied in one transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -71,6 +71,33 @@ async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[
     ledger = {batch.key: _as_ledger(batch) for batch in stored}
     ledger |= await _earlier(connection, [key for key in first if key not in claimed])
     return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRow:
+    """A stored sample: its target and round, the epoch of its batch, and the instant of its request."""
+
+    target_id: int
+    round_at: int
+    epoch: int
+    dispatched_at: int
+
+
+async def stored_rounds(
+    connection: Connection, vantage_id: int, rounds: Collection[tuple[int, int]]
+) -> list[StoredRow]:
+    """Return the stored samples of a vantage in some rounds, each a target id and an instant."""
+    instants = [round_at for _, round_at in rounds]
+    return await fetch(
+        connection,
+        query("stored_rounds"),
+        StoredRow,
+        vantage_id=vantage_id,
+        target_id=[target_id for target_id, _ in rounds],
+        round_at=list(map(Instant, instants)),
+        from_at=Instant(min(instants)),
+        until_at=Instant(max(instants)),
+    )
 
 
 async def _claim(connection: Connection, batches: Mapping[BatchKey, PackedBatch]) -> set[BatchKey]:

@@ -51,7 +51,7 @@ class VitalsReport:
     """The vitals of one push, with its vantage, the instant of its receipt and the number of samples `stored` with it.
 
     `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals count. `lineage` are the epochs of
-    the agent's spool, empty from agents that do not send them.
+    the agent's spool, empty from agents that do not send them. `newest_round_at` is that of the stored samples.
     """
 
     vantage_id: int
@@ -60,6 +60,7 @@ class VitalsReport:
     vitals: Vitals
     stored: int = 0
     lineage: tuple[int, ...] = ()
+    newest_round_at: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -68,10 +69,18 @@ class VitalsReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RecordedRow:
-    """A vantage whose vitals were recorded, and whether they begin a new epoch."""
+class Deliverer:
+    """The agent that delivers for the vantage `id`, by its epoch, and the newest round stored before it took over."""
 
     id: int
+    epoch: int | None
+    earlier_rounds_until: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecordedRow(Deliverer):
+    """A vantage whose vitals were recorded, and whether they begin a new epoch."""
+
     is_new: bool
 
 
@@ -83,29 +92,46 @@ class _LedgerCountRow:
     ledgered: int
 
 
-async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> set[int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The ids of the vantages whose vitals were not recorded, and the agents that deliver for the other ones."""
+
+    unrecorded: AbstractSet[int]
+    deliverers: Mapping[int, Deliverer]
+
+
+async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> Recording:
     """Record the vitals of agents, and add their stored samples to their accounts. Vitals are not recorded if newer
-    ones are, or if another agent delivers for the vantage; return the ids of these vantages.
+    ones are, or if another agent delivers for the vantage.
 
     Runs inside the transaction that stored the samples; the vitals must fit their columns.
     """
     stored: Counter[tuple[int, int]] = Counter()
     newest: dict[int, VitalsReport] = {}
     samples_at: dict[int, Instant] = {}
+    rounds: dict[int, int] = {}
     for report in sorted(reports, key=attrgetter("vantage_id", "seen_at")):
         newest[report.vantage_id] = report
         if report.stored:
             samples_at[report.vantage_id] = Instant(report.seen_at)
             stored[report.vantage_id, report.batch_epoch] += report.stored
-    rows = [_row_of(report, samples_at.get(vantage_id), stored) for vantage_id, report in newest.items()]
+        if report.stored and report.newest_round_at:
+            rounds[report.vantage_id] = max(rounds.get(report.vantage_id, 0), report.newest_round_at)
+    rows = [
+        {**_row_of(report, samples_at.get(vantage_id), stored), "newest_round_at": _instant(rounds.get(vantage_id))}
+        for vantage_id, report in newest.items()
+    ]
     if not rows:
-        return set()
+        return Recording(unrecorded=frozenset(), deliverers={})
     recorded = await fetch(connection, query("record_vitals"), _RecordedRow, **_columns(rows))
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # A push that was received later may have been committed earlier.
     unrecorded = newest.keys() - {row.id for row in recorded}
     await _add(connection, stored, unrecorded)
-    return unrecorded
+    raised = [{"id": key, "newest_round_at": Instant(at)} for key, at in rounds.items() if key in unrecorded]
+    if raised:
+        await execute(connection, query("raise_newest_rounds"), **_columns(raised))
+    return Recording(unrecorded=unrecorded, deliverers={row.id: row for row in recorded})
 
 
 async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
@@ -127,6 +153,10 @@ async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], va
     ]
     if rows:
         await execute(connection, query("add_ledgered"), **_columns(rows))
+
+
+def _instant(at: int | None) -> Instant | None:
+    return None if at is None else Instant(at)
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
@@ -155,7 +185,7 @@ def _row_of(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerRow:
     """The agent that delivers for a vantage, by its epoch, and the agent that was refused last, with the instants of
-    the first and the last refusal.
+    the first and the last refusal. `earlier_rounds_until` is the newest round stored before the first one took over.
     """
 
     epoch: int | None
@@ -163,6 +193,26 @@ class OwnerRow:
     rival_epoch: int | None
     rival_first_at: int | None
     rival_last_at: int | None
+    earlier_rounds_until: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedRow(Deliverer):
+    """A locked vantage, with the newest round stored."""
+
+    newest_round_at: int | None
+
+
+async def deliverers(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, Deliverer]:
+    """Return the agents that deliver for some vantages, by vantage."""
+    found = await fetch(connection, query("deliverers"), Deliverer, ids=list(vantage_ids))
+    return {row.id: row for row in found}
+
+
+async def lock(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, LockedRow]:
+    """Prevent takeovers of some vantages by other transactions until this one ends; return them by id."""
+    found = await fetch(connection, query("lock_vantages"), LockedRow, ids=sorted(vantage_ids))
+    return {row.id: row for row in found}
 
 
 async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
@@ -187,9 +237,9 @@ class RivalRow:
     rival_first_at: int
 
 
-async def rivals(connection: Connection) -> list[RivalRow]:
-    """Return the vantages with a second agent that was refused for longer than a restart takes."""
-    return await fetch(connection, query("rivals"), RivalRow)
+async def rivals(connection: Connection, *, now_at: int) -> list[RivalRow]:
+    """Return the vantages with a second agent that was refused a moment ago, and for longer than a restart takes."""
+    return await fetch(connection, query("rivals"), RivalRow, now_at=Instant(now_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +260,9 @@ async def vantages(connection: Connection) -> list[VantageRow]:
     return await fetch(connection, query("vantages"), VantageRow)
 
 
-async def states(connection: Connection) -> list[VantageStateRow]:
+async def states(connection: Connection, *, now_at: int) -> list[VantageStateRow]:
     """Return all vantages with their vitals and their accounts in the ledger, by region and name."""
-    return await fetch(connection, query("vantage_states"), VantageStateRow)
+    return await fetch(connection, query("vantage_states"), VantageStateRow, now_at=Instant(now_at))
 
 
 async def spenders(connection: Connection) -> list[SpenderRow]:

@@ -30,3 +30,11 @@ SELECT pg_logical_emit_message(true, 'isochrone', '')
 -- The hot path: packed rows.
 -- name: copy_samples
 COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)
+
+-- The stored samples of some rounds of a vantage.
+-- name: stored_rounds
+SELECT target_id, round_at, epoch, dispatched_at
+FROM sample
+JOIN unnest(%(target_id)s::bigint[], %(round_at)b::timestamptz[]) AS asked (target_id, round_at)
+    USING (target_id, round_at)
+WHERE vantage_id = %(vantage_id)s AND round_at BETWEEN %(from_at)s AND %(until_at)s

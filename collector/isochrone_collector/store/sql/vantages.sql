@@ -50,7 +50,7 @@ SELECT
     refused_targets,
     CASE
         WHEN rival_last_at - rival_first_at >= interval '45 seconds'
-            AND rival_last_at > last_seen_at - interval '10 minutes'
+            AND rival_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
             THEN rival_last_at
     END AS rival_at
 FROM vantage
@@ -64,9 +64,24 @@ ORDER BY region, name
 
 -- The agent that delivers for a vantage, by its epoch, and the last one that was refused.
 -- name: owner
-SELECT epoch, last_seen_at, rival_epoch, rival_first_at, rival_last_at
+SELECT epoch, last_seen_at, rival_epoch, rival_first_at, rival_last_at, earlier_rounds_until
 FROM vantage
 WHERE id = %(id)s
+
+-- The agents that deliver for some vantages.
+-- name: deliverers
+SELECT id, epoch, earlier_rounds_until
+FROM vantage
+WHERE id = ANY(%(ids)s::bigint[])
+
+-- Keep other agents from delivering for some vantages until this transaction ends. In one order, or two collectors
+-- could wait for each other.
+-- name: lock_vantages
+SELECT id, epoch, newest_round_at, earlier_rounds_until
+FROM vantage
+WHERE id = ANY(%(ids)s::bigint[])
+ORDER BY id
+FOR UPDATE
 
 -- Record that an agent was refused because another one delivers for its vantage.
 -- name: record_rival
@@ -74,14 +89,16 @@ UPDATE vantage
 SET rival_epoch = %(epoch)s, rival_first_at = %(first_at)s, rival_last_at = %(last_at)s
 WHERE id = %(id)s
 
--- The vantages with a second agent that was refused for longer than a restart takes.
+-- The vantages with a second agent that was refused a moment ago, and for longer than a restart takes.
 -- name: rivals
 SELECT name, region, rival_epoch, rival_first_at
 FROM vantage
-WHERE rival_last_at - rival_first_at >= interval '45 seconds' AND rival_last_at > last_seen_at - interval '10 minutes'
+WHERE rival_last_at - rival_first_at >= interval '45 seconds'
+    AND rival_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
 
 -- Record the vitals of agents from their newest pushes; `samples_at` is the instant at which samples were stored, if
--- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to the count of the agent's epoch; -1 marks a new epoch, whose count has to be made.
+-- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to
+-- the count of the agent's epoch; -1 marks a new epoch, whose count has to be made. With a new epoch, an agent takes over.
 -- name: record_vitals
 UPDATE vantage
 SET last_seen_at = recorded.seen_at,
@@ -108,6 +125,11 @@ SET last_seen_at = recorded.seen_at,
     missing_keys = recorded.missing_keys,
     refused_targets = recorded.refused_targets,
     spend = recorded.spend,
+    newest_round_at = greatest(vantage.newest_round_at, recorded.newest_round_at),
+    earlier_rounds_until = CASE
+        WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.earlier_rounds_until
+        ELSE vantage.newest_round_at
+    END,
     ledgered = CASE
         WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + recorded.ledgered
         ELSE -1
@@ -120,21 +142,22 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[]
+    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[], %(newest_round_at)b::timestamptz[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage, newest_round_at
 )
 WHERE vantage.id = recorded.id
-    AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.seen_at + interval '1 hour')
+    AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.seen_at + interval '5 minutes')
     AND (
         recorded.lineage IS NULL
         OR vantage.epoch IS NULL
         OR recorded.lineage @> to_jsonb(vantage.epoch)
         OR vantage.last_seen_at < recorded.seen_at - interval '30 seconds'
+        OR vantage.last_seen_at > recorded.seen_at + interval '5 minutes'
     )
-RETURNING vantage.id, vantage.ledgered < 0 AS is_new
+RETURNING vantage.id, vantage.epoch, vantage.earlier_rounds_until, vantage.ledgered < 0 AS is_new
 
 -- The ledger's count of samples in each vantage's epoch.
 -- name: count_ledgers
@@ -156,6 +179,13 @@ UPDATE vantage
 SET ledgered = vantage.ledgered + recorded.ledgered
 FROM unnest(%(id)s::bigint[], %(epoch)s::bigint[], %(ledgered)s::bigint[]) AS recorded (id, epoch, ledgered)
 WHERE vantage.id = recorded.id AND vantage.epoch = recorded.epoch
+
+-- Record the newest rounds that were stored with such pushes.
+-- name: raise_newest_rounds
+UPDATE vantage
+SET newest_round_at = greatest(vantage.newest_round_at, recorded.newest_round_at)
+FROM unnest(%(id)s::bigint[], %(newest_round_at)b::timestamptz[]) AS recorded (id, newest_round_at)
+WHERE vantage.id = recorded.id
 
 -- Register a region.
 -- name: register_region

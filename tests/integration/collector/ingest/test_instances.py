@@ -1,7 +1,11 @@
 """One agent delivers for a vantage: restarts take over at once, and clones are refused and reported."""
 
+import asyncio
 import shutil
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
+from random import randrange
 from typing import Any
 
 import pytest
@@ -10,10 +14,14 @@ from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, TooMany
 from isochrone_collector.ingest.instances import LEASE_US, RIVAL_US
+from isochrone_collector.ingest.limits import MAX_INSTANT_AT
+from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.store import alerts, vantages
+from isochrone_collector.store import alerts, batches, vantages
+from isochrone_wire import codec
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, SECOND_US, Vantage, Vitals
+from isochrone_wire.model import DAY_US, SECOND_US, Sample, Vantage, Vitals
+from isochrone_wire.v1 import sample_pb2
 
 US = Vantage(name="us-1", region="us")
 
@@ -57,7 +65,7 @@ async def report_of(local: InProcessCollector) -> tuple[int | None, list[str]]:
     """When the rival was refused last, and the kinds of all alerts."""
     await AlertDelivery(database=local.database, webhook=None, clock=local.clock).check_rivals()
     async with local.database.connection() as connection:
-        (state,) = await vantages.states(connection)
+        (state,) = await vantages.states(connection, now_at=local.clock.at)
         raised = await alerts.of_window(connection, Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
     return state.rival_at, [alert.kind.value for alert in raised]
 
@@ -133,7 +141,7 @@ async def test_an_agent_of_an_earlier_version_always_delivers(local: InProcessCo
 
 
 async def test_another_collector_notices_the_takeover(local: InProcessCollector, tmp_path: Path) -> None:
-    """A collector that has not heard the clone accepts at most one push of the original: the database decides."""
+    """A collector that has not heard the clone stores nothing of the original: the database decides."""
     await local.begin(DAY_AT)
     other = InProcessCollector(local.database)
     await other.turn_to(DAY_AT)
@@ -143,6 +151,258 @@ async def test_another_collector_notices_the_takeover(local: InProcessCollector,
     clone = original.clone(tmp_path / "b")
     clone._local = local
     assert await clone.push() == 1
-    assert await original.push() == 1
+    assert await original.refusal() is TooMany
     assert await original.refusal() is TooMany
     assert await clone.push() == 1
+    assert await stored(local) == ([DAY_AT], ["already_stored"] * 2)
+
+
+async def stored(local: InProcessCollector) -> tuple[list[int], list[str]]:
+    """The rounds of all samples, in order, and the reasons of those that were set aside."""
+    async with local.database.connection() as connection:
+        rounds = await connection.execute("SELECT extract(epoch FROM round_at)::bigint FROM sample ORDER BY round_at")
+        reasons = await connection.execute("SELECT reason FROM sample_late")
+        return [row[0] * SECOND_US for row in await rounds.fetchall()], [row[0] for row in await reasons.fetchall()]
+
+
+class Machine:
+    """A machine with a running agent: it records samples in its spool, and delivers them."""
+
+    def __init__(self, local: InProcessCollector, path: Path) -> None:
+        self.local, self.path = local, path
+        self.spool = Spool(path)
+
+    def probe(self, *rounds: int, **more: Any) -> None:
+        """Record a sample of each round, in seconds since the beginning of the day, sent a moment later."""
+        for second in rounds:
+            at = DAY_AT + second * SECOND_US
+            self.spool.record(self.local.sample(at, **({"dispatched_at": at + randrange(100_000)} | more)))
+
+    async def deliver(self) -> int:
+        """Push everything; return the number of samples stored, set aside or not."""
+        count = 0
+        while batch := self.spool.lease():
+            samples = [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in batch.bodies]
+            more: dict[str, Any] = {"lineage": self.spool.lineage, "vitals": Vitals(epoch=self.spool.epoch)}
+            try:
+                receipt = await self.local.push(US, samples, epoch=batch.epoch, seq=batch.seq, **more)
+            except RequestError:
+                self.spool.release(batch)
+                raise
+            self.spool.acknowledge(batch)
+            count += receipt.stored + receipt.duplicate
+        return count
+
+    def snapshot(self, path: Path) -> Path:
+        """Copy the disk of the running machine."""
+        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+        return path
+
+    def reboot(self) -> None:
+        """Start the agent again."""
+        self.spool.close()
+        self.spool = Spool(self.path)
+
+
+def seconds(*found: int) -> list[int]:
+    return [DAY_AT + second * SECOND_US for second in found]
+
+
+async def test_the_backlog_of_a_refused_clone_doubles_no_round(local: InProcessCollector, tmp_path: Path) -> None:
+    """When the one that delivers falls silent, the other one delivers its backlog: rounds that are stored are set
+    aside, the others are stored, and nothing is lost.
+    """
+    await local.begin(DAY_AT)
+    original = Machine(local, tmp_path / "a")
+    original.probe(0)
+    assert await original.deliver() == 1
+    clone = Machine(local, original.snapshot(tmp_path / "b"))
+    for second in (10, 20, 30):
+        local.clock.at = DAY_AT + second * SECOND_US
+        original.probe(second, second + 5)
+        clone.probe(second)
+        assert await clone.deliver() == 1
+        with pytest.raises(TooMany):
+            await original.deliver()
+    local.clock.at += LEASE_US + SECOND_US
+    original.probe(61)
+    assert await original.deliver() == 7
+    assert await stored(local) == (seconds(0, 10, 15, 20, 25, 30, 35, 61), ["already_stored"] * 3)
+    original.reboot()
+    original.probe(62)
+    assert await original.deliver() == 1
+    assert await stored(local) == (seconds(0, 10, 15, 20, 25, 30, 35, 61, 62), ["already_stored"] * 3)
+
+
+async def test_a_restored_snapshot_seals_no_sample_twice(local: InProcessCollector, tmp_path: Path) -> None:
+    """Samples that were waiting when the snapshot was taken have been delivered since; they are sealed again under
+    another epoch, of the same lineage, and set aside.
+    """
+    await local.begin(DAY_AT)
+    before = Machine(local, tmp_path / "a")
+    before.probe(1, 2)
+    assert await before.deliver() == 2
+    before.probe(3, 4, 4, 4)
+    snapshot = before.snapshot(tmp_path / "b")
+    assert await before.deliver() == 4
+    restored = Machine(local, snapshot)
+    restored.probe(5)
+    assert await restored.deliver() == 5
+    assert await stored(local) == (seconds(1, 2, 3, 4, 4, 4, 5), ["already_stored"] * 4)
+
+
+async def test_a_burst_that_a_restart_has_cut_is_stored_completely(local: InProcessCollector, tmp_path: Path) -> None:
+    """Samples of one round in two epochs of one spool are different streams of a burst."""
+    await local.begin(DAY_AT)
+    agent = Machine(local, tmp_path / "a")
+    for second, after in ((1, 2), (2, 1), (3, 3)):
+        agent.probe(*[second] * (4 - after))
+        await agent.deliver()
+        agent.probe(*[second] * after)
+        agent.reboot()
+        assert await agent.deliver() == after
+    assert await stored(local) == (seconds(*[1] * 4, *[2] * 4, *[3] * 4), [])
+
+
+async def test_two_clones_at_two_collectors_double_no_round(local: InProcessCollector, tmp_path: Path) -> None:
+    """They push the same rounds at the same time, and take over from each other again and again."""
+    await local.begin(DAY_AT)
+    other = InProcessCollector(local.database)
+    await other.turn_to(DAY_AT)
+    await other.plans.refresh()
+    machines = [Machine(local, tmp_path / "a")]
+    machines.append(Machine(other, machines[0].snapshot(tmp_path / "b")))
+    delivered = 0
+    for second in range(20):
+        local.clock.at = other.clock.at = DAY_AT + second * (LEASE_US + SECOND_US)
+        for machine in machines:
+            machine.probe(*range(20 * second, 20 * second + 20))
+        done = await asyncio.gather(*(machine.deliver() for machine in machines), return_exceptions=True)
+        delivered += sum(count for count in done if isinstance(count, int))
+        assert all(isinstance(one, int | TooMany | Conflict) for one in done), done
+    rounds, reasons = await stored(local)
+    assert len(rounds) == len(set(rounds))
+    assert len(rounds) + len(reasons) == delivered
+    assert delivered >= 400
+
+
+async def test_no_round_is_stored_between_comparison_and_commit(
+    local: InProcessCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone takes over with a round, and the original pushes the same round meanwhile: it has to wait."""
+    await local.begin(DAY_AT)
+    other = InProcessCollector(local.database)
+    await other.turn_to(DAY_AT)
+    await other.plans.refresh()
+    original = Machine(local, tmp_path / "a")
+    for second in (0, 1):
+        original.probe(second)
+        assert await original.deliver() == 1
+    clone = Machine(other, original.snapshot(tmp_path / "b"))
+    clone.probe(2)
+    original.probe(2)
+    store, meanwhile = batches.store, list[asyncio.Task[int]]()
+
+    async def slow_store(*arguments: Any) -> Any:
+        if not meanwhile:
+            meanwhile.append(asyncio.create_task(original.deliver()))
+            await asyncio.wait(meanwhile, timeout=1)
+        return await store(*arguments)
+
+    monkeypatch.setattr(batches, "store", slow_store)
+    assert await clone.deliver() == 1
+    with pytest.raises(TooMany):
+        await meanwhile[0]
+    assert await stored(local) == (seconds(0, 1, 2), [])
+
+
+async def test_a_collector_that_missed_two_takeovers_compares(local: InProcessCollector, tmp_path: Path) -> None:
+    """The original delivers again, first to another collector: what the first one remembers of it is out of date."""
+    await local.begin(DAY_AT)
+    other = InProcessCollector(local.database)
+    await other.turn_to(DAY_AT)
+    await other.plans.refresh()
+    original = Machine(local, tmp_path / "a")
+    for second in (0, 1):
+        original.probe(second)
+        assert await original.deliver() == 1
+    clone = Machine(other, original.snapshot(tmp_path / "b"))
+    for machine, second in ((clone, 10), (original, 60)):
+        machine.local, other.clock.at = other, DAY_AT + 100 * second * SECOND_US
+        machine.probe(second)
+        assert await machine.deliver() == 1
+    original.local, local.clock.at = local, other.clock.at
+    original.probe(10)
+    with suppress(TooMany):
+        await original.deliver()
+    assert await original.deliver() in (0, 1)
+    assert await stored(local) == (seconds(0, 1, 10, 60), ["already_stored"])
+
+
+async def test_an_instant_in_the_future_holds_no_new_spool(local: InProcessCollector, tmp_path: Path) -> None:
+    """A collector whose clock was two days ahead has recorded a push: a new spool delivers at once, and a rival is one
+    after 45 s.
+    """
+    await local.begin(DAY_AT + 2 * DAY_US)
+    assert await Agent(local, tmp_path / "a").push() == 1
+    await local.turn_to(DAY_AT)
+    new = Agent(local, tmp_path / "b")
+    assert await new.push() == 1
+    rival = Agent(local, tmp_path / "c")
+    async with local.database.connection() as connection:
+        ahead_at = DAY_AT + 2 * DAY_US
+        await vantages.record_rival(connection, US.id, rival.epoch, first_at=ahead_at, last_at=ahead_at)
+    refusals = []
+    for _ in range(RIVAL_US // (5 * SECOND_US) + 1):
+        local.clock.at += 5 * SECOND_US
+        refusals.append(await rival.refusal())
+        assert await new.push() == 1
+    assert (refusals[0], refusals[-1]) == (TooMany, Conflict)
+
+
+async def test_a_rival_is_forgotten_after_a_while(local: InProcessCollector, tmp_path: Path) -> None:
+    """Both have fallen silent: after ten minutes neither the alert nor the list of regions shows the second one."""
+    await local.begin(DAY_AT)
+    original = Agent(local, tmp_path / "a")
+    assert await original.push() == 1
+    clone = original.clone(tmp_path / "b")
+    for _ in range(11):
+        local.clock.at += 5 * SECOND_US
+        assert await clone.push() == 1
+        await original.refusal()
+    refused_at = local.clock.at
+    async with local.database.connection() as connection:
+        for later_us, shown_at in ((0, refused_at), (601 * SECOND_US, None)):
+            now_at = refused_at + later_us
+            (state,) = await vantages.states(connection, now_at=now_at)
+            assert (state.rival_at, len(await vantages.rivals(connection, now_at=now_at))) == (
+                shown_at,
+                int(shown_at is not None),
+            )
+
+
+async def test_only_admitted_agents_are_heard(local: InProcessCollector, tmp_path: Path) -> None:
+    """The clock of an agent that is refused, in another region, or before the year 2025 does not count."""
+    heard: list[tuple[int, int]] = []
+    await local.begin(DAY_AT)
+    local.ingest = Ingest(
+        database=local.database,
+        plans=local.plans,
+        window=local.ingest.window,
+        clock=local.clock,
+        hear_vantage=lambda *one: heard.append(one),
+    )
+    owner, other = Agent(local, tmp_path / "a"), Agent(local, tmp_path / "b")
+    for agent, region, sent_at in (
+        (owner, "us", DAY_AT + 1),
+        (other, "us", DAY_AT + 2),
+        (owner, "eu", DAY_AT + 3),
+        (owner, "us", 4),
+        (owner, "us", MAX_INSTANT_AT + 5),
+    ):
+        heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
+        heartbeat["vitals"] = Vitals(epoch=agent.epoch)
+        with suppress(RequestError):
+            await local.push(Vantage(name=US.name, region=region), sent_at=sent_at, **heartbeat)
+    assert heard == [(US.id, DAY_AT + 1)]

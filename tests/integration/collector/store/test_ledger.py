@@ -21,7 +21,7 @@ HOUR_US = 60 * MINUTE_US
 
 async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateRow:
     async with local.database.connection() as connection:
-        (found,) = (row for row in await vantages.states(connection) if row.name == vantage.name)
+        (found,) = (row for row in await vantages.states(connection, now_at=local.clock.at) if row.name == vantage.name)
     return found
 
 

@@ -1,0 +1,36 @@
+"""The rounds that were stored before the agent that delivers took over."""
+
+from isochrone_migrations.statements import execute
+
+revision = "0011"
+down_revision: str | None = "0010"
+branch_labels: str | None = None
+depends_on: str | None = None
+
+_UP = """
+ALTER TABLE vantage
+    ADD COLUMN newest_round_at timestamptz,
+    ADD COLUMN earlier_rounds_until timestamptz;
+
+COMMENT ON COLUMN vantage.earlier_rounds_until IS
+    'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
+
+-- The clock of an agent that delivered was at most a day ahead.
+UPDATE vantage SET newest_round_at = newest_sample_at + interval '1 day';
+"""
+
+_DOWN = """
+ALTER TABLE vantage
+    DROP COLUMN newest_round_at,
+    DROP COLUMN earlier_rounds_until;
+"""
+
+
+def upgrade() -> None:
+    """Add the columns; a vantage that has delivered gets a bound of its newest round."""
+    execute(_UP)
+
+
+def downgrade() -> None:
+    """Drop the columns."""
+    execute(_DOWN)
