@@ -24,6 +24,7 @@ from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
 from isochrone_agent.plan.policy import load_policy
 from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.plan.signed_plans import SignedPlans, pinned_key
 from isochrone_agent.plan.watcher import PlanWatcher
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
@@ -46,6 +47,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     keyring = load_keyring(settings.credentials)
     policy = load_policy(settings)
+    signed_plans = SignedPlans(
+        pinned_key(policy.plan_key or (settings.identity.plan_key if settings.identity else None))
+    )
     tls = tls_context(settings.ca_file)
     push_metrics = PushMetrics()
     async with (
@@ -64,7 +68,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             error_chars=policy.error_chars,
         )
         rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
-        plan_watcher = PlanWatcher(collector, spool, keyring, rounds)
+        plan_watcher = PlanWatcher(collector, spool, keyring, rounds, signed_plans)
         uplink = Uplink(
             collector,
             spool,

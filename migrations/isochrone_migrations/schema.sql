@@ -143,10 +143,13 @@ CREATE TABLE plan (
     document text NOT NULL,
     applied_at timestamp with time zone NOT NULL,
     applied_by text NOT NULL,
-    restores bigint
+    restores bigint,
+    signature bytea
 );
 
 COMMENT ON TABLE plan IS 'Every plan applied, as it was written; the highest version is in force.';
+
+COMMENT ON COLUMN plan.signature IS 'An encoded PlanSignature, by an operator; NULL for a plan that was not signed.';
 
 CREATE TABLE region (
     name text NOT NULL

@@ -23,7 +23,7 @@ FILE_NAME = "identity.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The identity of a client at one collector. `region` is set for a vantage only; the instants of expiry and renewal
-    for a credential with a lifetime only.
+    for a credential with a lifetime only. `plan_key` is the public key by which plans must be signed, if any.
     """
 
     address: Address
@@ -34,6 +34,7 @@ class Identity:
     credential: str = field(repr=False)
     expires_at: int | None = None
     renew_at: int | None = None
+    plan_key: str | None = None
 
 
 def to_text(identity: Identity) -> str:
@@ -51,6 +52,7 @@ def to_text(identity: Identity) -> str:
         "credential": identity.credential,
         "expires_at": identity.expires_at,
         "renew_at": identity.renew_at,
+        "plan_key": identity.plan_key,
         "client_certificate": str(client.certificate) if client else None,
         "client_key": str(client.key) if client else None,
     }
@@ -79,6 +81,7 @@ def parse(text: str) -> Identity:
             credential=str(document["credential"]),
             expires_at=_instant(document, "expires_at"),
             renew_at=_instant(document, "renew_at"),
+            plan_key=document.get("plan_key"),
         )
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from None

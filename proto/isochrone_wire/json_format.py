@@ -1,5 +1,6 @@
 """JSON form of the value classes, shared by all commands: units as in the model, instants as RFC 3339 text."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,9 @@ def rfc3339(at: int) -> str:
 
 
 def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
-    """Return `value` as dicts, lists, strings and numbers. A sample includes its derived durations; flags are names."""
+    """Return `value` as dicts, lists, strings and numbers. A sample includes its derived durations; flags are names,
+    and bytes base64.
+    """
     if is_dataclass(value):
         encoded = {field.name: _field_value(field.name, getattr(value, field.name)) for field in fields(value)}
         return encoded | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else encoded
@@ -27,6 +30,8 @@ def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, 
         return list(value.labels)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return {key: to_json_value(part) for key, part in value.items()}
     if isinstance(value, tuple | list):

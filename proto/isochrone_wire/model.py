@@ -247,10 +247,8 @@ class MarginRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The targets that every vantage probes. Versions count up from 1; `baseline` is the reference region.
-
-    `control` names the target that separates a vantage's own failures from those of providers: while it fails, the
-    vantage's comparisons are unreliable. Empty without one.
+    """The targets that every vantage probes. Versions count up from 1; `baseline` is the reference region. While the
+    target `control` fails (if there is one), a vantage's comparisons are unreliable. See `trust.plan_signature`.
     """
 
     version: int
@@ -260,6 +258,7 @@ class Plan:
     control: str = ""
     routes: tuple[Route, ...] = ()
     margins: tuple[MarginRule, ...] = ()
+    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

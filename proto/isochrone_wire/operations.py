@@ -67,13 +67,14 @@ class PlanHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """The document of one plan and its origin; `restores` as in `PlanVersion`."""
+    """The document of one plan and its origin; `restores` as in `PlanVersion`, `signature` as in `Plan`."""
 
     version: int
     document: str
     applied_at: int
     applied_by: str
     restores: int | None = None
+    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

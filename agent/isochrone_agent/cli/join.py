@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from isochrone_agent.cli import options
+from isochrone_agent.plan.signed_plans import pinned_key
 from isochrone_agent.settings import default_data_dir
 from isochrone_wire import identity_file
 from isochrone_wire.cli import join_command
@@ -16,8 +17,14 @@ from isochrone_wire.operations import Role
 
 @click.command("join", epilog=example("isochrone-agent join collector.example:4600 --token isochrone-join-…"))
 @join_command.options
+@click.option(
+    "--plan-key",
+    metavar="KEY",
+    help="The public key of `isochrone-collector plan key`: refuse plans that are not signed with it."
+    "  [default: the key of the earlier identity]",
+)
 @options.data_dir
-def command(*, request: JoinRequest, data_dir: str | None) -> None:
+def command(*, request: JoinRequest, plan_key: str | None, data_dir: str | None) -> None:
     """Trade a one-time token for this machine's identity as a vantage of the collector at ADDRESS.
 
     The collector's certificate is compared with the fingerprint in the token before anything is sent. The identity is
@@ -27,9 +34,20 @@ def command(*, request: JoinRequest, data_dir: str | None) -> None:
     folder = Path(data_dir) if data_dir else default_data_dir(None)
     earlier = _earlier(folder)
     joined = join_command.join(
-        request, folder / identity_file.FILE_NAME, roles={Role.VANTAGE}, elsewhere="--data-dir FOLDER", own_folder=True
+        request,
+        folder / identity_file.FILE_NAME,
+        roles={Role.VANTAGE},
+        elsewhere="--data-dir FOLDER",
+        own_folder=True,
+        plan_key=_checked(plan_key) if plan_key else earlier.plan_key if earlier else None,
     )
     _print_result(folder, joined, earlier)
+
+
+def _checked(plan_key: str) -> str:
+    """Return the key if plans can be verified with it. Raises `SettingsError`."""
+    pinned_key(plan_key)
+    return plan_key
 
 
 def _earlier(folder: Path) -> Identity | None:

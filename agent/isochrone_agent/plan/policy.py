@@ -9,6 +9,7 @@ so a stolen collector cannot change it.
     usd_per_day = 50.0
     usd_per_m_input = 1.0             # dollars count at these prices, or at higher ones of the URL or of the plan
     usd_per_m_output = 5.0
+    plan_key = "isochrone-plan-…"     # plans must be signed with this key
 
     [[allow]]                         # without any, every public host
     url = "https://api.openai.com/v1"
@@ -41,6 +42,7 @@ from isochrone_agent.settings import Settings
 from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
 from isochrone_wire.plan_limits import POLICY_PREFIX
+from isochrone_wire.trust.plan_signature import parse_key
 
 FILE_NAME = "policy.toml"
 DEFAULT_STREAMS = 100
@@ -50,7 +52,7 @@ TOTAL = f"{POLICY_PREFIX}total"
 _LIMITS = {"requests_per_day": int, "tokens_per_day": int, "usd_per_day": float}
 _PRICES = {"usd_per_m_input": float, "usd_per_m_output": float}
 _BOUNDS = {"min_every_seconds": float, "max_streams": int, "error_chars": int}
-_KEYS = frozenset({"networks", "allow", *_BOUNDS, *_LIMITS, *_PRICES})
+_KEYS = frozenset({"networks", "allow", "plan_key", *_BOUNDS, *_LIMITS, *_PRICES})
 _ALLOW_KEYS = frozenset({"url", *_LIMITS, *_PRICES})
 _SHOWN = 3
 _HINT = "see docs/agent.md, section Policy"
@@ -71,6 +73,7 @@ class Policy:
     min_every_us: int = 0
     max_streams: int = DEFAULT_STREAMS
     error_chars: int = ERROR_CHARS
+    plan_key: str | None = None
 
     def __str__(self) -> str:
         return str(self.path) if self.path else "built-in"
@@ -185,6 +188,7 @@ def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]
         min_every_us=round(document.get("min_every_seconds", 0) * SECOND_US),
         max_streams=document.get("max_streams", DEFAULT_STREAMS),
         error_chars=min(document.get("error_chars", ERROR_CHARS), ERROR_CHARS),
+        plan_key=document.get("plan_key"),
     )
 
 
@@ -199,6 +203,7 @@ def _problems(table: Mapping[str, Any], known: frozenset[str], where: str) -> li
         problems += [f"{where}{problem}" for problem in _allow_problems(table)]
     else:
         problems += _network_problems(table.get("networks", []))
+        problems += _plan_key_problems(table.get("plan_key"))
     return problems
 
 
@@ -230,6 +235,16 @@ def _network_problems(texts: object) -> list[str]:
         _networks(texts)
     except ValueError as error:
         return [f"networks: {error}"]
+    return []
+
+
+def _plan_key_problems(key: object) -> list[str]:
+    if key is None:
+        return []
+    try:
+        parse_key(str(key))
+    except ValueError as error:
+        return [f"plan_key: {error}"]
     return []
 
 

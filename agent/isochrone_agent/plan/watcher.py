@@ -11,6 +11,7 @@ from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.plan.signed_plans import SignedPlans
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.codec import CodecError
@@ -30,11 +31,19 @@ class PlanWatcher:
     `refused` is the version refused last and the reason, until another plan is applied.
     """
 
-    def __init__(self, collector: CollectorClient, spool: AsyncSpool, keyring: Keyring, rounds: RoundRunner) -> None:
+    def __init__(
+        self,
+        collector: CollectorClient,
+        spool: AsyncSpool,
+        keyring: Keyring,
+        rounds: RoundRunner,
+        signed_plans: SignedPlans | None = None,
+    ) -> None:
         self._collector = collector
         self._spool = spool
         self._keyring = keyring
         self._rounds = rounds
+        self._signed_plans = signed_plans or SignedPlans()
         self.refused: tuple[int, str] | None = None
         self._refused_plan: Plan | None = None
 
@@ -95,16 +104,18 @@ class PlanWatcher:
     async def _consider(self, plan: Plan) -> None:
         """Apply and store the plan, or refuse it for any error; then the previous plan stays in force."""
         try:
-            check_plan(plan, self._keyring)
-            self._rounds.apply_plan(plan)
+            verified = self._signed_plans.verified(plan)
+            check_plan(verified, self._keyring)
+            self._rounds.apply_plan(verified)
         except PlanRefused as error:
             refusal = error
         except Exception as error:  # a bug in the agent must not end it, nor every later start
             log.exception("plan.failed", version=plan.version)
             refusal = _failure(error)
         else:
+            self._signed_plans.accept(verified)
             self.refused = self._refused_plan = None
-            await self._keep(plan)
+            await self._keep(verified)
             return
         self._refused_plan = plan
         self._refuse(plan.version, refusal)

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from isochrone_collector.cli import plan_change
+from isochrone_collector.cli import plan_change, plan_signing
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_collector.errors import SettingsError
@@ -17,9 +17,10 @@ from isochrone_wire.cli.command_line import example, table_or_json
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @plan_change.dry_run_option
 @plan_change.yes_option
+@plan_signing.sign_option
 @table_or_json
 @operator_options
-def apply(plan: Path, *, dry_run: bool, yes: bool, output: str, client: OperatorClient) -> None:
+def apply(plan: Path, *, dry_run: bool, yes: bool, key_file: Path | None, output: str, client: OperatorClient) -> None:
     """Put a plan file into force.
 
     The changes and the cost per day are shown first. Every problem of the file is reported with its line, and the exit
@@ -27,7 +28,9 @@ def apply(plan: Path, *, dry_run: bool, yes: bool, output: str, client: Operator
     """
     with click.open_file(str(plan), encoding="utf-8") as file:
         document = _read(file)
-    change_plan(partial(client.apply, document, applied_by=local_user()), dry_run=dry_run, yes=yes, output=output)
+    signature = plan_signing.signature_of(document, key_file)
+    work = partial(client.apply, document, applied_by=local_user(), signature=signature)
+    change_plan(work, dry_run=dry_run, yes=yes, output=output)
 
 
 def _read(file: IO[str]) -> str:

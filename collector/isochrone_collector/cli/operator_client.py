@@ -70,14 +70,18 @@ class OperatorClient:
             hint = "pass the file that `isochrone join` wrote with --identity FILE"
             raise SettingsError(str(error), hint=hint) from error
 
-    def apply(self, document: str, *, dry_run: bool, applied_by: str) -> PlanChange:
-        """Apply a plan document."""
-        request = messages.ApplyPlanRequest(document=document, dry_run=dry_run, applied_by=applied_by)
+    def apply(self, document: str, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
+        """Apply a plan document, with its encoded signature, if any."""
+        request = messages.ApplyPlanRequest(
+            document=document, dry_run=dry_run, applied_by=applied_by, signature=signature
+        )
         return codec.decode(PlanChange, self._call("ApplyPlan", request))
 
-    def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str) -> PlanChange:
-        """Apply an earlier version again."""
-        request = messages.RollBackPlanRequest(to_version=to_version, dry_run=dry_run, applied_by=applied_by)
+    def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
+        """Apply an earlier version again, with a new signature, if any."""
+        request = messages.RollBackPlanRequest(
+            to_version=to_version, dry_run=dry_run, applied_by=applied_by, signature=signature
+        )
         return codec.decode(PlanChange, self._call("RollBackPlan", request))
 
     def document(self, version: int | None) -> PlanDocument:

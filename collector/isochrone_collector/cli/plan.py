@@ -1,10 +1,11 @@
 """`isochrone-collector plan`: the plans that were applied, and the way back to one."""
 
 from functools import partial
+from pathlib import Path
 
 import click
 
-from isochrone_collector.cli import plan_change
+from isochrone_collector.cli import plan_change, plan_signing
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_wire.cli.command_line import example, table_or_json
@@ -54,14 +55,33 @@ def show(*, version: int | None, output: str, client: OperatorClient) -> None:
 @click.argument("version", type=click.IntRange(1))
 @plan_change.dry_run_option
 @plan_change.yes_option
+@plan_signing.sign_option
 @table_or_json
 @operator_options
-def rollback(*, version: int, dry_run: bool, yes: bool, output: str, client: OperatorClient) -> None:
+def rollback(
+    *, version: int, dry_run: bool, yes: bool, key_file: Path | None, output: str, client: OperatorClient
+) -> None:
     """Put an earlier plan into force again, as a new version.
 
-    The changes are shown first.
+    The changes are shown first. Agents that have pinned a key refuse the earlier signature: --sign verifies it, and
+    signs the plan again.
     """
-    change_plan(partial(client.roll_back, version, applied_by=local_user()), dry_run=dry_run, yes=yes, output=output)
+    signature = plan_signing.renewed_signature(client.document(version), key_file) if key_file else b""
+    work = partial(client.roll_back, version, applied_by=local_user(), signature=signature)
+    change_plan(work, dry_run=dry_run, yes=yes, output=output)
+
+
+@plan.command(epilog=example("isochrone-collector plan key plan-key.pem"))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def key(*, file: Path) -> None:
+    """Make a key for signing plans, and print its public key.
+
+    FILE has the private key, which the collector never needs: keep it elsewhere. For an existing FILE, the command only
+    prints the public key. Agents pin it by `isochrone-agent join --plan-key`, or by plan_key in their policy.
+    """
+    public, is_new = plan_signing.make_key(file)
+    click.echo(f"private key: {file}{'' if is_new else ' (existing)'}", err=True)
+    click.echo(public)
 
 
 def history_as_text(history: PlanHistory) -> str:

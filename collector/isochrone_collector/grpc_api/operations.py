@@ -35,7 +35,12 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         self, request: operations_pb2.ApplyPlanRequest, context: Context
     ) -> operations_pb2.ApplyPlanResponse:
         """Validate a plan document, and put it into force unless it is a dry run."""
-        work = self._plans.apply(request.document, dry_run=request.dry_run, applied_by=request.applied_by)
+        work = self._plans.apply(
+            request.document,
+            dry_run=request.dry_run,
+            applied_by=request.applied_by,
+            signature=request.signature,
+        )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def ListPlans(  # noqa: N802  # the name in the .proto
@@ -56,7 +61,12 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         self, request: operations_pb2.RollBackPlanRequest, context: Context
     ) -> operations_pb2.ApplyPlanResponse:
         """Apply an earlier version again, unless it is a dry run."""
-        work = self._plans.roll_back(request.to_version, dry_run=request.dry_run, applied_by=request.applied_by)
+        work = self._plans.roll_back(
+            request.to_version,
+            dry_run=request.dry_run,
+            applied_by=request.applied_by,
+            signature=request.signature,
+        )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def Invite(  # noqa: N802  # the name in the .proto

@@ -9,6 +9,7 @@ import structlog
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
+from isochrone_collector.plans import signatures
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_collector.plans.document import load
 from isochrone_collector.store import audit, vantages
@@ -51,7 +52,8 @@ class Plans:
             newest = await table.newest(connection)
             if newest is not None and newest.version != self.version:
                 self.known_targets = frozenset(row.id for row in await table.targets(connection))
-                self.current = _plan_of(newest.version, newest.document)
+                plan = _plan_of(newest.version, newest.document)
+                self.current = replace(plan, signature=newest.signature or b"")
                 _log.info("plan.loaded", version=newest.version, targets=len(self.current.targets))
 
     async def refresh_after_now(self) -> None:
@@ -71,30 +73,37 @@ class Plans:
         """Return the plan in force, or `None` if the caller already has it or there is none."""
         return None if self.version == if_version else self.current
 
-    async def apply(self, document: str, *, dry_run: bool, applied_by: str) -> PlanChange:
+    async def apply(self, document: str, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
         """Put a document into force unless `dry_run`; return the changes, or all problems of the document.
 
-        Raises `BadRequest` if `applied_by` is not a valid name, and `DatabaseUnavailable`.
+        Raises `BadRequest` if `applied_by` is not a valid name or `signature` does not belong to the document, and
+        `DatabaseUnavailable`.
         """
         applied_by = _checked_name(applied_by)
         async with self._database.transaction() as connection:
             await table.lock(connection)
-            change = await self._apply(connection, document, dry_run=dry_run, applied_by=applied_by)
+            change = await self._apply(
+                connection, document, dry_run=dry_run, applied_by=applied_by, signature=signature
+            )
         await self._announce(change, dry_run=dry_run, applied_by=applied_by)
         return change
 
-    async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str) -> PlanChange:
+    async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
         """Put the document of an earlier version into force as a new version, unless `dry_run`; return the changes.
 
-        Raises `UnknownName` if there is no such version, `BadRequest` if `applied_by` is not a valid name, and
-        `DatabaseUnavailable`.
+        Raises `UnknownName` if there is no such version, and like `apply`.
         """
         applied_by = _checked_name(applied_by)
         async with self._database.transaction() as connection:
             await table.lock(connection)
             row = await _row_of(connection, to_version)
             change = await self._apply(
-                connection, row.document, dry_run=dry_run, applied_by=applied_by, restores=to_version
+                connection,
+                row.document,
+                dry_run=dry_run,
+                applied_by=applied_by,
+                restores=to_version,
+                signature=signature,
             )
         await self._announce(change, dry_run=dry_run, applied_by=applied_by)
         return change
@@ -115,6 +124,7 @@ class Plans:
             applied_at=row.applied_at,
             applied_by=row.applied_by,
             restores=row.restores,
+            signature=row.signature or b"",
         )
 
     async def _announce(self, change: PlanChange, *, dry_run: bool, applied_by: str) -> None:
@@ -123,7 +133,14 @@ class Plans:
             await self.refresh()
 
     async def _apply(
-        self, connection: Connection, document: str, *, dry_run: bool, applied_by: str, restores: int | None = None
+        self,
+        connection: Connection,
+        document: str,
+        *,
+        dry_run: bool,
+        applied_by: str,
+        restores: int | None = None,
+        signature: bytes,
     ) -> PlanChange:
         newest = await table.newest(connection)
         old = _plan_of(newest.version, newest.document) if newest else None
@@ -132,16 +149,28 @@ class Plans:
         reading = await asyncio.to_thread(load, document, version=version + 1)
         if reading.plan is None:
             return PlanChange(version=version, problems=reading.problems)
-        if old is not None and same_meaning(old, reading.plan):
+        in_force = (newest and newest.signature) or b""
+        if signature:
+            signatures.check(signature, reading.plan, in_force)
+        # After a rollback agents need the new signature also where the content is the same.
+        is_signed_again = bool(signature) and (restores is not None or signatures.is_new(signature, in_force))
+        if old is not None and same_meaning(old, reading.plan) and not is_signed_again:
             return unchanged(old)
         if not dry_run:
             # Two plans never have the same instant, even if the clocks of two collectors differ.
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
-            origin = PlanOrigin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
+            origin = PlanOrigin(
+                document=document,
+                applied_at=applied_at,
+                applied_by=applied_by,
+                restores=restores,
+                signature=signature or None,
+            )
             await table.insert(connection, reading.plan, origin)
             action = "plan.apply" if restores is None else "plan.rollback"
             await audit.record(connection, at=self._clock(), action=action, target=str(version + 1))
-        return compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
+        change = compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
+        return replace(change, changed=True, altered=(*signatures.changes(in_force, signature), *change.altered))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
         """Return the plans that were in force during a window, with their spans of time."""

@@ -17,12 +17,15 @@ _NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOrigin:
-    """The origin of a plan: its document, the user and the instant of `apply`, and the version it restores, if any."""
+    """The origin of a plan: its document, the user and the instant of `apply`, the version it restores, if any, and its
+    encoded signature, if any.
+    """
 
     document: str
     applied_at: int
     applied_by: str
     restores: int | None = None
+    signature: bytes | None = None
 
 
 async def lock(connection: Connection) -> None:
@@ -68,6 +71,7 @@ async def insert(connection: Connection, plan: Plan, origin: PlanOrigin) -> None
         applied_at=Instant(origin.applied_at),
         applied_by=origin.applied_by,
         restores=origin.restores,
+        signature=origin.signature,
     )
     await execute(connection, query("register_region"), name=plan.baseline)
     described = [_parameters(target, plan.version) for target in plan.targets]

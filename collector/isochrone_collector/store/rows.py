@@ -92,16 +92,20 @@ class PlanHistoryRow:
     applied_at: int
     applied_by: str
     restores: int | None
+    signature: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """The document of a plan, in force from `applied_at` to `until_at`, which is `None` for the newest."""
+    """The document of a plan, in force from `applied_at` to `until_at`, which is `None` for the newest; and its encoded
+    signature, if it is the newest and signed.
+    """
 
     version: int
     document: str
     applied_at: int
     until_at: int | None
+    signature: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

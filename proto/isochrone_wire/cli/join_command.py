@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -83,18 +83,25 @@ def options(function: Function) -> Function:
 
 
 def join(
-    request: JoinRequest, path: Path, *, roles: Collection[Role], elsewhere: str, own_folder: bool = False
+    request: JoinRequest,
+    path: Path,
+    *,
+    roles: Collection[Role],
+    elsewhere: str,
+    own_folder: bool = False,
+    plan_key: str | None = None,
 ) -> Identity:
     """Trade the token for an identity of one of `roles` and write it to `path`, readable by its owner only.
 
     The token is good once, so the folder of `path` is checked first; `elsewhere` is the option that names another.
     With `own_folder`, the folder must belong to this user: the program that will read the identity runs as its owner.
-    Raises `JoinSettingsError`, and `EnrolmentError`.
+    `plan_key` becomes part of the identity. Raises `JoinSettingsError`, and `EnrolmentError`.
     """
     _check_folder(path.parent, elsewhere, own_folder=own_folder)
     joined = enrolment.join(
         request.address, request.token, version=__version__, authorities=request.authorities, client=request.client
     )
+    joined = replace(joined, plan_key=plan_key)
     if joined.role not in roles:
         program = "isochrone-agent" if joined.role is Role.VANTAGE else "isochrone"
         raise EnrolmentError(

@@ -25,19 +25,23 @@ class ApplyPlanRequest(_message.Message):
     DOCUMENT_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     APPLIED_BY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     document: _builtins.str
     dry_run: _builtins.bool
     applied_by: _builtins.str
+    signature: _builtins.bytes
+    """An encoded PlanSignature of this document; empty for a plan that is not signed."""
     def __init__(
         self,
         *,
         document: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
         applied_by: _builtins.str = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_by", b"applied_by", "document", b"document", "dry_run", b"dry_run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_by", b"applied_by", "document", b"document", "dry_run", b"dry_run", "signature", b"signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,12 +198,15 @@ class PlanDocument(_message.Message):
     APPLIED_AT_FIELD_NUMBER: _builtins.int
     APPLIED_BY_FIELD_NUMBER: _builtins.int
     RESTORES_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     document: _builtins.str
     applied_at: _builtins.int
     applied_by: _builtins.str
     restores: _builtins.int
     """For a rollback: the version whose document was restored."""
+    signature: _builtins.bytes
+    """An encoded PlanSignature; empty for a plan that was not signed."""
     def __init__(
         self,
         *,
@@ -208,10 +215,11 @@ class PlanDocument(_message.Message):
         applied_at: _builtins.int = ...,
         applied_by: _builtins.str = ...,
         restores: _builtins.int | None = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "restores", b"restores"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "applied_at", b"applied_at", "applied_by", b"applied_by", "document", b"document", "restores", b"restores", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "applied_at", b"applied_at", "applied_by", b"applied_by", "document", b"document", "restores", b"restores", "signature", b"signature", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__restores: _TypeAlias = _typing.Literal["restores"]  # noqa: Y015
     _WhichOneofArgType__restores: _TypeAlias = _typing.Literal["_restores", b"_restores"]  # noqa: Y015
@@ -226,19 +234,23 @@ class RollBackPlanRequest(_message.Message):
     TO_VERSION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     APPLIED_BY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     to_version: _builtins.int
     dry_run: _builtins.bool
     applied_by: _builtins.str
+    signature: _builtins.bytes
+    """A new signature of the document of that version, as for ApplyPlanRequest."""
     def __init__(
         self,
         *,
         to_version: _builtins.int = ...,
         dry_run: _builtins.bool = ...,
         applied_by: _builtins.str = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_by", b"applied_by", "dry_run", b"dry_run", "to_version", b"to_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_by", b"applied_by", "dry_run", b"dry_run", "signature", b"signature", "to_version", b"to_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

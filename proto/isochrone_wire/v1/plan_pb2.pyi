@@ -480,10 +480,13 @@ class Plan(_message.Message):
     CONTROL_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
     MARGINS_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     baseline: _builtins.str
     control: _builtins.str
     """Name of the control target, which separates a vantage's failures from those of providers; empty without one."""
+    signature: _builtins.bytes
+    """An encoded PlanSignature; empty for a plan that was not signed."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
     @_builtins.property
@@ -502,11 +505,45 @@ class Plan(_message.Message):
         control: _builtins.str = ...,
         routes: _abc.Iterable[Global___Route] | None = ...,
         margins: _abc.Iterable[Global___MarginRule] | None = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "margins", b"margins", "routes", b"routes", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "margins", b"margins", "routes", b"routes", "signature", b"signature", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class PlanSignature(_message.Message):
+    """The signature of a plan by an operator. An agent that has pinned the key runs what `content` holds, and nothing else."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    SIGNED_AT_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """An encoded Plan with version 0 and without a signature."""
+    signed_at: _builtins.int
+    """Of two signed plans an agent runs the one that was signed later."""
+    public_key: _builtins.bytes
+    """Ed25519."""
+    signature: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+        signed_at: _builtins.int = ...,
+        public_key: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "public_key", b"public_key", "signature", b"signature", "signed_at", b"signed_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanSignature: _TypeAlias = PlanSignature  # noqa: Y015

@@ -2,7 +2,7 @@
 
 -- The plan in force.
 -- name: newest_plan
-SELECT version, document, applied_at, NULL::timestamptz AS until_at
+SELECT version, document, applied_at, NULL::timestamptz AS until_at, signature
 FROM plan
 ORDER BY version DESC
 LIMIT 1
@@ -19,12 +19,12 @@ ORDER BY version
 
 -- Put a plan into force.
 -- name: insert_plan
-INSERT INTO plan (version, document, applied_at, applied_by, restores)
-VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s)
+INSERT INTO plan (version, document, applied_at, applied_by, restores, signature)
+VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s, %(signature)s)
 
 -- The document of one plan, and its origin.
 -- name: plan_document
-SELECT version, document, applied_at, applied_by, restores
+SELECT version, document, applied_at, applied_by, restores, signature
 FROM plan
 WHERE version = %(version)s
 
