@@ -27,8 +27,10 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
 
-# A shell starts background jobs with SIGINT ignored, which child processes of the tests would inherit.
+# A shell starts background jobs with SIGINT ignored, and nohup starts a program with SIGHUP ignored, which child
+# processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # On a busy machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
