@@ -44,11 +44,11 @@ TESTS = Path(__file__).parent
 LONGEST = (
     "acceptance/test_two_hosts.py",
     "acceptance/test_demo.py",
-    "acceptance/test_readme.py",
     "acceptance/test_demo_screen.py",
     "unit/collector/routing/test_simulated_worlds.py",
     "integration/client/demo/test_runner.py",
     "chaos/test_chaos_short.py",
+    "acceptance/test_readme.py",
 )
 
 
