@@ -2,8 +2,8 @@
 
 from isochrone_migrations.statements import execute
 
-revision = "0011"
-down_revision: str | None = "0010"
+revision = "0013"
+down_revision: str | None = "0012"
 branch_labels: str | None = None
 depends_on: str | None = None
 
