@@ -27,10 +27,8 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
 
-# A shell starts background jobs with SIGINT ignored, and nohup starts a program with SIGHUP ignored, which child
-# processes of the tests would inherit.
+# A shell starts background jobs with SIGINT ignored, which child processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # On a busy machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,11 +42,11 @@ TESTS = Path(__file__).parent
 LONGEST = (
     "acceptance/test_two_hosts.py",
     "acceptance/test_demo.py",
+    "acceptance/test_readme.py",
     "acceptance/test_demo_screen.py",
     "unit/collector/routing/test_simulated_worlds.py",
     "integration/client/demo/test_runner.py",
     "chaos/test_chaos_short.py",
-    "acceptance/test_readme.py",
 )
 
 

@@ -1,7 +1,6 @@
 """Borrow a collector in this process: pushes need no socket, jobs run by hand, the clock is the test's."""
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,17 +95,10 @@ class InProcessCollector:
         return found.histograms.group(found.series.index((self.target_id, region))).n
 
 
-@asynccontextmanager
-async def in_process_collector(database_url: str) -> AsyncIterator[InProcessCollector]:
-    """Yield a collector on a database."""
+@pytest.fixture
+async def local(database_url: str) -> AsyncIterator[InProcessCollector]:
+    """A collector's local on a database of their own."""
     database = Database(database_url)
     await database.open()
     yield InProcessCollector(database)
     await database.close()
-
-
-@pytest.fixture
-async def local(database_url: str) -> AsyncIterator[InProcessCollector]:
-    """A collector on a database of its own."""
-    async with in_process_collector(database_url) as collector:
-        yield collector

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
-import pytest_asyncio
 
-from fix_inprocess_collector import InProcessCollector, in_process_collector
+from fix_inprocess_collector import InProcessCollector
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.listener import listening
@@ -123,31 +122,6 @@ class StartWeb(Protocol):
 @pytest.fixture
 async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     """Interfaces that are stopped after the test."""
-    async with _interfaces(local) as start:
-        yield start
-
-
-@pytest.fixture
-async def web(start_web: StartWeb) -> Web:
-    """The interface with a table of two routes in one region and of one in another; the newest is generation 48."""
-    return await _with_tables(start_web)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_web(shared_database_url: str) -> AsyncIterator[Web]:
-    """The interface of `web` for all tests of a module that only read, which run in the event loop of the module."""
-    async with in_process_collector(shared_database_url) as local, _interfaces(local) as start:
-        yield await _with_tables(start)
-
-
-async def _with_tables(start: StartWeb) -> Web:
-    web = await start()
-    await web.publish(ELSEWHERE, VOICE, CHAT)
-    return web
-
-
-@asynccontextmanager
-async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     await local.begin(NOW_AT)
     plan = local.plans.current
     assert plan is not None
@@ -183,3 +157,11 @@ async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
             return web
 
         yield start
+
+
+@pytest.fixture
+async def web(start_web: StartWeb) -> Web:
+    """The interface with a table of two routes in one region and of one in another; the newest is generation 48."""
+    web = await start_web()
+    await web.publish(ELSEWHERE, VOICE, CHAT)
+    return web

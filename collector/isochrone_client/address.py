@@ -9,7 +9,7 @@ from isochrone_client import configuration
 from isochrone_client.configuration import Configuration
 from isochrone_client.errors import AddressError
 from isochrone_wire import identity_file
-from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
+from isochrone_wire.address import DEFAULT_PORT, Address, parse_local_address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.text import did_you_mean
 
@@ -33,7 +33,8 @@ class Collector:
 def resolve_collector(
     collector: str | None, identity: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Collector:
-    """The collector at `HOST:PORT` (the port is optional) or of a context, with the identity in the file `identity`.
+    """The collector at `HOST:PORT` (the port is optional), at `unix:PATH` or of a context, with the identity in the
+    file `identity`.
 
     Without `collector` it is the current context's, else the identity's. Without `identity` it is the context's file,
     else the one that `isochrone join` wrote if it is for this address. Raises `ConfigurationError`, and `AddressError`
@@ -49,7 +50,7 @@ def resolve_collector(
     default = None if named or not path.exists() else _read(path)
     try:
         address, selected = identity_file.select_collector(
-            parse_address(collector) if collector else None, named=named, default=default
+            parse_local_address(collector) if collector else None, named=named, default=default
         )
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error

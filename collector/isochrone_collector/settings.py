@@ -38,6 +38,14 @@ def parse_address(text: str) -> Address:
         raise SettingsError(str(error)) from error
 
 
+def parse_collector(text: str) -> Address:
+    """Parse the address of a collector, also `unix:PATH`. Raises `SettingsError`."""
+    try:
+        return wire_address.parse_local_address(text)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
     """TLS, which also requires credentials. Without the operator's files a certificate is made in the data folder;

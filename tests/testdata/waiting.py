@@ -10,12 +10,9 @@ BUSY = 4
 """The factor between the patience with a busy machine and with an idle one."""
 
 
-def eventually(seconds: float, true: Callable[[], bool], what: str, *, every: float = 0.05) -> None:
-    """Return as soon as `true()` holds; fail if it does not within `BUSY` times the `seconds` of an idle machine.
-
-    It is called `every` so many seconds: a call that starts a program would otherwise occupy a core while it waits.
-    """
+def eventually(seconds: float, true: Callable[[], bool], what: str) -> None:
+    """Return as soon as `true()` holds; fail if it does not within `BUSY` times the `seconds` of an idle machine."""
     deadline = time.monotonic() + BUSY * seconds
     while not true():
         assert time.monotonic() < deadline, f"after {BUSY * seconds:g} s still not: {what}"
-        time.sleep(every)
+        time.sleep(0.05)

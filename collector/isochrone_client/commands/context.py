@@ -11,7 +11,7 @@ from isochrone_client.pages import contexts as context_pages
 from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
-from isochrone_wire.address import parse_address
+from isochrone_wire.address import parse_local_address
 from isochrone_wire.cli.command_line import CommandGroup, Seconds, example, output_option
 
 _ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
@@ -140,6 +140,6 @@ def _row(one: Context, found: Configuration) -> ContextRow:
 
 def _address(text: str) -> str:
     try:
-        return str(parse_address(text))
+        return str(parse_local_address(text))
     except ValueError as error:
         raise AddressError(str(error), hint="for example: isochrone context add prod collector.example:4600") from error

@@ -63,7 +63,7 @@ _collector = click.option(
     callback=_apply_defaults,
     shell_complete=completion.contexts,
     metavar="HOST:PORT|CONTEXT",
-    help="The collector to ask, or the name of a context.  "
+    help="The collector to ask, also unix:PATH, or the name of a context.  "
     f"[default: the current context, else the collector joined, else {DEFAULT_COLLECTOR}]",
 )
 _identity = click.option(

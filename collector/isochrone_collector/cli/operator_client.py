@@ -12,7 +12,7 @@ import grpc
 
 from isochrone_collector.errors import CollectorError, CollectorUnreachable, SettingsError
 from isochrone_collector.server.operator_identity import FILE_NAME
-from isochrone_collector.settings import DEFAULT_LISTEN, data_dir_of, parse_address
+from isochrone_collector.settings import DEFAULT_LISTEN, data_dir_of, parse_collector
 from isochrone_wire import channel, codec, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.identity_file import Identity
@@ -154,7 +154,7 @@ class OperatorClient:
             return answer
 
     def _selected(self) -> tuple[Address, Identity | None]:
-        written = parse_address(self.collector) if self.collector else None
+        written = parse_collector(self.collector) if self.collector else None
         named = _read(self.identity) if self.identity else None
         return identity_file.select_collector(written, named=named, default=_operator_identity())
 
@@ -166,7 +166,7 @@ def operator_options(function: Function) -> Function:
         "--collector",
         envvar="ISOCHRONE_COLLECTOR",
         metavar="HOST:PORT",
-        help=f"The collector.  [default: the identity's, else {DEFAULT_LISTEN}]",
+        help=f"The collector, also unix:PATH.  [default: the identity's, else {DEFAULT_LISTEN}]",
     )
     @click.option(
         "--identity",

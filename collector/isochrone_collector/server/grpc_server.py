@@ -1,6 +1,8 @@
 """The gRPC server: its services, and the port it listens on."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -84,7 +86,8 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
     """Bind the server, and return the address with its real port. Raises `StartError`."""
     try:
         if certificates is None:
-            port = server.add_insecure_port(str(listen))
+            with _private():
+                port = server.add_insecure_port(str(listen))
         else:
             port = server.add_secure_port(str(listen), certificates.credentials())
     except RuntimeError as error:
@@ -92,3 +95,13 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
             f"cannot listen on {listen}", hint="another collector may be running; choose another address"
         ) from error
     return Address(listen.host, port)
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Create files, such as a Unix socket, for this user only, whatever the environment's mask is."""
+    usual = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(usual)

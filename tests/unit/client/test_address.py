@@ -34,6 +34,7 @@ IDENTITY = Identity(
         ("localhost:5000", "localhost:5000"),
         ("[::1]:4601", "[::1]:4601"),
         ("::1", "[::1]:4600"),
+        ("unix:/run/isochrone/collector.sock", "unix:/run/isochrone/collector.sock"),
     ],
 )
 def test_loopback_is_spoken_to(text: str | None, address: str) -> None:

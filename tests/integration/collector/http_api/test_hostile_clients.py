@@ -23,7 +23,6 @@ async def said(web: Web, request: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "target",
     [
@@ -48,16 +47,15 @@ async def said(web: Web, request: bytes) -> bytes:
         "/v1/explain/a/b?generation=-1",
     ],
 )
-async def test_malformed_requests_are_bad_requests(shared_web: Web, target: str) -> None:
+async def test_malformed_requests_are_bad_requests(web: Web, target: str) -> None:
     """Broken escapes, other encodings, control characters and numbers out of range are 400, in a problem document."""
-    answer = await said(shared_web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 400 "), answer
     assert b"application/problem+json" in answer
     assert b"Set-Cookie" not in answer
     assert b"X-Evil" not in answer
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "target",
     [
@@ -72,13 +70,12 @@ async def test_malformed_requests_are_bad_requests(shared_web: Web, target: str)
         "/v1/routes/us-east-2/",
     ],
 )
-async def test_strange_names_are_unknown_names(shared_web: Web, target: str) -> None:
+async def test_strange_names_are_unknown_names(web: Web, target: str) -> None:
     """A region is only compared with the known names, whatever it looks like."""
-    answer = await said(shared_web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.split(b" ")[1] in (b"404", b"400"), answer
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -92,18 +89,17 @@ async def test_strange_names_are_unknown_names(shared_web: Web, target: str) -> 
         b"\x00" * 1_000,
     ],
 )
-async def test_what_is_no_request_is_refused(shared_web: Web, request_bytes: bytes) -> None:
+async def test_what_is_no_request_is_refused(web: Web, request_bytes: bytes) -> None:
     """Heads beyond 16 kB, other protocols and contradictions get 400 or are cut off, what can be read is read."""
-    answer = await said(shared_web, request_bytes)
+    answer = await said(web, request_bytes)
     assert answer == b"" or answer.split(b" ")[1] in (b"400", b"404", b"200"), answer
-    assert (await shared_web.get("/healthz")).status_code == 200
+    assert (await web.get("/healthz")).status_code == 200
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_an_upgrade_is_ignored(shared_web: Web) -> None:
+async def test_an_upgrade_is_ignored(web: Web) -> None:
     """A request for a web socket gets the document."""
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
-    answer = await said(shared_web, f"GET {US} HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n".encode())
+    answer = await said(web, f"GET {US} HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
@@ -127,9 +123,8 @@ async def test_idle_connections_are_closed(web: Web, monkeypatch: pytest.MonkeyP
         assert web.publisher.watchers == 1
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_there_is_no_cors(shared_web: Web) -> None:
+async def test_there_is_no_cors(web: Web) -> None:
     """Pages of other origins may not read responses."""
-    answer = await shared_web.get(US, origin="https://evil.example")
+    answer = await web.get(US, origin="https://evil.example")
     assert not [name for name in answer.headers if name.startswith("access-control-")]
-    assert (await shared_web.client.options(US)).status_code == 405
+    assert (await web.client.options(US)).status_code == 405

@@ -35,12 +35,12 @@ DAY = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + 1)
 
 
 @pytest.fixture
-async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
-    """A database with partitions, through the collector's own pool, in a transaction that is rolled back."""
-    database = Database(shared_database_url)
+async def connection(database_url: str) -> AsyncIterator[Connection]:
+    """A database with partitions, through the collector's own pool."""
+    database = Database(database_url)
     await database.open()
     await partitions.ensure(database, now_at=NOW_AT)
-    async with database.connection() as opened, opened.transaction(force_rollback=True):
+    async with database.connection() as opened:
         yield opened
     await database.close()
 
