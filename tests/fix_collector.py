@@ -45,9 +45,9 @@ class Caller:
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)
         self.observatory = observatory_pb2_grpc.ObservatoryStub(self.channel)
 
-    def push(self, batch: model.Batch) -> model.Receipt:
+    def push(self, batch: model.Batch) -> operations.Receipt:
         """Push one batch."""
-        return codec.decode(model.Receipt, self.fleet.Push(codec.encode(batch), timeout=ANSWER_SECONDS))
+        return codec.decode(operations.Receipt, self.fleet.Push(codec.encode(batch), timeout=ANSWER_SECONDS))
 
     def fetch_plan(self, if_version: int | None = None, vantage: model.Vantage | None = None) -> model.Plan | None:
         """Return the plan in force, or `None` if it is `if_version`."""
@@ -84,6 +84,12 @@ class Caller:
     def revoke(self, name: str) -> int:
         """Revoke the access of a name."""
         return self.operations.Revoke(operations_pb2.RevokeRequest(name=name), timeout=ANSWER_SECONDS).revoked
+
+    def record_restore(self, *, vantages: bool = False) -> operations.Revoked:
+        """Void what a restored database has revived."""
+        request = operations_pb2.RecordRestoreRequest(vantages=vantages)
+        response = self.operations.RecordRestore(request, timeout=ANSWER_SECONDS)
+        return codec.decode(operations.Revoked, response)
 
     def access(self) -> list[operations.Access]:
         """Return all credentials and invitations."""

@@ -16,7 +16,8 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Distributions
 from isochrone_wire import codec
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import Batch, Outcome, Receipt, Sample, Vantage
+from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from isochrone_wire.operations import Receipt
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 DAY_AT = 1_795_219_200_000_000

@@ -53,7 +53,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     tls = tls_context(settings.ca_file)
     push_metrics = PushMetrics()
     async with (
-        AsyncSpool(_spool_path(settings), limit_bytes=settings.spool_limit_bytes, drain=settings.drain) as spool,
+        AsyncSpool(
+            _spool_path(settings),
+            limit_bytes=settings.spool_limit_bytes,
+            keep_bytes=settings.keep_delivered_bytes,
+            drain=settings.drain,
+        ) as spool,
         ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
     ):
         renewal = IdentityRenewal(settings, connection)
@@ -72,7 +77,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         uplink = Uplink(
             collector,
             spool,
-            on_plan_version=plan_watcher.update_to,
+            on_plan=plan_watcher.update_to,
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
@@ -80,7 +85,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             try:
                 await _run_until(
                     stop,
-                    # Ends once a plan runs; later versions come with receipts (`on_plan_version`).
+                    # Ends once a plan runs; later versions come with receipts (`on_plan`).
                     plan_watcher.wait_for_plan(),
                     rounds.run(),
                     uplink.run(),

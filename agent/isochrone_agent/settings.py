@@ -11,6 +11,7 @@ from typing import Any
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
+from isochrone_agent.spool import kept_batches
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import identity_file, metrics_endpoint
 from isochrone_wire.address import Address, parse_local_address
@@ -41,6 +42,7 @@ class Settings:
     metrics: Address | None = None
     identity: Identity | None = None
     spool_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    keep_delivered_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES
     drain: Drain = Drain.NEWEST
 
     @property
@@ -70,6 +72,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         ca_file=Path(values["ca_file"]) if values.get("ca_file") else None,
         metrics=_metrics_address(str(values.get("metrics_listen", "off"))),
         spool_limit_bytes=parse_size(str(values.get("spool_limit", DEFAULT_LIMIT_BYTES))),
+        keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", kept_batches.DEFAULT_LIMIT_BYTES))),
         drain=_drain(str(values.get("drain", Drain.NEWEST))),
     )
 
@@ -104,6 +107,10 @@ def parse_size(text: str) -> int:
     if size < _SIZES["M"]:
         raise SettingsError(f"{text!r} is not a size of at least 1 MB", hint="for example --spool-limit 100MB")
     return size
+
+
+def _kept_size(text: str) -> int:
+    return 0 if text.strip() == "0" else parse_size(text)
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:

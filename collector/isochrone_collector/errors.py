@@ -11,6 +11,7 @@
     │   ├── UnknownName          ... named a target, region or metric that does not exist
     │   ├── Conflict             ... must first resolve a contradiction, e.g. a vantage that changed its region
     │   ├── NumberTaken          ... sent other samples under the number of a stored batch, and must number them anew
+    │   ├── UnknownTargets       ... sent samples of targets of no plan here, and must keep them until there is one
     │   ├── NotAdmitted          ... must authenticate with a valid credential or join token
     │   ├── Forbidden            ... has no permission for this request
     │   ├── TooMany              ... must wait a moment: there are too many such requests at once
@@ -18,6 +19,7 @@
     │   └── TookTooLong          ... must reduce the query, or send the request faster: it exceeded a time limit
     ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
     └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
+        ├── DiskLow              ... the disk of the embedded PostgreSQL has too little room; samples stay in the spools
         ├── ClocksDisagree       ... the clock of an agent is a day off; its samples stay in its spool
         └── PartitionMissing     ... a partition was dropped or is missing; retry, and the samples are set aside
 
@@ -31,6 +33,8 @@ from typing import Self
 from isochrone_collector import names
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.text import nearest
+
+_NAMED_TARGETS = 200
 
 
 class CollectorError(IsochroneError):
@@ -92,6 +96,16 @@ class NumberTaken(RequestError):  # noqa: N818  # named for what is wrong
     """A batch has the number of a stored batch and other samples. Act: the agent, by sealing them under a new epoch."""
 
 
+class UnknownTargets(RequestError):  # noqa: N818  # named for what is wrong
+    """A batch has samples of targets that no plan in the database has; nothing of it is stored. `targets` are some of
+    their ids. Act: the agent, by keeping these samples, and the operator, by applying the plan.
+    """
+
+    def __init__(self, targets: Collection[int]) -> None:
+        self.targets = sorted(targets)[:_NAMED_TARGETS]
+        super().__init__(f"no plan here has {len(targets)} of the targets of this batch: {self.targets[:3]}")
+
+
 class NotAdmitted(RequestError):  # noqa: N818  # named for what is wrong
     """The client is unknown: it has no credential or token, or an invalid one. Act: the client, by joining."""
 
@@ -127,6 +141,10 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
         super().__init__(message, hint=hint)
         self.condition = condition
         self.at_once = at_once
+
+
+class DiskLow(DatabaseUnavailable):
+    """The disk of the embedded PostgreSQL has too little room. Act: the operator, by making room."""
 
 
 class ClocksDisagree(DatabaseUnavailable):

@@ -18,6 +18,7 @@ HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
 _SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"
+DEFAULT_DISK_LOW_PERCENT = 15.0
 FOREVER = ("forever", "0")
 MAX_LATENESS_US = 33 * DAY_US
 """Maximum age in microseconds at which a sample still has its hour summarised again."""
@@ -98,6 +99,8 @@ class Settings:
     metrics: Address | None = None
     retention: RetentionPeriods = RetentionPeriods()
     webhook: WebhookSettings | None = None
+    # The share of the disk of the embedded PostgreSQL below which there is little room.
+    disk_low_percent: float = DEFAULT_DISK_LOW_PERCENT
     # The database's time limit for one query of a reader.
     question_timeout_us: int = DEFAULT_QUESTION_TIMEOUT_US
     # May contain a password, so it is never in a repr or a log; see `pool.describe`.
@@ -124,6 +127,7 @@ def check(
     question_timeout: str = durations.write(DEFAULT_QUESTION_TIMEOUT_US),
     alert_url: str | None = None,
     alert_secret_file: Path | None = None,
+    disk_low: float = DEFAULT_DISK_LOW_PERCENT,
 ) -> Settings:
     """Validate the settings of `serve`. TLS is used if other machines can reach one of the addresses, even without
     `tls`, and if there are certificate files. Raises `SettingsError`.
@@ -149,6 +153,7 @@ def check(
         metrics=_metrics_address(metrics_listen),
         retention=_retention(keep_samples, keep_hours, keep_days),
         question_timeout_us=_question_timeout_us(question_timeout),
+        disk_low_percent=disk_low,
         webhook=_webhook(alert_url, alert_secret_file, environment),
     )
 

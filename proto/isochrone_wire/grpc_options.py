@@ -10,6 +10,9 @@ SERVER_PING_TOLERANCE_MS = 20_000
 MAX_CONNECTION_AGE_MS = 600_000
 CONNECTION_GRACE_MS = 60_000
 
+UNKNOWN_TARGETS_KEY = "isochrone-unknown-targets"
+"""The key of the trailing metadata with the ids of unknown targets, separated by commas, of a refused push."""
+
 _LIMITS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

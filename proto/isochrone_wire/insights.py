@@ -198,6 +198,8 @@ class AlertKind(StrEnum):
     JOB_FAILING = "job_failing"
     CLOCK = "clock"
     RIVAL = "rival"
+    DISK_LOW = "disk_low"
+    DATABASE_RESTORED = "database_restored"
     TEST = "test"
 
 

@@ -248,7 +248,8 @@ class MarginRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The targets that every vantage probes. Versions count up from 1; `baseline` is the reference region. While the
-    target `control` fails (if there is one), a vantage's comparisons are unreliable. See `trust.plan_signature`.
+    target `control` fails (if there is one), a vantage's comparisons are unreliable. See `trust.plan_signature`. The
+    `content_hash` distinguishes plans, because a restored database reuses versions.
     """
 
     version: int
@@ -259,6 +260,7 @@ class Plan:
     routes: tuple[Route, ...] = ()
     margins: tuple[MarginRule, ...] = ()
     signature: bytes = b""
+    content_hash: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,12 +405,26 @@ class Vitals:
     refused_targets: str | None = None
 
 
+PUSH_PROTOCOL = 1
+"""The value of `Batch.protocol` from an agent that understands that targets are unknown, and that a number is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRange:
+    """The batches of one epoch with the numbers from `first_seq` to `last_seq`."""
+
+    epoch: int
+    first_seq: int
+    last_seq: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
     `epoch` is a random number per start of an agent, and `lineage` its newest epochs, newest first, if it sends them.
-    `sent_at` is its wall clock, for the exchange of timestamps.
+    `sent_at` is its wall clock, for the exchange of timestamps. `protocol` states which refusals the agent understands,
+    0 from agents that do not send it. `kept` are acknowledged batches of which the agent still has a copy.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"
@@ -420,6 +436,8 @@ class Batch:
     vitals: Vitals = Vitals()
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
+    protocol: int = 0
+    kept: tuple[BatchRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,22 +446,3 @@ class Rejection:
 
     index: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait before
-    the next push. `received_at` and `server_at` are the collector's clock when it received the push and created
-    the reply.
-    """
-
-    MESSAGE: ClassVar[str] = "PushResponse"
-
-    stored: int = 0
-    duplicate: int = 0
-    rejected: int = 0
-    rejections: tuple[Rejection, ...] = ()
-    plan_version: int = 0
-    server_at: int = 0
-    delay_us: int | None = None
-    received_at: int = 0

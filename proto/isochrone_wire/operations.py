@@ -1,8 +1,10 @@
-"""Value classes of the collector's answers to operators. Units as in `isochrone_wire.model`."""
+"""Value classes of the collector's answers to operators and to pushes. Units as in `isochrone_wire.model`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
+
+from isochrone_wire.model import BatchRange, Rejection
 
 
 class Role(StrEnum):
@@ -138,6 +140,16 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked:
+    """The numbers of join tokens and credentials that were revoked after a restore of the database."""
+
+    MESSAGE: ClassVar[str] = "RecordRestoreResponse"
+
+    invitations: int
+    credentials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """One change: the name of the credential that made it, the address that it came from, and what was changed."""
 
@@ -164,3 +176,25 @@ class AccessList:
     MESSAGE: ClassVar[str] = "ListAccessResponse"
 
     access: tuple[Access, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait
+    before the next push. `received_at` and `server_at` are the collector's clock when it received the push and
+    created the reply. `plan_hash` is the content hash of the plan in force, empty from collectors that do not send
+    it. `missing` are those of the `kept` batches that the database does not have.
+    """
+
+    MESSAGE: ClassVar[str] = "PushResponse"
+
+    stored: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+    rejections: tuple[Rejection, ...] = ()
+    plan_version: int = 0
+    server_at: int = 0
+    delay_us: int | None = None
+    received_at: int = 0
+    plan_hash: bytes = b""
+    missing: tuple[BatchRange, ...] = ()

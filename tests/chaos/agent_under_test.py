@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from chaos.journal import ACKNOWLEDGED, FILE, Status, line
-from isochrone_wire.model import Batch, Receipt, Sample
+from isochrone_wire.model import Batch, Sample
+from isochrone_wire.operations import Receipt
 
 Record = Callable[..., None]
 LATER = "CHAOS_LATER_VERSION"

@@ -77,6 +77,12 @@ _RUNNING = (
         help="Maximum size of the spool; beyond it the oldest samples are dropped.  [default: 100MB]",
     ),
     _option(
+        "--keep-delivered",
+        metavar="SIZE",
+        help="Part of the spool for copies of delivered batches, which are sent again if the collector's database was "
+        "restored from a backup; 0 for none.  [default: 20MB]",
+    ),
+    _option(
         "--drain",
         type=Choice(["newest", "oldest"]),
         help="Order of delivery after an outage; with newest, the backlog is interleaved.  [default: newest]",

@@ -17,13 +17,22 @@ import structlog
 
 from isochrone_agent.clock import read_clocks
 from isochrone_agent.clock_offset import TimestampExchange
-from isochrone_agent.delivery.verdict import Backoff, Reaction, bounded_delay_us, draw, react, stated_delay_us
+from isochrone_agent.delivery.verdict import (
+    Backoff,
+    Reaction,
+    bounded_delay_us,
+    draw,
+    react,
+    stated_delay_us,
+    unknown_targets,
+)
 from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
 from isochrone_agent.errors import CollectorRefused, SpoolError
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_wire import codec
-from isochrone_wire.model import SECOND_US, Batch, Plan, Receipt, Vantage
+from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Plan, Vantage
+from isochrone_wire.operations import Receipt
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 MAX_CALLS = 4
@@ -32,6 +41,9 @@ LINGER_SECONDS = 0.5
 SPOOL_RETRY_SECONDS = 5.0
 REFUSED_HEARTBEAT_SECONDS = 15.0
 REFUSAL_LOG_SECONDS = 60.0
+VERIFY_SECONDS = 900.0
+VERIFY_AGAIN_SECONDS = 10.0
+HOLD_SECONDS = 3600.0
 # Part of gRPC's message if the collector's certificate is not trusted.
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 UNTRUSTED_HINT = (
@@ -52,9 +64,10 @@ class CollectorClient:
     vantage: Vantage
     on_fingerprints: Callable[[Sequence[bytes]], None] = lambda _fingerprints: None
 
-    async def fetch_plan(self, running: int | None) -> Plan | None:
-        """The plan in force, or `None` if that is version `running`. Raises `grpc.aio.AioRpcError`."""
-        request = fleet_pb2.FetchPlanRequest(vantage=codec.encode(self.vantage), if_version=running)
+    async def fetch_plan(self, running: int | None, content_hash: bytes = b"") -> Plan | None:
+        """The plan in force, or `None` if it is version `running` with this content. Raises `grpc.aio.AioRpcError`."""
+        vantage = codec.encode(self.vantage)
+        request = fleet_pb2.FetchPlanRequest(vantage=vantage, if_version=running, if_content_hash=content_hash)
         response = await fleet_pb2_grpc.FleetStub(self.channel()).FetchPlan(request, timeout=CALL_SECONDS)
         return codec.decode(Plan, response.plan) if response.HasField("plan") else None
 
@@ -83,8 +96,10 @@ class CollectorClient:
 class Uplink:
     """Pushes the batches of the spool, and a heartbeat when there has been no push for a while.
 
-    `on_plan_version` is called with the plan version of every receipt; `conditions` becomes part of the vitals. While
-    the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed.
+    `on_plan` is called with the version and the content hash of the plan, from every receipt; `conditions` becomes part
+    of the vitals. While the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed. Now
+    and then, and after the collector was away, a heartbeat lists the delivered batches of which there is a copy; those
+    that the collector's database has lost are pushed again.
     """
 
     def __init__(
@@ -92,12 +107,12 @@ class Uplink:
         collector: CollectorClient,
         spool: AsyncSpool,
         *,
-        on_plan_version: Callable[[int], Awaitable[int]],
+        on_plan: Callable[[int, bytes], Awaitable[int]],
         conditions: Callable[[], Conditions] = Conditions,
     ) -> None:
         self._collector = collector
         self._spool = spool
-        self._on_plan_version = on_plan_version
+        self._on_plan = on_plan
         self._conditions = conditions
         self._lag = LoopLag()
         self._backoff = Backoff()
@@ -107,6 +122,8 @@ class Uplink:
         self._healthy = False
         # Instants of the monotonic clock, in seconds.
         self._not_before = self._heartbeat_due = self._seal_due = self._failed_at = self._refusal_logged = 0.0
+        self._verify_due = self._verified_at = self._hold_until = 0.0
+        self._plan: tuple[int, bytes] | None = None
         self.refusal: str | None = None
 
     async def run(self) -> None:
@@ -130,7 +147,7 @@ class Uplink:
     async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
         """Start a call, or wait until there may be a call to start."""
         await self._wait_for_call_slot()
-        if time.monotonic() >= self._heartbeat_due and not self._in_flight:
+        if time.monotonic() >= min(self._heartbeat_due, self._verify_due) and not self._in_flight:
             # First, even while refused: a heartbeat carries the vitals and returns the plan version and the clock.
             self._start_call(calls, None)
         elif self.refusal is not None:
@@ -194,6 +211,7 @@ class Uplink:
     async def _send(self, batch: SealedBatch | None) -> Receipt:
         vitals = await gather_vitals(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
         epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
+        verifies = batch is None and time.monotonic() >= self._verify_due
         before = read_clocks()
         head = Batch(
             vantage=self._collector.vantage,
@@ -202,9 +220,14 @@ class Uplink:
             vitals=vitals,
             sent_at=before.wall_at,
             lineage=self._spool.lineage,
+            protocol=PUSH_PROTOCOL,
+            kept=await self._spool.kept_ranges() if verifies else (),
         )
         receipt = await self._collector.push(head, batch.content if batch else b"")
         after = read_clocks()
+        if verifies:
+            self._verified_at = time.monotonic()
+            self._verify_due = self._verified_at + VERIFY_SECONDS
         if not after.stepped_since(before):
             exchange = TimestampExchange(
                 sent_at=before.wall_at,
@@ -228,9 +251,19 @@ class Uplink:
             log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
             for rejection in receipt.rejections:
                 log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=rejection.reason)
+        if receipt.missing:
+            batches = await self._spool.redeliver(receipt.missing)
+            log.warning("batches.delivered_again", batches=batches, reason="the collector's database has lost them")
         if not self._plan_lock.locked():
             async with self._plan_lock:
-                await self._on_plan_version(receipt.plan_version)
+                await self._on_plan(receipt.plan_version, receipt.plan_hash)
+        await self._release_held((receipt.plan_version, receipt.plan_hash))
+
+    async def _release_held(self, plan: tuple[int, bytes]) -> None:
+        """Push held samples again if the collector has another plan, or once an hour."""
+        if plan != self._plan or 0 < self._hold_until <= time.monotonic():
+            self._plan, self._hold_until = plan, 0.0
+            await self._spool.release_held()
 
     async def _handle_error(self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, started: float) -> Reaction:
         status, details = error.code().name, error.details() or ""
@@ -242,11 +275,24 @@ class Uplink:
         if reaction is Reaction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return reaction
+        if reaction is Reaction.HOLD and batch is not None and await self._hold(batch, error):
+            return reaction
         if reaction is Reaction.RENUMBER and batch is not None:
             await self._spool.renumber(batch)
             log.warning("batch.renumbered", seq=batch.seq, samples=batch.samples, epoch=self._spool.epoch)
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            # The database may be another one, or restored from a backup, when it is back.
+            self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
         self._slow_down(started, error.trailing_metadata() or ())
         return reaction
+
+    async def _hold(self, batch: SealedBatch, error: grpc.aio.AioRpcError) -> bool:
+        """Hold the samples of the targets that the refusal names; return whether the batch had others."""
+        targets = unknown_targets(error.trailing_metadata() or ())
+        if not targets:
+            return False
+        self._hold_until = self._hold_until or time.monotonic() + HOLD_SECONDS
+        return await self._spool.hold(batch, targets)
 
     def _slow_down(self, started: float, metadata: Iterable[tuple[str, str | bytes]]) -> None:
         """Wait before the next call after one that began at `started` of the monotonic clock and failed."""

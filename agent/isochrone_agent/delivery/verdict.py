@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.model import SECOND_US
+
+Metadata = Iterable[tuple[str, str | bytes]]
 
 FIRST_WAIT_US = SECOND_US
 # Seldom enough for a fleet: a healthy agent pushes more often. A longer wait would outlast most failures.
@@ -22,14 +25,16 @@ class Reaction(Enum):
 
     STORED: continue. RETRY: push the same batch again after a growing wait. SLOW_DOWN: push it again after the wait
     that the collector asks for. SPLIT: push it in two halves, until the refused sample is alone and goes into
-    quarantine. RENUMBER: seal its samples under a new epoch, and push them after a growing wait. STOP: push only
-    heartbeats until one is accepted, log the reason, and continue to measure.
+    quarantine. HOLD: keep the samples of unknown targets until the collector has another plan. RENUMBER: seal its
+    samples under a new epoch, and push them after a growing wait. STOP: push only heartbeats until one is accepted,
+    log the reason, and continue to measure.
     """
 
     STORED = "stored"
     RETRY = "retry"
     SLOW_DOWN = "slow_down"
     SPLIT = "split"
+    HOLD = "hold"
     RENUMBER = "renumber"
     STOP = "stop"
 
@@ -40,6 +45,7 @@ REACTIONS: dict[str, Reaction] = {
     "RESOURCE_EXHAUSTED": Reaction.SLOW_DOWN,
     "INVALID_ARGUMENT": Reaction.SPLIT,
     "OUT_OF_RANGE": Reaction.SPLIT,
+    "NOT_FOUND": Reaction.HOLD,
     "ALREADY_EXISTS": Reaction.RENUMBER,
     "UNAUTHENTICATED": Reaction.STOP,
     "PERMISSION_DENIED": Reaction.STOP,
@@ -58,12 +64,18 @@ def react(status: str, details: str = "") -> Reaction:
     return REACTIONS.get(status, Reaction.RETRY)
 
 
-def stated_delay_us(metadata: Iterable[tuple[str, str | bytes]]) -> int | None:
+def stated_delay_us(metadata: Metadata) -> int | None:
     """The wait that the collector asks for in the trailing metadata of a refusal, in microseconds; `None` if absent."""
     for key, text in metadata:
         if key == _PUSHBACK and isinstance(text, str) and text.isdecimal():
             return bounded_delay_us(int(text) * 1000)
     return None
+
+
+def unknown_targets(metadata: Metadata) -> frozenset[int]:
+    """The ids of the targets that the collector does not know, from the trailing metadata of a refusal."""
+    texts = (text for key, text in metadata if key == UNKNOWN_TARGETS_KEY and isinstance(text, str))
+    return frozenset(int(one) for text in texts for one in text.split(",") if one.isdecimal())
 
 
 def bounded_delay_us(delay_us: int) -> int:

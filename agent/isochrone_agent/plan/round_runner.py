@@ -94,6 +94,7 @@ class RoundRunner:
         self._throttled_until_ns: dict[int, int] = {}
         self._stopping = False
         self.plan_version = 0
+        self.plan_hash = b""
         self.lost = 0
         self.missing_keys: dict[str, CredentialError] = {}
         self.refused_targets: dict[str, str] = {}
@@ -130,7 +131,7 @@ class RoundRunner:
         )
         self._missed_before, self._schedule = self.missed, schedule
         self._budgets.budgets = plan.budgets
-        self.plan_version = plan.version
+        self.plan_version, self.plan_hash = plan.version, plan.content_hash
         self._changed.set()
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
         self.missing_keys = self._keyring.missing(target for target in plan.targets if not target.paused)

@@ -30,7 +30,7 @@ class SignedPlans:
                 f"{rfc3339(self._signed_at)}",
                 hint="go back to an earlier plan with `isochrone-collector plan rollback --sign`, which signs it again",
             )
-        return replace(signed.plan, version=plan.version, signature=plan.signature)
+        return replace(signed.plan, version=plan.version, signature=plan.signature, content_hash=plan.content_hash)
 
     def accept(self, plan: Plan) -> None:
         """Refuse from now on what was signed before this verified plan."""

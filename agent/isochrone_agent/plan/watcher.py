@@ -28,7 +28,8 @@ class PlanWatcher:
     """Keeps the rounds running on the current plan. The plan is stored for a start without a collector; if a new plan
     cannot be run it is refused, and the previous plan stays in force.
 
-    `refused` is the version refused last and the reason, until another plan is applied.
+    `refused` is the version refused last and the reason, until another plan is applied. A plan is known by its version
+    and its content hash, because a restored database gives the same version to another plan.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class PlanWatcher:
         self._rounds = rounds
         self._signed_plans = signed_plans or SignedPlans()
         self.refused: tuple[int, str] | None = None
+        self._refused_hash = b""
         self._refused_plan: Plan | None = None
 
     async def wait_for_plan(self) -> None:
@@ -53,13 +55,18 @@ class PlanWatcher:
         while not (await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
 
-    async def update_to(self, version: int) -> int:
-        """Fetch the plan if `version` is not the running one; return the version that is running afterwards."""
-        if self.refused and version == self.refused[0]:
+    async def update_to(self, version: int, content_hash: bytes = b"") -> int:
+        """Fetch the plan if it is not the running one; return the version that is running afterwards. Collectors of
+        earlier versions send no hash.
+        """
+        if self.refused and version == self.refused[0] and content_hash in (b"", self._refused_hash):
             await self._reconsider()
-        elif version not in (0, self._rounds.plan_version):
-            await self._fetch(version)
+        elif version and not self._is_running(version, content_hash):
+            await self._fetch(version, content_hash)
         return self._rounds.plan_version
+
+    def _is_running(self, version: int, content_hash: bytes) -> bool:
+        return version == self._rounds.plan_version and content_hash in (b"", self._rounds.plan_hash)
 
     async def _consider_kept(self) -> None:
         try:
@@ -74,21 +81,23 @@ class PlanWatcher:
         if kept is not None:
             await self._consider(kept)
 
-    async def _fetch(self, version: int = 0) -> bool:
-        """Fetch the current plan, `version` if that is known; return true if any plan is running afterwards."""
+    async def _fetch(self, version: int = 0, content_hash: bytes = b"") -> bool:
+        """Fetch the current plan, `version` with this hash if that is known; return true if any plan is running
+        afterwards.
+        """
         try:
-            plan = await self._collector.fetch_plan(self._rounds.plan_version or None)
+            plan = await self._collector.fetch_plan(self._rounds.plan_version or None, self._rounds.plan_hash)
         except grpc.aio.AioRpcError as error:
             log.warning("plan.unavailable", status=error.code().name, details=error.details())
             return False
         except (CodecError, DecodeError) as error:
-            self._refused_plan = None
+            self._refused_plan, self._refused_hash = None, content_hash
             hint = "upgrade this agent, or the collector"
             self._refuse(version, PlanRefused(f"cannot decode the plan: {error}", hint=hint))
             return bool(self._rounds.plan_version)
         except Exception as error:  # a bug in the agent must not end it
             log.exception("plan.failed", version=version)
-            self._refused_plan = None
+            self._refused_plan, self._refused_hash = None, content_hash
             self._refuse(version, _failure(error))
             return bool(self._rounds.plan_version)
         if plan is not None and plan.version:
@@ -117,7 +126,7 @@ class PlanWatcher:
             self.refused = self._refused_plan = None
             await self._keep(verified)
             return
-        self._refused_plan = plan
+        self._refused_plan, self._refused_hash = plan, plan.content_hash
         self._refuse(plan.version, refusal)
 
     async def _keep(self, plan: Plan) -> None:

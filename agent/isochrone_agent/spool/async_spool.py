@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,11 @@ from typing import ParamSpec, Self, TypeVar
 from isochrone_agent.clock import read_clocks
 from isochrone_agent.clock_offset import OffsetEstimator
 from isochrone_agent.errors import SpoolError
+from isochrone_agent.spool import kept_batches
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain, Spool
 from isochrone_agent.spool.stats import SpoolStats
-from isochrone_wire.model import Plan, Quality, Sample, Spend
+from isochrone_wire.model import BatchRange, Plan, Quality, Sample, Spend
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -26,10 +28,18 @@ class AsyncSpool:
     Raises as `Spool`.
     """
 
-    def __init__(self, path: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, drain: Drain = Drain.NEWEST) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        keep_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES,
+        drain: Drain = Drain.NEWEST,
+    ) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spool")
         try:
-            self._spool = self._thread.submit(partial(Spool, path, limit_bytes=limit_bytes, drain=drain)).result()
+            opening = partial(Spool, path, limit_bytes=limit_bytes, keep_bytes=keep_bytes, drain=drain)
+            self._spool = self._thread.submit(opening).result()
         except BaseException:
             self._thread.shutdown()
             raise
@@ -98,6 +108,27 @@ class AsyncSpool:
         """As `Spool.split`; ends `wait_for_more`."""
         await self._call(self._spool.split, batch, reason)
         self.wake()
+
+    async def hold(self, batch: SealedBatch, targets: AbstractSet[int]) -> bool:
+        """As `Spool.hold`; ends `wait_for_more`."""
+        has_others = await self._call(self._spool.hold, batch, targets)
+        self.wake()
+        return has_others
+
+    async def release_held(self) -> None:
+        """As `Spool.release_held`; ends `wait_for_more`."""
+        await self._call(self._spool.release_held)
+        self.wake()
+
+    async def kept_ranges(self) -> tuple[BatchRange, ...]:
+        """As `Spool.kept_ranges`."""
+        return await self._call(self._spool.kept_ranges)
+
+    async def redeliver(self, ranges: Sequence[BatchRange]) -> int:
+        """As `Spool.redeliver`; ends `wait_for_more`."""
+        batches = await self._call(self._spool.redeliver, ranges)
+        self.wake()
+        return batches
 
     async def renumber(self, batch: SealedBatch) -> None:
         """As `Spool.renumber`; ends `wait_for_more`."""

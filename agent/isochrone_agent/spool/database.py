@@ -12,6 +12,7 @@ The laws:
 """
 
 import bz2
+import errno
 import secrets
 import sqlite3
 import zlib
@@ -27,8 +28,6 @@ from isochrone_wire.v1 import fleet_pb2
 
 FORMAT = 2
 PAGE_BYTES = 4096
-MAX_BATCH_BYTES = 1 << 20
-MAX_BATCH_SAMPLES = 500
 
 # Few, so that the log stays much smaller than the disk reserve.
 _CHECKPOINT_PAGES = 100
@@ -123,6 +122,20 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def is_full(error: BaseException) -> bool:
+    """Return whether an error of the spool means that its disk is full."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC
+
+
+def open_error(path: Path, error: OSError | sqlite3.Error) -> SpoolError:
+    """Translate an error on opening the spool into a sentence and a hint."""
+    hint = "check that the folder is on a local disk, writable, with space left; see --data-dir"
+    if is_full(error):
+        return SpoolError(f"the spool {path} cannot be opened: its disk is full", hint="free space on that disk")
+    return SpoolError(f"the spool {path} cannot be opened: {error}", hint=hint)
+
+
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """Open the file for reading, also while an agent writes it. Raises `sqlite3.Error`."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
@@ -188,16 +201,6 @@ def read_sample(checksum: object, body: object) -> bytes:
     if not isinstance(body, bytes) or sample_checksum(body) != checksum:
         raise SpoolDamaged("a sample has a wrong checksum")
     return body
-
-
-def count_fitting(bodies: list[bytes]) -> int:
-    """Return how many of the bodies fit into one batch; at least one."""
-    total = 0
-    for count, body in enumerate(bodies[:MAX_BATCH_SAMPLES]):
-        total += len(body)
-        if count and total > MAX_BATCH_BYTES:
-            return count
-    return min(len(bodies), MAX_BATCH_SAMPLES)
 
 
 def write_lineage(db: sqlite3.Connection, epoch: int, earlier: Sequence[int]) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""Eviction when a spool has no room: the quarantine first, then batches that the collector certainly does not have.
+"""Eviction when a spool has no room: copies of delivered batches first, then the quarantine, then batches that the
+collector certainly does not have.
 
 All functions run inside a transaction of the caller and count what they drop. They raise `sqlite3.Error`.
 """
@@ -8,7 +9,13 @@ from collections.abc import Collection, Mapping
 
 import structlog
 
+from isochrone_agent.spool import kept_batches
+from isochrone_wire.model import DAY_US
+
 QUARANTINE_FULL = "quarantine_full"
+UNKNOWN_TARGET = "unknown_target"
+MAX_HELD_US = 7 * DAY_US
+"""The age in microseconds from which samples of a target that the collector does not know are dropped."""
 
 # About the size of a batch, so that a large quarantine is not dropped in a thousand steps.
 _QUARANTINED_AT_ONCE = 100
@@ -17,11 +24,14 @@ log = structlog.get_logger()
 
 
 def drop_oldest(db: sqlite3.Connection, reason: str, *, leased: Collection[int], ever_leased: set[int]) -> bool:
-    """Drop the oldest samples of the quarantine; else the oldest batch that is not `leased`, preferably one that is not
-    in `ever_leased`; else the older half of the waiting samples. Return whether anything was dropped.
+    """Drop the oldest copies of delivered batches; else the oldest samples of the quarantine; else the oldest batch
+    that is not `leased`, preferably one that is not in `ever_leased`; else the older half of the waiting samples.
+    Return whether anything was dropped.
 
     Removes a dropped batch from `ever_leased`.
     """
+    if kept_batches.drop_oldest(db):
+        return True
     if samples := _drop_quarantined(db):
         reason = QUARANTINE_FULL
     else:

@@ -10,7 +10,9 @@ The laws:
 4. Every opening draws a random epoch, so that neither another spool of the same vantage nor an older copy of the file,
    restored by hand or by a crash, reuses a number. Batches that were sealed before keep their epoch. A batch whose
    number the collector has stored with other samples gets a number of a new epoch.
-5. At every instant finished = stored + spooled + dropped by reason (`account`), because one transaction changes both
+5. A copy of an acknowledged batch is kept for a while, within a limit of size, because the collector's database may be
+   restored from a backup. A batch that it no longer has is sealed again under its number (`redeliver`).
+6. At every instant finished = stored + spooled + dropped by reason (`account`), because one transaction changes both
    sides.
 
 On a full disk, the disk reserve is deleted, and then the oldest batch is dropped. If that cannot be written either, the
@@ -20,26 +22,26 @@ lost sample is counted in memory, and on disk with the next transaction that suc
 Every method blocks. `AsyncSpool` calls them in order, in a thread of their own.
 """
 
-import errno
 import secrets
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
+from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import database, eviction, recovery
-from isochrone_agent.spool.database import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, PAGE_BYTES, SealedBatch, Transaction
+from isochrone_agent.spool import database, eviction, kept_batches, recovery, sealing
+from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, Transaction
 from isochrone_agent.spool.side_files import DiskReserve, LockFile
 from isochrone_agent.spool.stats import SpoolStats, read_stats, with_uncounted
 from isochrone_wire import codec
 from isochrone_wire.accounting import Account
-from isochrone_wire.model import Plan, Sample, Spend
+from isochrone_wire.model import BatchRange, Plan, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
 DEFAULT_LIMIT_BYTES = 100_000_000
@@ -68,17 +70,27 @@ class Drain(StrEnum):
 
 
 class Spool:
-    """A spool in one SQLite file of at most `limit_bytes`, which is created if missing and salvaged if damaged.
+    """A spool in one SQLite file of at most `limit_bytes`, which is created if missing and salvaged if damaged. Up to
+    `keep_bytes` of it, but not more than a quarter, are copies of acknowledged batches.
 
     Raises `SpoolError` when it cannot be opened, or when another process has it open.
     """
 
-    def __init__(self, path: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, drain: Drain = Drain.NEWEST) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        keep_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES,
+        drain: Drain = Drain.NEWEST,
+    ) -> None:
         self._path = path
         self._pages = max(limit_bytes - min(_SIDE_FILES_BYTES, limit_bytes // 4), 0) // PAGE_BYTES
+        self._keep_bytes = min(keep_bytes, limit_bytes // 4)
         self._drain = drain
         self._newest_next = drain is Drain.NEWEST
         self._leased: set[int] = set()
+        self._held: set[int] = set()
         # The collector may have stored these.
         self._ever_leased: set[int] = set()
         self._uncounted: Counter[str] = Counter()
@@ -98,7 +110,7 @@ class Spool:
                 self._lock.release()
                 raise
         except (OSError, sqlite3.Error) as error:
-            raise _open_error(path, error) from error
+            raise database.open_error(path, error) from error
 
     def __repr__(self) -> str:
         return f"<Spool {self._path} epoch={self.epoch}>"
@@ -109,17 +121,16 @@ class Spool:
         Raises `SpoolError` when it cannot be written. The sample is then lost and counted.
         """
         body = codec.encode(sample).SerializeToString()
-        recorded_at = time.time_ns() // 1000
 
         def change() -> None:
-            self._insert(recorded_at, body)
+            sealing.record(self._db, self.epoch, now_at(), body)
             database.add_spends(self._db, spends)
             self._keep_within_limit()
 
         try:
             self._change(change)
         except (sqlite3.Error, OSError, SpoolDamaged) as error:
-            self._uncounted[DISK_FULL if _is_full(error) else DISK_FAILED] += 1
+            self._uncounted[DISK_FULL if database.is_full(error) else DISK_FAILED] += 1
             raise SpoolError(
                 f"the spool cannot be written: {error}", hint="check its disk: it may be full, read-only or unmounted"
             ) from error
@@ -149,14 +160,14 @@ class Spool:
         stored = batch.samples - sum(reasons.values())
 
         def change() -> None:
-            if self._delete_batch(batch):
+            if self._keep_bytes and not self._disk_is_full:
+                kept_batches.keep(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
+            if sealing.delete_batch(self._db, batch):
                 earlier = 0 if batch.epoch == self.epoch else stored
                 self._db.execute("update spool set stored = stored + ?, earlier = earlier + ?", (stored, earlier))
                 eviction.count_dropped(self._db, reasons)
 
-        self._change(change)
-        self._leased.discard(batch.id)
-        self._ever_leased.discard(batch.id)
+        self._replace_batch(batch, change)
         self._shrink()
 
     def split(self, batch: SealedBatch, reason: str) -> None:
@@ -165,7 +176,7 @@ class Spool:
         """
 
         def change() -> None:
-            if not self._delete_batch(batch):
+            if not sealing.delete_batch(self._db, batch):
                 return
             bodies = batch.bodies
             if len(bodies) == 1:
@@ -176,9 +187,42 @@ class Spool:
             for offset, part in ((0, bodies[:half]), (half, bodies[half:])):
                 self._insert_sealed(number=batch.id + offset, oldest_at=batch.oldest_at, bodies=part)
 
-        self._change(change)
-        self._leased.discard(batch.id)
-        self._ever_leased.discard(batch.id)
+        self._replace_batch(batch, change)
+
+    def hold(self, batch: SealedBatch, targets: AbstractSet[int]) -> bool:
+        """Seal the samples of `targets`, which the collector does not know, apart from the others, and lease them only
+        after `release_held`; drop those that are too old. Return whether others remained. Allowed only as for `split`.
+        """
+        unknown, others = sealing.split_by_target(batch.bodies, targets)
+        number = batch.id + len(others)
+        is_too_old = now_at() - batch.oldest_at > eviction.MAX_HELD_US
+
+        def change() -> None:
+            if not sealing.delete_batch(self._db, batch):
+                return
+            if others:
+                self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=others)
+            if is_too_old:
+                eviction.count_dropped(self._db, {eviction.UNKNOWN_TARGET: len(unknown)})
+            elif unknown:
+                self._insert_sealed(number=number, oldest_at=batch.oldest_at, bodies=unknown)
+
+        self._replace_batch(batch, change)
+        if unknown and not is_too_old:
+            self._held.add(number)
+        return bool(others)
+
+    def release_held(self) -> None:
+        """Allow the leasing of held samples again: the collector may know their targets now."""
+        self._held.clear()
+
+    def kept_ranges(self) -> tuple[BatchRange, ...]:
+        """The numbers of the acknowledged batches of which there is a copy."""
+        return self._change(lambda: kept_batches.ranges(self._db))
+
+    def redeliver(self, ranges: Sequence[BatchRange]) -> int:
+        """Seal the kept batches in these ranges again, under their numbers; return the number of batches."""
+        return self._change(lambda: kept_batches.restore(self._db, ranges, epoch=self.epoch))
 
     def renumber(self, batch: SealedBatch) -> None:
         """Begin a new epoch and seal the samples of a batch in it, because the collector has stored other samples under
@@ -186,13 +230,11 @@ class Spool:
         """
 
         def change() -> None:
-            if self._delete_batch(batch):
+            if sealing.delete_batch(self._db, batch):
                 self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=batch.bodies)
 
         self.epoch, self._epoch_begun = _new_epoch(), False
-        self._change(change)
-        self._leased.discard(batch.id)
-        self._ever_leased.discard(batch.id)
+        self._replace_batch(batch, change)
 
     def retry_quarantine(self) -> int:
         """Seal each quarantined sample in a batch of one; return the number of samples."""
@@ -212,7 +254,7 @@ class Spool:
         return with_uncounted(read_stats(self._db), self._uncounted)
 
     def account(self) -> Account:
-        """The account of all samples ever recorded in this spool. Holds at every instant."""
+        """The account of all samples ever recorded in this spool."""
         return self.stats().account
 
     def spend(self, day_at: int) -> tuple[Spend, ...]:
@@ -274,7 +316,7 @@ class Spool:
             self._attempt(lambda: None)
         except sqlite3.DatabaseError as error:
             # On a full disk, the epoch begins with the first transaction that succeeds.
-            if not _is_full(error):
+            if not database.is_full(error):
                 self._disconnect()
                 raise
 
@@ -291,7 +333,7 @@ class Spool:
             if recovery.is_damage(error):
                 self._salvage_and_reopen(error)
                 return self._attempt(change)
-            if not _is_full(error):
+            if not database.is_full(error):
                 raise
             self._enter_disk_full_mode()
 
@@ -302,7 +344,7 @@ class Spool:
         try:
             return self._attempt(change)
         except sqlite3.DatabaseError as error:
-            if not _is_full(error):
+            if not database.is_full(error):
                 raise
             return self._attempt(after_dropping)
 
@@ -345,6 +387,7 @@ class Spool:
 
     def _begin_epoch(self) -> None:
         if not self._epoch_begun:
+            kept_batches.create_table(self._db)
             # All stored samples were stored under earlier epochs.
             self.lineage = database.write_lineage(self._db, self.epoch, self.lineage)
             self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
@@ -354,51 +397,25 @@ class Spool:
             self._db.execute("update spool set finished = finished + ?", (self._uncounted.total(),))
             eviction.count_dropped(self._db, self._uncounted)
 
-    def _insert(self, recorded_at: int, body: bytes) -> None:
-        self._db.execute("update spool set finished = finished + 1, last_id = last_id + 1")
-        self._db.execute(
-            "insert into waiting select last_id, ?, ?, ? from spool",
-            (recorded_at, database.sample_checksum(body), body),
-        )
-        waiting, size = self._db.execute("select count(*), sum(length(body)) from waiting").fetchone()
-        if waiting >= MAX_BATCH_SAMPLES or size >= MAX_BATCH_BYTES:
-            self._seal()
-
     def _seal_waiting(self) -> bool:
         """Seal waiting samples, if any; return whether there were any."""
         if database.value(self._db, "select 1 from waiting limit 1") is None:
             return False
-        self._change(self._seal)
+        self._change(lambda: sealing.seal(self._db, self.epoch))
         return True
 
-    def _seal(self) -> None:
-        rows = self._db.execute("select id, recorded_at, checksum, body from waiting order by id").fetchall()
-        if not rows:
-            return
-        bodies = [database.read_sample(checksum, body) for _, _, checksum, body in rows]
-        fitting = database.count_fitting(bodies)
-        first_id, oldest_at = rows[0][:2]
-        last_id = rows[fitting - 1][0]
-        # In this order, because the batch reuses the pages of the deleted samples.
-        self._db.execute("delete from waiting where id <= ?", (last_id,))
-        self._insert_sealed(number=first_id, oldest_at=oldest_at, bodies=bodies[:fitting])
-        self._db.execute("update spool set sealed_to = ?", (last_id,))
-
     def _insert_sealed(self, *, number: int, oldest_at: int, bodies: list[bytes]) -> None:
-        batch = SealedBatch(
-            id=number,
-            epoch=self.epoch,
-            seq=database.value(self._db, "select next_seq from spool"),
-            samples=len(bodies),
-            oldest_at=oldest_at,
-            content=database.join_content(bodies),
-        )
-        database.insert_sealed(self._db, batch)
-        self._db.execute("update spool set next_seq = next_seq + 1")
+        sealing.insert_batch(self._db, self.epoch, number=number, oldest_at=oldest_at, bodies=bodies)
+
+    def _replace_batch(self, batch: SealedBatch, change: Callable[[], None]) -> None:
+        """Make a change that ends the delivery of a batch under its number."""
+        self._change(change)
+        self._leased.discard(batch.id)
+        self._ever_leased.discard(batch.id)
 
     def _unleased(self, *, newest: bool) -> SealedBatch | None:
-        leased = ",".join(map(str, self._leased))
-        query = f"select * from sealed where id not in ({leased}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
+        excluded = ",".join(map(str, self._leased | self._held))
+        query = f"select * from sealed where id not in ({excluded}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
         try:
             row = self._db.execute(query).fetchone()
             return database.read_sealed(row) if row else None
@@ -408,11 +425,6 @@ class Spool:
             self._salvage_and_reopen(error)
             row = self._db.execute(query).fetchone()
             return database.read_sealed(row) if row else None
-
-    def _delete_batch(self, batch: SealedBatch) -> bool:
-        """Delete a sealed batch; return whether it still existed."""
-        key = (batch.id, batch.epoch, batch.seq)
-        return self._db.execute("delete from sealed where id = ? and epoch = ? and seq = ?", key).rowcount == 1
 
     def _keep_within_limit(self) -> None:
         while self._used_pages() > self._pages and self._drop_oldest(SPOOL_FULL):
@@ -435,16 +447,3 @@ class Spool:
 
 def _new_epoch() -> int:
     return secrets.randbits(62) + 1
-
-
-def _is_full(error: BaseException) -> bool:
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC
-
-
-def _open_error(path: Path, error: OSError | sqlite3.Error) -> SpoolError:
-    """Translate an error on opening the spool into a sentence and a hint."""
-    hint = "check that the folder is on a local disk, writable, with space left; see --data-dir"
-    if _is_full(error):
-        return SpoolError(f"the spool {path} cannot be opened: its disk is full", hint="free space on that disk")
-    return SpoolError(f"the spool {path} cannot be opened: {error}", hint=hint)

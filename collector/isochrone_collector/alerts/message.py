@@ -137,6 +137,18 @@ def of_clock(reason: str, *, raised_at: int) -> AlertMessage:
     )
 
 
+def of_low_disk(free: str, *, raised_at: int) -> AlertMessage:
+    """Return the alert for a data folder with little room, of which `free` states how much; there is one in an hour."""
+    return AlertMessage(
+        id=_id_of(AlertKind.DISK_LOW, raised_at // HOUR_US),
+        kind=AlertKind.DISK_LOW,
+        subject="disk of the collector",
+        sentence=f"the disk of the database has {free}: make room, or backlogs and then all pushes are refused",
+        details={"free": free},
+        raised_at=raised_at,
+    )
+
+
 def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a second agent with the credential of a vantage."""
     return AlertMessage(
@@ -145,6 +157,19 @@ def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at:
         subject=vantage,
         sentence=f"a second agent uses the credential of {vantage}: one is perhaps a clone; its samples are refused",
         details={"vantage": vantage, "region": region, "since_at": rfc3339(since_at)},
+        raised_at=raised_at,
+    )
+
+
+def of_lost_batches(*, lost_at: int, raised_at: int) -> AlertMessage:
+    """Return the alert for a database that has lost batches which agents had delivered by `lost_at`."""
+    return AlertMessage(
+        id=_id_of(AlertKind.DATABASE_RESTORED, lost_at),
+        kind=AlertKind.DATABASE_RESTORED,
+        subject="database",
+        sentence="the database seems to have been restored: it lacks delivered batches, which agents send again; "
+        "if it was, run isochrone-collector restored",
+        details={"lost_at": rfc3339(lost_at)},
         raised_at=raised_at,
     )
 

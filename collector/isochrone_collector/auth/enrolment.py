@@ -27,7 +27,7 @@ from isochrone_wire.credentials import (
     parse_join_token,
 )
 from isochrone_wire.model import DAY_US, SECOND_US
-from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Renewed, Role
+from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Renewed, Revoked, Role
 
 MAX_EXPIRES_US = 30 * 86_400 * SECOND_US
 MAX_OVERLAP_US = 30 * 86_400 * SECOND_US
@@ -233,6 +233,23 @@ class Enrolment:
         await self._on_change()
         _log.info("access.revoked", name=name, revoked=revoked)
         return revoked
+
+    async def record_restore(self, *, vantages: bool) -> Revoked:
+        """Revoke what a backup may have revived: every join token, and the credentials of readers and operators except
+        those of the caller; with `vantages`, those of vantages too. Return the numbers.
+        """
+        now_at, caller = self._clock(), audit.principal()
+        async with self._database.transaction() as connection:
+            await access.lock(connection)
+            invitations = await access.revoke_all_invitations(connection, revoked_at=now_at)
+            roles = [role for role in Role if vantages or role is not Role.VANTAGE]
+            credentials = await access.revoke_roles(connection, roles, keep=caller, revoked_at=now_at)
+            target = "all credentials" if vantages else "readers and operators"
+            await audit.record(connection, at=now_at, action="database.restored", target=target)
+        await self._on_change()
+        await self.refresh()
+        _log.warning("database.restored", invitations=invitations, credentials=credentials, kept=caller)
+        return Revoked(invitations=invitations, credentials=credentials)
 
     async def operator_credential(self, name: str, current: Credential | None) -> Credential:
         """Return an operator's credential: the `current` one if it is still valid, else a new one."""

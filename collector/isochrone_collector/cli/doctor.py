@@ -13,11 +13,12 @@ import click
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options, translated
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError
-from isochrone_collector.settings import data_dir_of
+from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT, data_dir_of
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
 from isochrone_wire import __version__, codec
@@ -105,7 +106,9 @@ def _folder(data_dir: Path, *, needed: bool) -> Iterator[CheckResult]:
         yield fail("data folder", f"{data_dir} belongs to user {found.st_uid}, and we cannot write there", hint)
     else:
         yield health_checks.judge_mode(found.st_mode & 0o777, where=str(data_dir))
-    yield health_checks.judge_disk(shutil.disk_usage(data_dir).free, where=str(data_dir))
+    usage = shutil.disk_usage(data_dir)
+    space = DiskSpace(free_bytes=usage.free, size_bytes=usage.total, low_percent=DEFAULT_DISK_LOW_PERCENT)
+    yield health_checks.judge_disk(space, where=str(data_dir))
 
 
 def _database(database_url: str | None, data_dir: Path) -> Iterator[CheckResult]:

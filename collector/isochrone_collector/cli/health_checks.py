@@ -6,6 +6,7 @@ Instants are microseconds since the Unix epoch, sizes are bytes.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList
@@ -19,9 +20,6 @@ DAYS_BACK = 1
 DAYS_AHEAD = 3
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MIB = 1 << 20
-_LITTLE_BYTES = 2048 * _MIB
-_NOTHING_BYTES = 256 * _MIB
 _CLOCK_WARN_US = SECOND_US
 _CLOCK_FAIL_US = MINUTE_US
 _CERTIFICATE_WARN_DAYS = 21
@@ -44,12 +42,13 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
     yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
 
 
-def judge_disk(free_bytes: int, *, where: str) -> CheckResult:
+def judge_disk(space: DiskSpace, *, where: str) -> CheckResult:
     """Check the free space at `where`."""
-    sentence = f"{free_bytes / (1 << 30):.1f} GiB free at {where}"
-    if free_bytes < _NOTHING_BYTES:
-        return fail("disk", sentence, "make room: PostgreSQL stops when its disk is full")
-    if free_bytes < _LITTLE_BYTES:
+    sentence = f"{space} at {where}"
+    if space.level >= DiskLevel.NO_BACKLOG:
+        refused = "all pushes are" if space.level is DiskLevel.FULL else "backlogs are"
+        return fail("disk", sentence, f"make room: {refused} refused, by the default of --disk-low")
+    if space.level is DiskLevel.LOW:
         return warn("disk", sentence, "make room before it is used up")
     return ok("disk", sentence)
 

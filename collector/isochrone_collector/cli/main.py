@@ -24,6 +24,7 @@ _HELP_OF = {
     "certificate": "Replace the collector's own certificate.",
     "apply": "Put a plan file into force.",
     "plan": "Show the plans that were applied, or go back to one.",
+    "restored": "Void what a restored database has revived.",
     "audit": "List the changes that operators and joining machines made.",
     "alerts": "Try out how alerts reach a webhook.",
     "doctor": "Check everything that a collector depends on.",

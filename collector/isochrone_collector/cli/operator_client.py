@@ -25,6 +25,7 @@ from isochrone_wire.operations import (
     PlanChange,
     PlanDocument,
     PlanHistory,
+    Revoked,
     Role,
 )
 from isochrone_wire.trust.renewal import renew_if_due
@@ -139,6 +140,10 @@ class OperatorClient:
             hint = f"isochrone-collector {group} revoke {name}"
             raise SettingsError(f"{name!r} has the role {others[0].role} here", hint=hint)
         return int(self._call("Revoke", messages.RevokeRequest(name=name)).revoked)
+
+    def record_restore(self, *, vantages: bool) -> Revoked:
+        """Void what a restored database has revived; return the numbers."""
+        return codec.decode(Revoked, self._call("RecordRestore", messages.RecordRestoreRequest(vantages=vantages)))
 
     def _access(self) -> Sequence[Access]:
         return codec.decode(AccessList, self._call("ListAccess", messages.ListAccessRequest())).access

@@ -49,7 +49,7 @@ def change_plan(work: Work, *, dry_run: bool, yes: bool, output: str) -> None:
     if not dry_run and change.changed:
         if not yes:
             click.echo(as_text(change), err=True)
-            _confirm()
+            confirm("Apply?")
         change = work(dry_run=False)
     click.echo(show(change))
 
@@ -92,7 +92,8 @@ def _folded(line: str) -> Sequence[str]:
     return wrap(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
-def _confirm() -> None:
+def confirm(question: str) -> None:
+    """Ask for confirmation, and end the command without one. Raises `SettingsError` without a terminal."""
     if not sys.stdin.isatty():
         raise SettingsError("cannot ask for confirmation: stdin is not a terminal", hint="pass --yes, or --dry-run")
-    click.confirm("Apply?", abort=True, err=True)
+    click.confirm(question, abort=True, err=True)

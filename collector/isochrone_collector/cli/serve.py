@@ -103,6 +103,16 @@ def _kept(kept_us: int | None) -> str:
     show_default=True,
     help="Time limit of the database for one query of a reader.",
 )
+@click.option(
+    "--disk-low",
+    envvar="ISOCHRONE_DISK_LOW",
+    type=click.FloatRange(0, 50),
+    default=settings.DEFAULT_DISK_LOW_PERCENT,
+    show_default=True,
+    metavar="PERCENT",
+    help="Free share of the embedded PostgreSQL's disk, at most 16 GiB, below which there is an alert. Below half of "
+    "it backlogs are refused, below a quarter all pushes. 0 for no limits.",
+)
 @click.option("--alert-url", envvar="ISOCHRONE_ALERT_URL", help="Webhook that receives alerts, http or https.")
 @click.option(
     "--alert-secret-file",

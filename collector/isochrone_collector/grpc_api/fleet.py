@@ -14,8 +14,8 @@ from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
 from isochrone_wire import codec
-from isochrone_wire.model import Receipt, Vantage
-from isochrone_wire.operations import Renewed
+from isochrone_wire.model import Vantage
+from isochrone_wire.operations import Receipt, Renewed
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 
@@ -74,7 +74,10 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             context,
             self._authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
         )
-        plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
+        plan = self._plans.fetch(
+            request.if_version if request.HasField("if_version") else None,
+            request.if_content_hash if request.HasField("if_content_hash") else None,
+        )
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
     async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto

@@ -99,6 +99,13 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         revoked = await answer(context, self._enrolment.revoke(request.name))
         return operations_pb2.RevokeResponse(revoked=revoked)
 
+    async def RecordRestore(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.RecordRestoreRequest, context: Context
+    ) -> operations_pb2.RecordRestoreResponse:
+        """Void what a restored database has revived."""
+        work = self._enrolment.record_restore(vantages=request.vantages)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
     async def ListAudit(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ListAuditRequest, context: Context
     ) -> operations_pb2.ListAuditResponse:

@@ -13,6 +13,7 @@ from isochrone_collector.errors import (
     CollectorError,
     Conflict,
     DatabaseUnavailable,
+    DiskLow,
     Forbidden,
     MessageTooLarge,
     NotAdmitted,
@@ -21,8 +22,10 @@ from isochrone_collector.errors import (
     TookTooLong,
     TooMany,
     UnknownName,
+    UnknownTargets,
 )
 from isochrone_wire.codec import CodecError
+from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.text import shortened
 
 Answer = TypeVar("Answer")
@@ -39,6 +42,7 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     CodecError: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownName: grpc.StatusCode.NOT_FOUND,
     Conflict: grpc.StatusCode.FAILED_PRECONDITION,
+    UnknownTargets: grpc.StatusCode.NOT_FOUND,
     NumberTaken: grpc.StatusCode.ALREADY_EXISTS,
     NotAdmitted: grpc.StatusCode.UNAUTHENTICATED,
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
@@ -46,6 +50,7 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     TookTooLong: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
+    DiskLow: grpc.StatusCode.UNAVAILABLE,
     ClocksDisagree: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
@@ -71,15 +76,17 @@ async def answers(context: Context, work: AsyncIterator[Answer]) -> AsyncGenerat
 
 async def refuse(context: Context, error: Exception) -> None:
     """Abort a call with the status of an error."""
-    pushback: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
     if isinstance(error, CollectorError | CodecError):
         status, message = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error)
         if isinstance(error, TooMany):
-            pushback = ((_PUSHBACK, str(error.delay_us // 1000)),)
+            metadata = ((_PUSHBACK, str(error.delay_us // 1000)),)
+        elif isinstance(error, UnknownTargets):
+            metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, error.targets))),)
         message = shortened(message)
         REFUSALS.write(status=status.name, reason=message)
     else:
         # A bug in the collector: the caller gets a general message, and the log has the traceback.
         status, message = grpc.StatusCode.INTERNAL, "the collector failed to answer; see its log"
         _log.error("request.failed", exc_info=error)
-    await context.abort(status, message, pushback)
+    await context.abort(status, message, metadata)

@@ -34,9 +34,12 @@ class PushEnvelope(_message.Message):
     VITALS_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     seq: _builtins.int
     sent_at: _builtins.int
+    protocol: _builtins.int
     @_builtins.property
     def vantage(self) -> _fleet_pb2.Vantage: ...
     @_builtins.property
@@ -45,6 +48,8 @@ class PushEnvelope(_message.Message):
     def vitals(self) -> _fleet_pb2.Vitals: ...
     @_builtins.property
     def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def kept(self) -> _containers.RepeatedCompositeFieldContainer[_fleet_pb2.BatchRange]: ...
     def __init__(
         self,
         *,
@@ -55,10 +60,12 @@ class PushEnvelope(_message.Message):
         vitals: _fleet_pb2.Vitals | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
+        protocol: _builtins.int = ...,
+        kept: _abc.Iterable[_fleet_pb2.BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError, Message
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.ingest import column_decoder, internal_pb2
 from isochrone_collector.ingest.sample_columns import SampleColumns
-from isochrone_collector.ingest.validation import MAX_LINEAGE, PushBatch
+from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, PushBatch
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Sample, Vantage, Vitals
+from isochrone_wire.model import BatchRange, Sample, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 
 Parsed = TypeVar("Parsed", bound=Message)
@@ -54,6 +54,8 @@ class RawPush:
             received_at=received_at,
             sent_at=self.envelope.sent_at,
             lineage=tuple(self.envelope.lineage[:MAX_LINEAGE]),
+            protocol=self.envelope.protocol,
+            kept=tuple(codec.decode(BatchRange, one) for one in self.envelope.kept[:MAX_KEPT_RANGES]),
         )
 
     def _hash_samples(self) -> bytes:

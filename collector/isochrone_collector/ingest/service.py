@@ -13,15 +13,26 @@ The receipt is sent after the commit, never before.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.errors import Conflict, DatabaseUnavailable, NumberTaken, PartitionMissing
+from isochrone_collector.analysis.disk_space import DiskLevel
+from isochrone_collector.errors import (
+    BadRequest,
+    Conflict,
+    DatabaseUnavailable,
+    DiskLow,
+    NumberTaken,
+    PartitionMissing,
+    UnknownTargets,
+)
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
 from isochrone_collector.ingest.instances import Instances
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT, MIN_INSTANT_AT
+from isochrone_collector.ingest.lost_batches import LostBatches
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
@@ -32,10 +43,11 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.rows import LedgerRow
+from isochrone_collector.store.rows import BatchKey, LedgerRow
 from isochrone_collector.store.vantages import VitalsReport
 from isochrone_wire.answers import Window
-from isochrone_wire.model import Receipt, Rejection, Vantage
+from isochrone_wire.model import MINUTE_US, BatchRange, Rejection, Vantage
+from isochrone_wire.operations import Receipt
 
 _log = structlog.get_logger()
 
@@ -48,6 +60,8 @@ _ATTEMPTS = 3
 # loop, and large pushes yield to them.
 _SMALL_SAMPLES = 100
 _YIELD_US = 10_000
+# A batch whose newest round is older is a backlog.
+_BACKLOG_US = 10 * MINUTE_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +96,16 @@ class Ingest:
         self.window = window
         self.on_stored: Callable[[], None] = lambda: None
         """Called after each commit of new samples; must be quick."""
+        self.disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH
+        """The room on the disk of the database."""
         self._keep_us = keep_us
         self._database = database
         self._plans = plans
         self._clock = clock
         self._hear_vantage = hear_vantage
-        self._regions: dict[str, str] = {}
+        self._regions: dict[int, str] = {}
         self._instances = Instances(database=database, clock=clock)
+        self._lost_batches = LostBatches(database=database, clock=clock)
         self._large = _Commits(
             self._commit,
             group_rows=MAX_ROWS,
@@ -135,10 +152,10 @@ class Ingest:
 
     async def _check_region(self, vantage: Vantage, seen_at: int) -> None:
         """Register a new vantage, and require that a known one is in its region."""
-        if vantage.name not in self._regions:
+        if vantage.id not in self._regions:
             async with self._database.connection() as connection:
-                self._regions[vantage.name] = (await vantages.register(connection, vantage, seen_at=seen_at)).region
-        known = self._regions[vantage.name]
+                self._regions[vantage.id] = (await vantages.register(connection, vantage, seen_at=seen_at)).region
+        known = self._regions[vantage.id]
         if known != vantage.region:
             raise Conflict(
                 f"vantage {vantage.name!r} is in region {known!r}, and this push is from {vantage.region!r}; "
@@ -146,14 +163,16 @@ class Ingest:
             )
 
     async def _heartbeat(self, batch: PushBatch) -> Receipt:
-        if self._small.is_full:
+        if self._small.is_full or self.disk_level() is DiskLevel.FULL:
             # Dropped, and the next one delayed: samples that wait matter more than vitals.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
         await self._small.submit(_Work(vitals=_vitals_of(batch), packed=None), rows=0)
-        return self._receipt(batch)
+        return self._receipt(batch, missing=await self._lost_batches.find(batch))
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
         check_clock(batch)
+        if self.disk_level() is DiskLevel.FULL:
+            raise DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
         if batch.sample_count <= _SMALL_SAMPLES:
             self._fair_queue.note_small()
             return await self._pack_and_commit(batch, self._small)
@@ -166,12 +185,35 @@ class Ingest:
             if packed is None:
                 # Another collector may have applied the plan that has these targets.
                 await self._plans.refresh_after_now()
-                packed = await self._pack(batch, final=True)
-        assert packed is not None
+                packed = await self._pack_with_unknown_targets(batch)
+        self._check_room(batch, packed)
         earlier = await commits.submit(_Work(vitals=_vitals_of(batch), packed=packed), rows=packed.stored)
         if earlier is not None:
             return self._receipt_of_duplicate(batch, packed, earlier)
         return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
+
+    def _check_room(self, batch: PushBatch, packed: PackedBatch) -> None:
+        """Refuse a backlog while there is room for current samples only. Raises `DiskLow`."""
+        is_current = (packed.newest_round_at or 0) > batch.received_at - _BACKLOG_US
+        if self.disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
+            raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
+
+    async def _pack_with_unknown_targets(self, batch: PushBatch) -> PackedBatch:
+        """Return the packed batch, with the samples of targets that are still unknown rejected. Raises `UnknownTargets`
+        instead if the agent can keep them, and the batch is not in the ledger.
+        """
+        if batch.protocol:
+            unknown = batch.decode_columns().targets() - self._plans.known_targets
+            if unknown and not await self._is_stored(batch):
+                raise UnknownTargets(unknown)
+        packed = await self._pack(batch, final=True)
+        assert packed is not None
+        return packed
+
+    async def _is_stored(self, batch: PushBatch) -> bool:
+        key = BatchKey(vantage_id=batch.vantage.id, epoch=batch.epoch, seq=batch.seq)
+        async with self._database.connection() as connection:
+            return await batches.is_claimed(connection, key)
 
     async def _pack(self, batch: PushBatch, *, final: bool) -> PackedBatch | None:
         """Return the packed batch; `None` when it has unknown targets and this is not `final`."""
@@ -209,20 +251,29 @@ class Ingest:
             reports = list(map(_vitals_report, group, found))
             recording = await vantages.record_vitals(connection, reports)
             await self._instances.require_owners(connection, reports, recording)
-        self._instances.forget(recording.unrecorded)
+        self._forget(recording.unrecorded)
         if any(work.packed for work in group):
             self.on_stored()
         return found
 
+    def _forget(self, vantage_ids: AbstractSet[int]) -> None:
+        """Read these vantages again: another agent delivers, or a restored database does not have them."""
+        self._instances.forget(vantage_ids)
+        for vantage_id in vantage_ids:
+            self._regions.pop(vantage_id, None)
+
     def _receipt_of_duplicate(self, batch: PushBatch, packed: PackedBatch, earlier: LedgerRow) -> Receipt:
-        """Return what the ledger has of this batch, even if validation would differ today. Raises `NumberTaken`."""
+        """Return what the ledger has of this batch, even if validation would differ today. Raises `NumberTaken`, and
+        for earlier agents `BadRequest`: they would repeat the batch for ever, but halve it under new numbers.
+        """
+        refusal = NumberTaken if batch.protocol else BadRequest
         if earlier.samples != batch.sample_count:
-            raise NumberTaken(
+            raise refusal(
                 f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples, and this one has "
                 f"{batch.sample_count}; seal its samples under another epoch"
             )
         if earlier.content_hash not in (None, packed.content_hash):
-            raise NumberTaken(
+            raise refusal(
                 f"batch {batch.seq} of this epoch was stored with other samples; seal these under another epoch"
             )
         return self._receipt(batch, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))
@@ -235,6 +286,7 @@ class Ingest:
         duplicate: int = 0,
         rejections: tuple[Rejection, ...] = (),
         delay_us: int | None = None,
+        missing: tuple[BatchRange, ...] = (),
     ) -> Receipt:
         return Receipt(
             stored=stored,
@@ -245,6 +297,8 @@ class Ingest:
             server_at=self._clock(),
             delay_us=delay_us,
             received_at=batch.received_at,
+            plan_hash=self._plans.content_hash,
+            missing=missing,
         )
 
 

@@ -25,10 +25,11 @@ from isochrone_collector.ingest import prefilter
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
 from isochrone_collector.ingest.sample_columns import COLUMN, Numbers, SampleColumns
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, RateLimit, Rejection, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, BatchRange, RateLimit, Rejection, Sample, Vantage, Vitals
 
 MAX_SAMPLES = 10_000
 MAX_LINEAGE = 32
+MAX_KEPT_RANGES = 64
 MAX_CLOCK_DISTANCE_US = DAY_US
 """Samples of an agent are refused while its clock is further from the collector's, in microseconds."""
 
@@ -43,7 +44,8 @@ class PushBatch:
 
     `content` is the whole request as protobuf bytes. `hash_samples` returns the hash of the encoded samples, which are
     the same in every retry. `decode_columns` decodes all samples. `decode_sample` decodes the sample at an index, or
-    returns the reason why this version cannot. `sent_at` is the wall clock of the agent, 0 if it does not send it.
+    returns the reason why this version cannot. `sent_at` is the wall clock of the agent, 0 if it does not send it. For
+    `protocol` and `kept`, see `isochrone_wire.model.Batch`.
     """
 
     vantage: Vantage
@@ -58,6 +60,8 @@ class PushBatch:
     received_at: int
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
+    protocol: int = 0
+    kept: tuple[BatchRange, ...] = ()
 
     @property
     def is_heartbeat(self) -> bool:

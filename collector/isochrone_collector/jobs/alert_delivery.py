@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
-from isochrone_collector.alerts.message import AlertMessage, name_of, of_rival, of_test
+from isochrone_collector.alerts.message import AlertMessage, name_of, of_lost_batches, of_rival, of_test
 from isochrone_collector.errors import Conflict
-from isochrone_collector.store import alerts, vantages
+from isochrone_collector.store import alerts, job_state, vantages
 from isochrone_collector.store.alerts import DueRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.insights import Alert, AlertKind
@@ -107,6 +107,12 @@ class AlertDelivery:
                 since_at, raised_at = row.rival_first_at, self._clock()
                 message = of_rival(row.name, row.region, epoch=row.rival_epoch, since_at=since_at, raised_at=raised_at)
                 await self.raise_alert(connection, message)
+
+    async def check_lost_batches(self) -> None:
+        """Raise an alert if delivered batches are missing in the database."""
+        async with self._database.connection() as connection:
+            if lost_at := await job_state.batches_lost_at(connection):
+                await self.raise_alert(connection, of_lost_batches(lost_at=lost_at, raised_at=self._clock()))
 
     async def deliver(self) -> None:
         """Send the alerts that are due to the webhook."""

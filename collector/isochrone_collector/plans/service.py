@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import blake2b
 
 import structlog
 
@@ -27,6 +28,7 @@ _log = structlog.get_logger()
 
 MAX_HISTORY = 1_000
 _DEFAULT_HISTORY = 20
+_HASH_BYTES = 16
 
 
 class Plans:
@@ -45,16 +47,22 @@ class Plans:
         """Return the version of the plan in force; 0 before the first."""
         return self.current.version if self.current else 0
 
+    @property
+    def content_hash(self) -> bytes:
+        """Return the content hash of the plan in force; empty before the first."""
+        return self.current.content_hash if self.current else b""
+
     async def refresh(self) -> None:
         """Read the plan in force from the database. Raises `DatabaseUnavailable`."""
         self._refreshed_at = self._clock()
         async with self._database.connection() as connection:
             newest = await table.newest(connection)
-            if newest is not None and newest.version != self.version:
+            # Not the versions alone, because a restored database gives the same version to another plan.
+            plan = _plan_in_force(newest) if newest else None
+            if plan != self.current:
                 self.known_targets = frozenset(row.id for row in await table.targets(connection))
-                plan = _plan_of(newest.version, newest.document)
-                self.current = replace(plan, signature=newest.signature or b"")
-                _log.info("plan.loaded", version=newest.version, targets=len(self.current.targets))
+                self.current = plan
+                _log.info("plan.loaded", version=self.version, targets=len(plan.targets) if plan else 0)
 
     async def refresh_after_now(self) -> None:
         """Return once there was a refresh after this call. Concurrent callers share one refresh, and there is at most
@@ -69,9 +77,12 @@ class Plans:
                 await asyncio.sleep(pause_us / SECOND_US)
             await self.refresh()
 
-    def fetch(self, if_version: int | None) -> Plan | None:
-        """Return the plan in force, or `None` if the caller already has it or there is none."""
-        return None if self.version == if_version else self.current
+    def fetch(self, if_version: int | None, if_content_hash: bytes | None = None) -> Plan | None:
+        """Return the plan in force, or `None` if the caller already has it or there is none. Agents of earlier versions
+        send no hash.
+        """
+        is_known = self.version == if_version and if_content_hash in (None, self.content_hash)
+        return None if is_known else self.current
 
     async def apply(self, document: str, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
         """Put a document into force unless `dry_run`; return the changes, or all problems of the document.
@@ -221,6 +232,10 @@ def _span(row: PlanRow) -> PlanSpan:
     return PlanSpan(from_at=row.applied_at, until_at=row.until_at, every_us=every_us, phase_ids=phases)
 
 
+def _plan_in_force(row: PlanRow) -> Plan:
+    return replace(_plan_of(row.version, row.document), signature=row.signature or b"")
+
+
 @lru_cache(maxsize=64)
 def _plan_of(version: int, document: str) -> Plan:
     """Return the plan of a stored document, which was valid for the collector that applied it."""
@@ -230,4 +245,5 @@ def _plan_of(version: int, document: str) -> Plan:
             f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}",
             hint="upgrade this collector",
         )
-    return replace(reading.plan, version=version)
+    content_hash = blake2b(f"{version}\n{document}".encode(), digest_size=_HASH_BYTES).digest()
+    return replace(reading.plan, version=version, content_hash=content_hash)

@@ -94,7 +94,7 @@ class RouteBuilder:
         self._known: dict[Key, _Published] = {}
         self._generation = 0
         self._read_until_at = 0
-        self._plan_version = 0
+        self._built_plan: bytes | None = None
         self._levels: SeriesLevels | None = None
         self._levels_read_at = 0
 
@@ -129,7 +129,7 @@ class RouteBuilder:
 
     async def _load_published(self) -> None:
         """Load the state that the previous leader left."""
-        self._plan_version = 0
+        self._built_plan = None
         async with self._database.connection() as connection:
             self._generation = await tables.newest_generation(connection)
             rows = await tables.newest(connection)
@@ -144,7 +144,7 @@ class RouteBuilder:
         if plan is None or not plan.routes:
             return
         at = self._clock()
-        is_new = plan.version != self._plan_version
+        is_new = plan.content_hash != self._built_plan
         if is_new:
             # Its windows may be longer than those of the previous plan, and its targets may differ.
             self._probe_cache.clear()
@@ -156,7 +156,7 @@ class RouteBuilder:
             touched = {(target.id, region) for target in plan.targets for region in self._probe_cache.regions}
         drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
         await self._publish(drafts)
-        self._plan_version = plan.version
+        self._built_plan = plan.content_hash
 
     async def _read(self, plan: Plan, at: int) -> set[Series]:
         """Read the samples stored since the last read; return the series they affect and all series of new regions."""

@@ -66,9 +66,9 @@ class Publishing:
 
     async def follow_plan(self) -> None:
         """Refresh the plan, and wake the builder if another one is in force. Raises `DatabaseUnavailable`."""
-        before = self._plans.version
+        before = self._plans.content_hash
         await self._plans.refresh()
-        if self._plans.version != before:
+        if self._plans.content_hash != before:
             self._builder.wake()
 
     async def run(self) -> None:

@@ -15,6 +15,7 @@ from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs import clock_watch
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.clock_watch import ClockWatch
+from isochrone_collector.jobs.disk_watch import DiskWatch
 from isochrone_collector.jobs.registry import Jobs
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
@@ -39,6 +40,7 @@ class Parts:
 
     clock: ClockGuard
     clock_watch: ClockWatch
+    disk_watch: DiskWatch
     database: Database
     plans: Plans
     ingest: Ingest
@@ -74,12 +76,23 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         packer=packer,
     )
     alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=now_at)
+    disk_watch = DiskWatch(
+        # Without a database URL the data folder has the embedded PostgreSQL.
+        folder=settings.data_dir if settings.database_url is None else None,
+        low_percent=settings.disk_low_percent,
+        database=database,
+        alerting=alerts,
+        clock=now_at,
+    )
+    ingest.disk_level = lambda: disk_watch.level
+    await disk_watch.run()
     jobs = Jobs(database=database, clock=now_at)
     certificates = _certificates(settings)
     authenticator = Authenticator(database=database, clock=clock.database_at, required=certificates is not None)
     await authenticator.refresh()
     return Parts(
         clock=clock,
+        disk_watch=disk_watch,
         clock_watch=ClockWatch(database=database, guard=clock, alerting=alerts),
         database=database,
         plans=plans,

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from isochrone_collector.analysis.clock_guard import ClockGuard
+from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US
@@ -25,6 +26,7 @@ def families(
     clock: ClockGuard,
     jobs: Callable[[], Mapping[str, JobHealth]],
     expiring: Callable[[], int],
+    disk: Callable[[], DiskSpace | None],
 ) -> Iterator[Metric]:
     """Yield every metric. `pushes` has the counters of pushes; `pool` returns the statistics of psycopg's pool."""
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
@@ -35,6 +37,9 @@ def families(
     yield GaugeMetricFamily("isochrone_clock_correction_seconds", "Added to the wall clock.", value=corrected_s)
     described = "Names whose credential is about to expire, because its holder has not renewed it."
     yield GaugeMetricFamily("isochrone_credentials_expiring", described, value=expiring())
+    if (space := disk()) is not None:
+        yield GaugeMetricFamily("isochrone_disk_free_bytes", "Free on the database's disk.", value=space.free_bytes)
+        yield GaugeMetricFamily("isochrone_disk_level", "0 to 3: ok, low, no backlog, full.", value=space.level)
     yield from _pool(pool())
     yield from _jobs(jobs())
 

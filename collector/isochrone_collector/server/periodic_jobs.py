@@ -4,7 +4,15 @@ import asyncio
 
 import structlog
 
-from isochrone_collector.jobs import alert_delivery, clock_watch, drift_detection, job_health, retention, rollup
+from isochrone_collector.jobs import (
+    alert_delivery,
+    clock_watch,
+    disk_watch,
+    drift_detection,
+    job_health,
+    retention,
+    rollup,
+)
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.jobs.job_health import JobHealthCheck
 from isochrone_collector.jobs.registry import Job
@@ -49,6 +57,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         ),
         guarded(Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
         Job(name="rivals", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
+        Job(name="lost batches", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
         guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
         Job(
             name="job health",
@@ -73,6 +82,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
             await operator.write_if_changed(parts.certificates)
 
     works = (
+        ("disk", disk_watch.EVERY_US, parts.disk_watch.run),
         ("clock", clock_watch.EVERY_US, parts.clock_watch.run),
         ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
         ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),

@@ -136,6 +136,7 @@ def _families(parts: Parts) -> Iterator[Metric]:
         jobs=parts.jobs.health,
         clock=parts.clock,
         expiring=parts.authenticator.expiring,
+        disk=lambda: parts.disk_watch.space,
     )
     yield from route_metrics.families(
         publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=parts.clock.now_at()

@@ -7,6 +7,7 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import IdRow
+from isochrone_wire.operations import Role
 
 _LOCK_KEY = 4_600_006
 
@@ -179,6 +180,17 @@ async def revoke_invitations(connection: Connection, name: str, *, revoked_at: i
     """End the open invitations of a name; return their number."""
     at = Instant(revoked_at)
     return len(await fetch(connection, query("revoke_invitations"), IdRow, name=name, revoked_at=at))
+
+
+async def revoke_all_invitations(connection: Connection, *, revoked_at: int) -> int:
+    """End all open invitations; return their number."""
+    return len(await fetch(connection, query("revoke_all_invitations"), IdRow, revoked_at=Instant(revoked_at)))
+
+
+async def revoke_roles(connection: Connection, roles: Iterable[Role], *, keep: str, revoked_at: int) -> int:
+    """End the valid credentials of these roles, except those of the name `keep`; return their number."""
+    parameters = {"roles": [role.value for role in roles], "keep": keep, "revoked_at": Instant(revoked_at)}
+    return len(await fetch(connection, query("revoke_roles"), IdRow, **parameters))
 
 
 async def revoke_credential(connection: Connection, credential_id: int, *, revoked_at: int) -> None:

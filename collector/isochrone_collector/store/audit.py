@@ -38,6 +38,11 @@ def acting(actor: Actor) -> Iterator[None]:
         _actor.reset(token)
 
 
+def principal() -> str:
+    """Return the authenticated name of the current caller."""
+    return _actor.get().principal
+
+
 async def record(connection: Connection, *, at: int, action: str, target: str, principal: str | None = None) -> None:
     """Record an action of the current actor, in the transaction of `connection`. `principal` is the name of a caller
     that is known only now, because it joins.

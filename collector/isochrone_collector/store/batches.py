@@ -1,8 +1,9 @@
 """Exactly-once storage of batches: each is claimed in the ledger and its samples are copied in one transaction."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from psycopg import sql
@@ -14,6 +15,7 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
+from isochrone_wire.model import BatchRange
 
 MAX_ROWS = 10_000
 """Maximum number of rows stored at once: a longer COPY is no faster in PostgreSQL and its relatives."""
@@ -55,6 +57,20 @@ class PackedBatch:
     def stored(self) -> int:
         """Return the number of samples that are stored with it."""
         return self.rows.rows + self.late_rows.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CountRow:
+    """A number of batches."""
+
+    batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NumberRow:
+    """The number of one batch in its epoch."""
+
+    seq: int
 
 
 async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[LedgerRow | None]:
@@ -118,6 +134,26 @@ def _ledger_arrays(batches: Sequence[PackedBatch]) -> dict[str, list[Any]]:
         "newest_round_at": [_instant(batch.newest_round_at) for batch in batches],
         "content_hash": [batch.content_hash for batch in batches],
     }
+
+
+async def is_claimed(connection: Connection, key: BatchKey) -> bool:
+    """Return whether a batch is in the ledger."""
+    return bool(await _earlier(connection, [key]))
+
+
+async def missing(connection: Connection, vantage_id: int, asked: BatchRange) -> list[BatchRange]:
+    """Return the batches of a range that are not in the ledger, in ranges."""
+    parameters = {"vantage_id": vantage_id, **asdict(asked)}
+    (counted,) = await fetch(connection, query("count_batches"), _CountRow, **parameters)
+    if counted.batches == asked.last_seq - asked.first_seq + 1:
+        return []
+    known = [row.seq for row in await fetch(connection, query("batches_of_range"), _NumberRow, **parameters)]
+    gaps = pairwise((asked.first_seq - 1, *known, asked.last_seq + 1))
+    return [
+        BatchRange(epoch=asked.epoch, first_seq=before + 1, last_seq=after - 1)
+        for before, after in gaps
+        if after - before > 1
+    ]
 
 
 def _instant(at: int | None) -> Instant | None:

@@ -15,6 +15,8 @@ from isochrone_collector.store.rows import YesRow
 FAILING = "failing."
 """Prefix of the record of a job that keeps failing; its instant is that of the first failure."""
 
+_BATCHES_LOST = "batches_lost"
+
 _LEADER_LOCK_KEY = 4_600_004
 
 
@@ -59,6 +61,16 @@ async def record_failing(connection: Connection, name: str, *, since_at: int) ->
 async def forget_failing(connection: Connection, name: str) -> None:
     """Record that a job works again."""
     await execute(connection, query("forget_progress"), name=FAILING + name)
+
+
+async def batches_lost_at(connection: Connection) -> int:
+    """Return the instant recorded last at which delivered batches were missing in the database; 0 if never."""
+    return (await progress(connection)).get(_BATCHES_LOST, 0)
+
+
+async def record_batches_lost(connection: Connection, at: int) -> None:
+    """Record that delivered batches are missing in the database."""
+    await advance(connection, _BATCHES_LOST, at)
 
 
 async def advance(connection: Connection, name: str, done_until: int) -> None:

@@ -66,7 +66,9 @@ def parse_key(text: str) -> bytes:
 
 def sign(plan: Plan, key: "Ed25519PrivateKey", *, signed_at: int) -> bytes:
     """Return the encoded signature of a plan, whatever its version."""
-    content = codec.encode(replace(plan, version=0, signature=b"")).SerializeToString(deterministic=True)
+    content = codec.encode(replace(plan, version=0, signature=b"", content_hash=b"")).SerializeToString(
+        deterministic=True
+    )
     return plan_pb2.PlanSignature(
         content=content,
         signed_at=signed_at,

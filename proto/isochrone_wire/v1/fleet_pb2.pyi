@@ -187,7 +187,10 @@ class FetchPlanRequest(_message.Message):
 
     VANTAGE_FIELD_NUMBER: _builtins.int
     IF_VERSION_FIELD_NUMBER: _builtins.int
+    IF_CONTENT_HASH_FIELD_NUMBER: _builtins.int
     if_version: _builtins.int
+    if_content_hash: _builtins.bytes
+    """The content hash of that plan. From agents that do not send it, the version alone decides."""
     @_builtins.property
     def vantage(self) -> Global___Vantage: ...
     def __init__(
@@ -195,13 +198,19 @@ class FetchPlanRequest(_message.Message):
         *,
         vantage: Global___Vantage | None = ...,
         if_version: _builtins.int | None = ...,
+        if_content_hash: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash", "_if_version", b"_if_version", "if_content_hash", b"if_content_hash", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash", "_if_version", b"_if_version", "if_content_hash", b"if_content_hash", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__if_content_hash: _TypeAlias = _typing.Literal["if_content_hash"]  # noqa: Y015
+    _WhichOneofArgType__if_content_hash: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash"]  # noqa: Y015
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__if_content_hash) -> _WhichOneofReturnType__if_content_hash | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__if_version) -> _WhichOneofReturnType__if_version | None: ...
 
 Global___FetchPlanRequest: _TypeAlias = FetchPlanRequest  # noqa: Y015
@@ -392,6 +401,33 @@ class Spend(_message.Message):
 Global___Spend: _TypeAlias = Spend  # noqa: Y015
 
 @_typing.final
+class BatchRange(_message.Message):
+    """The batches of one epoch with the numbers from `first_seq` to `last_seq`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    FIRST_SEQ_FIELD_NUMBER: _builtins.int
+    LAST_SEQ_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    first_seq: _builtins.int
+    last_seq: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        first_seq: _builtins.int = ...,
+        last_seq: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "first_seq", b"first_seq", "last_seq", b"last_seq"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchRange: _TypeAlias = BatchRange  # noqa: Y015
+
+@_typing.final
 class PushRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -402,12 +438,18 @@ class PushRequest(_message.Message):
     VITALS_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """A random number per start of an agent; it distinguishes two starts of one vantage."""
     seq: _builtins.int
     """0 for a heartbeat without samples; sealed batches are numbered from 1."""
     sent_at: _builtins.int
     """The agent's wall clock at sending, the first of the four timestamps of a clock exchange."""
+    protocol: _builtins.int
+    """The statuses that the agent understands: 1 for NOT_FOUND (unknown targets; nothing is stored) and ALREADY_EXISTS
+    (the number is taken); 0 for agents that do not send it.
+    """
     @_builtins.property
     def vantage(self) -> Global___Vantage: ...
     @_builtins.property
@@ -420,6 +462,10 @@ class PushRequest(_message.Message):
         successor of an agent from a second agent with the same credential.
         """
 
+    @_builtins.property
+    def kept(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchRange]:
+        """Acknowledged batches of which the agent still has a copy; only with a heartbeat, now and then."""
+
     def __init__(
         self,
         *,
@@ -430,10 +476,12 @@ class PushRequest(_message.Message):
         vitals: Global___Vitals | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
+        protocol: _builtins.int = ...,
+        kept: _abc.Iterable[Global___BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -474,6 +522,8 @@ class PushResponse(_message.Message):
     DELAY_US_FIELD_NUMBER: _builtins.int
     RECEIVED_AT_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    PLAN_HASH_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     stored: _builtins.int
     """stored + duplicate + rejected = samples pushed."""
     duplicate: _builtins.int
@@ -485,11 +535,17 @@ class PushResponse(_message.Message):
     """The requested wait before the next push, if set."""
     received_at: _builtins.int
     """The collector's wall clock when it had received the request."""
+    plan_hash: _builtins.bytes
+    """Identifies the content of the plan in force, because a restored database gives the same version to another plan."""
     @_builtins.property
     def rejections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejection]: ...
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """SHA-256 of the certificates (DER) that this collector presents now and will present next; empty without TLS."""
+
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchRange]:
+        """Those of the batches in `kept` that the database does not have: it was restored or emptied, or lost a transaction."""
 
     def __init__(
         self,
@@ -503,10 +559,12 @@ class PushResponse(_message.Message):
         delay_us: _builtins.int | None = ...,
         received_at: _builtins.int = ...,
         fingerprints: _abc.Iterable[_builtins.bytes] | None = ...,
+        plan_hash: _builtins.bytes = ...,
+        missing: _abc.Iterable[Global___BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "fingerprints", b"fingerprints", "plan_version", b"plan_version", "received_at", b"received_at", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "fingerprints", b"fingerprints", "missing", b"missing", "plan_hash", b"plan_hash", "plan_version", b"plan_version", "received_at", b"received_at", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_us: _TypeAlias = _typing.Literal["delay_us"]  # noqa: Y015
     _WhichOneofArgType__delay_us: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us"]  # noqa: Y015

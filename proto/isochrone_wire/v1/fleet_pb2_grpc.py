@@ -75,7 +75,7 @@ class FleetServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FetchPlan(self, request, context):
-        """Returns the plan in force; `plan` is absent if the agent already has this version.
+        """Returns the plan in force; `plan` is absent if the agent already has it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

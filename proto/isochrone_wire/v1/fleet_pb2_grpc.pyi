@@ -38,7 +38,7 @@ class FleetStub:
     for agents, readers and operators.
     """
     FetchPlan: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]
-    """Returns the plan in force; `plan` is absent if the agent already has this version."""
+    """Returns the plan in force; `plan` is absent if the agent already has it."""
     Push: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]
     """Stores one sealed batch. The reply is sent after the commit in PostgreSQL."""
 
@@ -52,7 +52,7 @@ class FleetAsyncStub(FleetStub):
     for agents, readers and operators.
     """
     FetchPlan: _aio.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]  # type: ignore[assignment]
-    """Returns the plan in force; `plan` is absent if the agent already has this version."""
+    """Returns the plan in force; `plan` is absent if the agent already has it."""
     Push: _aio.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]  # type: ignore[assignment]
     """Stores one sealed batch. The reply is sent after the commit in PostgreSQL."""
 
@@ -81,7 +81,7 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         request: _fleet_pb2.FetchPlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fleet_pb2.FetchPlanResponse, _abc.Awaitable[_fleet_pb2.FetchPlanResponse]]:
-        """Returns the plan in force; `plan` is absent if the agent already has this version."""
+        """Returns the plan in force; `plan` is absent if the agent already has it."""
 
     @_abc_1.abstractmethod
     def Push(

@@ -470,6 +470,49 @@ class RevokeResponse(_message.Message):
 Global___RevokeResponse: _TypeAlias = RevokeResponse  # noqa: Y015
 
 @_typing.final
+class RecordRestoreRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VANTAGES_FIELD_NUMBER: _builtins.int
+    vantages: _builtins.bool
+    """Revoke the credentials of vantages too, so that every agent must join again."""
+    def __init__(
+        self,
+        *,
+        vantages: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["vantages", b"vantages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordRestoreRequest: _TypeAlias = RecordRestoreRequest  # noqa: Y015
+
+@_typing.final
+class RecordRestoreResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INVITATIONS_FIELD_NUMBER: _builtins.int
+    CREDENTIALS_FIELD_NUMBER: _builtins.int
+    invitations: _builtins.int
+    """The numbers of join tokens and credentials that were revoked."""
+    credentials: _builtins.int
+    def __init__(
+        self,
+        *,
+        invitations: _builtins.int = ...,
+        credentials: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "invitations", b"invitations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordRestoreResponse: _TypeAlias = RecordRestoreResponse  # noqa: Y015
+
+@_typing.final
 class ListAuditRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -517,7 +560,7 @@ class AuditEntry(_message.Message):
     """The address that the call came from."""
     action: _builtins.str
     """plan.apply | plan.rollback | access.invite | access.rotate | access.join | access.renew | access.revoke |
-    access.grant
+    access.grant | database.restored
     """
     target: _builtins.str
     """The name, or the version of the plan."""

@@ -70,6 +70,11 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
                 _registered_method=True)
+        self.RecordRestore = channel.unary_unary(
+                '/isochrone.v1.Operations/RecordRestore',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.FromString,
+                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/isochrone.v1.Operations/ListAudit',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.SerializeToString,
@@ -132,6 +137,13 @@ class OperationsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordRestore(self, request, context):
+        """Records that the database was restored from a backup: voids what the backup has revived.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAudit(self, request, context):
         """Returns the newest changes by operators and by machines that joined.
         """
@@ -183,6 +195,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.Revoke,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.SerializeToString,
+            ),
+            'RecordRestore': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordRestore,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -384,6 +401,33 @@ class Operations(object):
             '/isochrone.v1.Operations/Revoke',
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordRestore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/RecordRestore',
+            isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.RecordRestoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

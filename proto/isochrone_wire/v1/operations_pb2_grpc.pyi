@@ -44,6 +44,8 @@ class OperationsStub:
     ListAccess: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]
     Revoke: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]
     """Revokes all credentials and open invitations of a name."""
+    RecordRestore: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.RecordRestoreResponse]
+    """Records that the database was restored from a backup: voids what the backup has revived."""
     ListAudit: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]
@@ -64,6 +66,8 @@ class OperationsAsyncStub(OperationsStub):
     ListAccess: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]  # type: ignore[assignment]
     Revoke: _aio.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]  # type: ignore[assignment]
     """Revokes all credentials and open invitations of a name."""
+    RecordRestore: _aio.UnaryUnaryMultiCallable[_operations_pb2.RecordRestoreRequest, _operations_pb2.RecordRestoreResponse]  # type: ignore[assignment]
+    """Records that the database was restored from a backup: voids what the backup has revived."""
     ListAudit: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]  # type: ignore[assignment]
@@ -123,6 +127,14 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_pb2.RevokeResponse, _abc.Awaitable[_operations_pb2.RevokeResponse]]:
         """Revokes all credentials and open invitations of a name."""
+
+    @_abc_1.abstractmethod
+    def RecordRestore(
+        self,
+        request: _operations_pb2.RecordRestoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.RecordRestoreResponse, _abc.Awaitable[_operations_pb2.RecordRestoreResponse]]:
+        """Records that the database was restored from a backup: voids what the backup has revived."""
 
     @_abc_1.abstractmethod
     def ListAudit(

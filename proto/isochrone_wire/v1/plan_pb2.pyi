@@ -481,12 +481,15 @@ class Plan(_message.Message):
     ROUTES_FIELD_NUMBER: _builtins.int
     MARGINS_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     baseline: _builtins.str
     control: _builtins.str
     """Name of the control target, which separates a vantage's failures from those of providers; empty without one."""
     signature: _builtins.bytes
     """An encoded PlanSignature; empty for a plan that was not signed."""
+    content_hash: _builtins.bytes
+    """Identifies the content; opaque to agents."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
     @_builtins.property
@@ -506,10 +509,11 @@ class Plan(_message.Message):
         routes: _abc.Iterable[Global___Route] | None = ...,
         margins: _abc.Iterable[Global___MarginRule] | None = ...,
         signature: _builtins.bytes = ...,
+        content_hash: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "margins", b"margins", "routes", b"routes", "signature", b"signature", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "content_hash", b"content_hash", "control", b"control", "margins", b"margins", "routes", b"routes", "signature", b"signature", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from isochrone_wire import codec
-from isochrone_wire.model import Batch, Outcome, Plan, Receipt, Route, Sample, Target, Vantage, Vitals
+from isochrone_wire.model import Batch, Outcome, Plan, Route, Sample, Target, Vantage, Vitals
+from isochrone_wire.operations import Receipt
 
 BEFORE = Path(__file__).resolve().parents[2] / "testdata" / "wire_before"
 VANTAGE = Vantage(name="sg-1", region="ap-southeast-1")

@@ -40,6 +40,8 @@ _SHORT_PREFIX = "isochrone-pg-"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.02
+# Some segments of the write-ahead log.
+_RECOVERY_BYTES = 64 << 20
 _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -141,10 +143,12 @@ class EmbeddedPostgres:
     def restart_if_gone(self) -> bool:
         """Start the server again if it has died, for instance by the OOM killer; return whether it had.
 
-        Raises `EmbeddedError`.
+        Raises `EmbeddedError`, also while the disk is too full for a recovery: it would end again at once.
         """
         if self._process is None or self._process.poll() is None:
             return False
+        if shutil.disk_usage(self._home).free < _RECOVERY_BYTES:
+            raise EmbeddedError(f"the embedded PostgreSQL waits for room: the disk of {self._home} is full")
         self._serve(binaries(), unprivileged(self._home))
         return True
 

@@ -88,6 +88,21 @@ SET revoked_at = %(revoked_at)s
 WHERE name = %(name)s AND used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
 RETURNING id
 
+-- Revoke all open invitations.
+-- name: revoke_all_invitations
+UPDATE invitation
+SET revoked_at = %(revoked_at)s
+WHERE used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
+RETURNING id
+
+-- Revoke the valid credentials of some roles, except those of one name.
+-- name: revoke_roles
+UPDATE credential
+SET revoked_at = %(revoked_at)s
+WHERE role = ANY(%(roles)s::text[]) AND name <> %(keep)s AND revoked_at IS NULL
+    AND (expires_at IS NULL OR expires_at > %(revoked_at)s)
+RETURNING id
+
 -- Revoke one credential.
 -- name: revoke_credential
 UPDATE credential

@@ -27,6 +27,19 @@ JOIN unnest(%(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[]) AS
 -- name: write_to_log
 SELECT pg_logical_emit_message(true, 'isochrone', '')
 
+-- The number of batches of a range in the ledger.
+-- name: count_batches
+SELECT count(*) AS batches
+FROM ingest_batch
+WHERE vantage_id = %(vantage_id)s AND epoch = %(epoch)s AND seq BETWEEN %(first_seq)s AND %(last_seq)s
+
+-- The batches of a range in the ledger.
+-- name: batches_of_range
+SELECT seq
+FROM ingest_batch
+WHERE vantage_id = %(vantage_id)s AND epoch = %(epoch)s AND seq BETWEEN %(first_seq)s AND %(last_seq)s
+ORDER BY seq
+
 -- The hot path: packed rows.
 -- name: copy_samples
 COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire import codec
 from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import CodecError, decode
+from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged
@@ -30,7 +32,7 @@ def sample(number: int) -> Sample:
     return Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number)
 
 
-async def follow(version: int) -> int:
+async def follow(version: int, _content_hash: bytes) -> int:
     return version
 
 
@@ -62,7 +64,7 @@ async def delivering(
         uplink = Uplink(
             CollectorClient(channel=lambda: channel, vantage=VANTAGE),
             spool,
-            on_plan_version=follow,
+            on_plan=follow,
             conditions=lambda: conditions,
         )
         # The default of `Backoff` was set before the fixture changed it.
@@ -309,6 +311,71 @@ async def test_a_batch_whose_number_is_taken_is_pushed_under_a_new_epoch(tmp_pat
     assert (collector.stored, collector.altered) == (list(range(10)), 0)
 
 
+async def test_samples_of_unknown_targets_wait_for_a_plan(tmp_path: Path) -> None:
+    """A collector without the plan, perhaps restored from a backup, stores nothing of the batch: the samples of unknown
+    targets stay in the spool until it has another plan, and the others are stored at once.
+    """
+    known = {2}
+
+    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        unknown = sorted({one.target_id for one in request.samples} - known)
+        if unknown:
+            metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, unknown))),)
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown targets", metadata)
+
+    async def announce(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        response.plan_hash = bytes(sorted(known))
+
+    collector = FaultyCollector(before=refuse, after=announce)
+    async with delivering(tmp_path, collector) as (spool, uplink):
+        uplink._seal_due = time.monotonic() + 1
+        for number in range(10):
+            await spool.record(replace(sample(number), target_id=1 + number % 2))
+        await until(lambda: len(collector.stored) == 5)
+        assert collector.stored == [1, 3, 5, 7, 9]
+        known.add(1)
+        uplink._heartbeat_due = 0
+        await spool.record(replace(sample(10), target_id=2))
+        await until_empty(spool)
+        stats = await spool.stats()
+    assert (collector.stored, stats.stored, stats.account.holds) == (list(range(11)), 11, True)
+    assert {push.protocol for push in collector.pushes} == {1}
+
+
+async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage a heartbeat lists the delivered batches; those that are missing are pushed again, unchanged."""
+    monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
+    away = False
+
+    async def refuse(_request: object, _response: object, context: Context) -> None:
+        if away:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the database is away")
+
+    async def compare(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        for kept in request.kept:
+            for seq in range(kept.first_seq, kept.last_seq + 1):
+                if (kept.epoch, seq) not in collector.batches:
+                    response.missing.add(epoch=kept.epoch, first_seq=seq, last_seq=seq)
+
+    collector = FaultyCollector(before=refuse, after=compare)
+    async with delivering(tmp_path, collector, backlog=20) as (spool, _):
+        await until_empty(spool)
+        before = dict(collector.batches)
+        away = True
+        await spool.record(sample(20))
+        refusals = len(collector.pushes)
+        await until(lambda: len(collector.pushes) > refusals)
+        for key in list(collector.batches)[2:]:
+            del collector.batches[key]
+        away = False
+        await until(lambda: len(collector.stored) == 21)
+        await until_empty(spool)
+        stats = await spool.stats()
+    assert (collector.stored, collector.altered) == (list(range(21)), 0)
+    assert before.items() <= collector.batches.items()
+    assert (stats.stored, stats.account.holds) == (21, True)
+
+
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
     """Rejected samples count as dropped for the collector's reason, in the account and in the vitals."""
 
@@ -388,7 +455,7 @@ async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:
     """After the uplink is stopped during a call, `drain` delivers the batch of that call."""
     collector = FaultyCollector(delay_seconds=0.2)
     async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as spool:
-        uplink = Uplink(CollectorClient(channel=lambda: channel, vantage=VANTAGE), spool, on_plan_version=follow)
+        uplink = Uplink(CollectorClient(channel=lambda: channel, vantage=VANTAGE), spool, on_plan=follow)
         task = asyncio.create_task(uplink.run())
         await until(lambda: uplink._healthy)
         await spool.record(sample(1))

@@ -82,6 +82,26 @@ async def test_a_good_plan_is_taken_up_and_kept(agent: Agent) -> None:
     assert agent.fleet.asked == 1
 
 
+async def test_another_plan_under_the_same_number_is_taken_up(agent: Agent) -> None:
+    """A restored database gives a version to another plan: the content hash decides, also for a stored plan, and for a
+    refused one.
+    """
+    first, second = replace(GOOD, content_hash=b"1"), replace(GOOD, baseline="eu", content_hash=b"2")
+    agent.serve_plan(first)
+    assert await agent.watcher.update_to(1, b"1") == 1
+    assert await agent.watcher.update_to(1, b"1") == 1
+    assert agent.fleet.asked == 1
+    agent.serve_plan(second)
+    assert await agent.watcher.update_to(1, b"2") == 1
+    assert await agent.spool.last_plan() == second
+    agent.serve_plan(replace(FOREIGN, version=1, content_hash=b"3"))
+    await agent.watcher.update_to(1, b"3")
+    assert agent.watcher.refused is not None
+    agent.serve_plan(replace(first, content_hash=b"4"))
+    await agent.watcher.update_to(1, b"4")
+    assert agent.rounds.plan_hash == b"4"
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (UNKNOWN_DIALECT, "uses the dialect 'klingon'")]
 )

@@ -248,6 +248,35 @@ def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
         enrolment.join(address, revoked, version="test")
 
 
+def test_a_restore_voids_what_the_backup_has_revived(start_collector: StartCollector) -> None:
+    """Join tokens end, and the credentials of readers and other operators; vantages keep theirs unless they are named,
+    and the operator who runs the command keeps his own.
+    """
+    collector = start_collector(more=["--tls"])
+    address = parse_address(collector.address)
+    vantage = enrolment.join(address, collector.call.invite("us-1"), version="test")
+    for role in (Role.READER, Role.OPERATOR):
+        token = collector.call.invite(f"a-{role}", role=role.value, region=None)
+        enrolment.join(address, token, version="test")
+    open_token = collector.call.invite("us-2")
+    identity = ["--identity", str(collector.data_dir / "operator.json")]
+    done = run_command("restored", "--yes", *identity)
+    assert done.returncode == 0, done.stderr
+    assert "revoked: 1 join tokens, 2 credentials" in done.stdout
+    assert "us-1" in done.stdout
+    with pytest.raises(EnrolmentError, match="has been revoked"):
+        enrolment.join(address, open_token, version="test")
+    states = {one.name: one.state for one in collector.call.access() if not one.name.startswith("operator@")}
+    revoked = {"a-reader": AccessState.REVOKED, "a-operator": AccessState.REVOKED}
+    assert states == {"us-1": AccessState.ACTIVE} | revoked
+    with calling(collector, vantage) as caller:
+        assert refused(lambda: caller.fetch_plan(vantage=US_1)) is None
+        assert collector.call.record_restore(vantages=True).credentials == 1
+        assert refused(lambda: caller.fetch_plan(vantage=US_1)) is UNAUTHENTICATED
+    done = run_command("audit", "--action", "database.restored", *identity)
+    assert done.stdout.count("database.restored") == 2
+
+
 @pytest.mark.parametrize("text", ["", "isochrone-join-", "geheim", "isochrone-key-AAAA"])
 def test_a_malformed_token_is_not_sent(guarded: Collector, text: str) -> None:
     """A malformed token is refused before any connection, and not quoted."""

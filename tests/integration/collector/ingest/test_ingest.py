@@ -12,10 +12,13 @@ import pytest
 from fix_collector import Collector, StartCollector
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
+from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
+from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import (
     DAY_US,
     SECOND_US,
     Batch,
+    BatchRange,
     Outcome,
     Quality,
     RateLimit,
@@ -26,6 +29,7 @@ from isochrone_wire.model import (
     Vantage,
     Vitals,
 )
+from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 VANTAGE = Vantage(name="us-1", region="us-east-2")
@@ -129,6 +133,48 @@ def test_a_batch_is_stored_once(collector: Collector) -> None:
     assert other_life.stored == 3
 
 
+def test_samples_of_unknown_targets_stay_with_the_agent(collector: Collector) -> None:
+    """An agent that can keep them gets their ids, and nothing of the batch is stored, unless it was stored before."""
+    batch = Batch(
+        vantage=VANTAGE,
+        epoch=7,
+        seq=1,
+        samples=(a_sample(collector), a_sample(collector, target_id=12), a_sample(collector, target_id=11)),
+    )
+    with pytest.raises(grpc.RpcError) as refused:
+        collector.call.push(replace(batch, protocol=1))
+    error: Any = refused.value
+    assert error.code() is grpc.StatusCode.NOT_FOUND
+    assert (UNKNOWN_TARGETS_KEY, "11,12") in [tuple(pair) for pair in error.trailing_metadata()]
+    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    earlier = collector.call.push(batch)
+    assert (earlier.stored, earlier.rejected) == (1, 2)
+    repeated = collector.call.push(replace(batch, protocol=1))
+    assert (repeated.duplicate, repeated.rejected) == (1, 2)
+
+
+def test_lost_batches_are_named(collector: Collector) -> None:
+    """A heartbeat that lists delivered batches gets those that are not in the ledger, and there is one alert."""
+    for seq in (1, 2, 4, 7):
+        collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(a_sample(collector),)))
+    heartbeat = Batch(vantage=VANTAGE, epoch=7, seq=0, protocol=1)
+    known = collector.call.push(replace(heartbeat, kept=(BatchRange(epoch=7, first_seq=1, last_seq=2),)))
+    assert known.missing == ()
+    kept = (BatchRange(epoch=7, first_seq=1, last_seq=8), BatchRange(epoch=6, first_seq=3, last_seq=4))
+    receipts = [collector.call.push(replace(heartbeat, kept=kept)) for _ in range(3)]
+    assert {receipt.missing for receipt in receipts} == {
+        (
+            BatchRange(epoch=7, first_seq=3, last_seq=3),
+            BatchRange(epoch=7, first_seq=5, last_seq=6),
+            BatchRange(epoch=7, first_seq=8, last_seq=8),
+            BatchRange(epoch=6, first_seq=3, last_seq=4),
+        )
+    }
+    window = Window(from_at=now_at() - DAY_US, until_at=now_at() + DAY_US)
+    eventually(20, lambda: bool(collector.call.alerts(window).alerts), "the alert")
+    assert [one.kind for one in collector.call.alerts(window).alerts] == [AlertKind.DATABASE_RESTORED]
+
+
 def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push."""
     samples = (
@@ -213,11 +259,15 @@ def test_an_invalid_batch_is_refused(shared_collector: Collector, change: dict[s
 
 
 def test_a_sealed_batch_never_changes(collector: Collector) -> None:
-    """Other samples under a used number are refused by name, not counted as duplicates, even as many of them."""
+    """Other samples under a used number are refused by name, not counted as duplicates, even as many of them. Agents of
+    earlier versions get a status that makes them halve the batch under new numbers, and not repeat it for ever.
+    """
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.push(batch)
     for others in (batch.samples * 2, (a_sample(collector, e2e_us=1_234),)):
         code, details = refusal(collector.call.push, replace(batch, samples=others))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        code, details = refusal(collector.call.push, replace(batch, samples=others, protocol=1))
         assert code is grpc.StatusCode.ALREADY_EXISTS
         assert "another epoch" in details
     assert collector.call.push(replace(batch, sent_at=now_at())).duplicate == 1
@@ -325,7 +375,7 @@ def test_concurrent_pushes_are_all_stored(collector: Collector) -> None:
 def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> None:
     """Of two different batches under one number, pushed at once with others, one is stored and the other refused."""
     sample = a_sample(collector)
-    one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2)
+    one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2, protocol=1)
     group = [one, replace(one, samples=(sample,) * 3), *(replace(one, seq=seq) for seq in range(2, 12))]
 
     def push(batch: Batch) -> int | grpc.StatusCode:

@@ -10,7 +10,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fix_collector import Collector, StartCollector
 from isochrone_wire import codec
-from isochrone_wire.model import Batch, Outcome, Receipt, Sample, Vantage
+from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from isochrone_wire.operations import Receipt
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"

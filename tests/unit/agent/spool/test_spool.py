@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import database, side_files
+from isochrone_agent.spool import database, sealing, side_files
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Drain, Spool
@@ -126,12 +126,10 @@ def test_a_leased_batch_is_not_leased_again(tmp_path: Path) -> None:
 def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch stays within its limits but has at least one sample; a full batch is sealed without a lease."""
     size = len(codec.encode(sample(1)).SerializeToString())
-    for module in (spool_module, database):
-        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 2 * size + 1)
+    monkeypatch.setattr(sealing, "MAX_BATCH_BYTES", 2 * size + 1)
     spool = spool_of(tmp_path, range(1, 6), drain=Drain.OLDEST)
     assert [rounds(spool.lease()) for _ in range(4)] == [[1, 2], [3, 4], [5], []]
-    for module in (spool_module, database):
-        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1)
+    monkeypatch.setattr(sealing, "MAX_BATCH_BYTES", 1)
     spool.record(sample(6))
     assert rounds(leased(spool, seal=False)) == [6]
 
@@ -227,10 +225,10 @@ def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
 
 def test_the_file_shrinks_after_a_backlog(tmp_path: Path) -> None:
     """Pages that an outage needed are returned to the file system while the backlog is delivered."""
-    spool = Spool(tmp_path / "spool.sqlite3")
+    spool = Spool(tmp_path / "spool.sqlite3", keep_bytes=100_000)
     with database.Transaction(spool._db):
         for number in range(12_000):
-            spool._insert(number, os.urandom(300))
+            sealing.record(spool._db, spool.epoch, number, os.urandom(300))
     before = database.value(spool._db, "pragma page_count")
     while (batch := spool.lease()) is not None:
         spool.acknowledge(batch)
@@ -317,7 +315,7 @@ def test_lost_samples_are_counted_in_memory_first(tmp_path: Path) -> None:
         raise error
 
     with pytest.MonkeyPatch.context() as disk:
-        disk.setattr(spool, "_insert", fail)
+        disk.setattr(sealing, "record", fail)
         for number in range(4):
             with pytest.raises(SpoolError, match="full"):
                 spool.record(sample(number))
@@ -356,7 +354,7 @@ def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.sqlite3")
     with database.Transaction(spool._db):
         for number in range(5000):
-            spool._insert(number, codec.encode(realistic_sample(number)).SerializeToString())
+            sealing.record(spool._db, spool.epoch, number, codec.encode(realistic_sample(number)).SerializeToString())
     used = spool._used_pages() * database.PAGE_BYTES
     assert used / 5000 * 604_800 + spool_module._SIDE_FILES_BYTES < 100_000_000
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList, VantageStatus
@@ -85,10 +86,11 @@ def test_nothing_is_asked_of_an_empty_database() -> None:
     assert {"partitions", "plan"} & {finding.check for finding in found} == set()
 
 
-@pytest.mark.parametrize(("gib", "verdict"), [(9.0, "ok"), (1.9, "warn"), (0.2, "fail")])
+@pytest.mark.parametrize(("gib", "verdict"), [(19.0, "ok"), (11.0, "warn"), (7.0, "fail"), (2.0, "fail")])
 def test_disks_run_full(gib: float, verdict: str) -> None:
-    """Below 2 GiB a disk is worth a look, below 256 MiB it is time."""
-    assert health_checks.judge_disk(int(gib * GIB), where="/data").verdict == verdict
+    """A disk with little room is a warning, and one for which pushes are refused a failure."""
+    space = DiskSpace(free_bytes=int(gib * GIB), size_bytes=100 * GIB, low_percent=15)
+    assert health_checks.judge_disk(space, where="/data").verdict == verdict
 
 
 @pytest.mark.parametrize(("mode", "verdict"), [(0o700, "ok"), (0o750, "warn"), (0o707, "warn")])

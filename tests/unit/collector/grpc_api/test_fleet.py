@@ -10,7 +10,8 @@ from isochrone_collector.grpc_api.fleet import FleetService
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Batch, Receipt, Vantage, Vitals
+from isochrone_wire.model import Batch, Vantage, Vitals
+from isochrone_wire.operations import Receipt
 
 
 class Aborted(Exception):  # noqa: N818  # reads as what happened

@@ -1,0 +1,66 @@
+"""Expand and contract: a collector of the previous version works on the next schema, for rolling upgrades."""
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from isochrone_collector.store.postgres import schema
+from isochrone_migrations import versions
+from migration.test_migrations import revisions
+
+ROOT = Path(versions.__path__[0])
+# Revisions that build an index on a table of an earlier one in their transaction; from before there were big tables.
+INDEXED_AT_ONCE = {"0003"}
+
+_COLUMNS = """
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef
+FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, contype::text
+FROM pg_constraint
+WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f', 'p', 'u', 'x')
+"""
+
+
+@pytest.mark.parametrize(("before", "after"), list(zip(revisions(), revisions()[1:], strict=False)))
+def test_the_previous_collector_works_on_the_next_schema(empty_database_url: str, before: str, after: str) -> None:
+    """A migration only adds tables, and columns that may be left out; it changes and removes nothing that statements of
+    the previous version name, and adds no constraint that its rows could violate.
+    """
+    schema.migrate(empty_database_url, revision=before)
+    columns, constraints = _facts(empty_database_url)
+    schema.migrate(empty_database_url, revision=after)
+    new_columns, new_constraints = _facts(empty_database_url)
+    tables = {table for table, *_ in columns}
+    assert columns - new_columns == set()
+    required = {(table, name) for table, name, _, is_required in new_columns - columns if is_required}
+    assert {one for one in required if one[0] in tables} == set()
+    assert {one for one in new_constraints - constraints if one[0] in tables} == set()
+
+
+def _facts(url: str) -> tuple[set[tuple[str, str, str, bool]], set[tuple[str, str, str]]]:
+    with psycopg.connect(url) as connection:
+        columns = connection.execute(_COLUMNS).fetchall()
+        constraints = connection.execute(_CONSTRAINTS).fetchall()
+    return {(str(a), str(b), str(c), bool(d)) for a, b, c, d in columns}, {
+        (str(a), str(b), str(c)) for a, b, c in constraints
+    }
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("v*.py")), ids=lambda path: path.stem)
+def test_indexes_of_existing_tables_are_built_concurrently(path: Path) -> None:
+    """An index on a table with rows would keep pushes waiting while it is built. PostgreSQL builds one beside them only
+    outside a transaction, and not on a partitioned table: build it on each partition and attach it.
+    """
+    text = path.read_text()
+    created = set(re.findall(r"CREATE TABLE (\w+)", text))
+    built = re.findall(r"CREATE (?:UNIQUE )?INDEX (CONCURRENTLY)?[\w ]+? ON (?:ONLY )?(\w+)", text)
+    in_transaction = {table for concurrently, table in built if not concurrently} - created
+    assert not in_transaction or path.stem[1:5] in INDEXED_AT_ONCE
+    if any(concurrently for concurrently, _ in built):
+        assert "autocommit_block()" in text
