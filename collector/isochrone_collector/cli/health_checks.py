@@ -32,6 +32,8 @@ _PER_MAJOR = 10_000
 def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult]:
     """Check a database that answers."""
     yield _version(facts.version)
+    if facts.lost_workers is not None:
+        yield _workers(facts.lost_workers)
     yield _durability(facts.settings)
     yield _revision(facts.revision, facts.newest_revision)
     if facts.revision is not None:
@@ -106,6 +108,13 @@ def _version(version: int) -> CheckResult:
     if version // _PER_MAJOR < OLDEST_POSTGRES:
         return fail("postgresql", f"{said} is too old", f"use PostgreSQL {OLDEST_POSTGRES} or later")
     return ok("postgresql", said)
+
+
+def _workers(lost: tuple[str, ...]) -> CheckResult:
+    if lost:
+        hint = "start it, or promote its standby: pushes and most queries fail until then; docs/scale.md"
+        return fail("workers", f"lost: {first_of(lost, _NAMED)}", hint)
+    return ok("workers", "every node of the Citus cluster answers")
 
 
 def _durability(settings: Mapping[str, str]) -> CheckResult:

@@ -36,6 +36,7 @@ def facts(conninfo: str) -> DatabaseFacts:
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
             summarised_until=_summarised_until(connection) if revision == newest else None,
             failing_jobs=_failing_jobs(connection) if revision == newest else {},
+            lost_workers=_lost_workers(connection),
         )
 
 
@@ -55,6 +56,12 @@ def _clock(connection: psycopg.Connection) -> tuple[int, int]:
 def _days(connection: psycopg.Connection) -> frozenset[int]:
     names = [str(name) for (name,) in connection.execute(query("partitions")).fetchall()]
     return frozenset(day for name in names if (day := day_named(name)) is not None)
+
+
+def _lost_workers(connection: psycopg.Connection) -> tuple[str, ...] | None:
+    if not _yes(connection, "citus_is_there"):
+        return None
+    return tuple(str(node) for (node,) in connection.execute(query("citus_lost_nodes")).fetchall())
 
 
 def _summarised_until(connection: psycopg.Connection) -> int | None:

@@ -199,7 +199,8 @@ class DatabaseFacts:
     """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name; `partitions`
     are days by their first instant; `clock_offset_us` is its clock minus the collector's, within
     `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
-    summary; `failing_jobs` are the jobs that keep failing, and since when.
+    summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a Citus
+    cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster.
     """
 
     version: int
@@ -214,6 +215,7 @@ class DatabaseFacts:
     may_make_partitions: bool = True
     summarised_until: int | None = None
     failing_jobs: Mapping[str, int] = field(default_factory=dict)
+    lost_workers: tuple[str, ...] | None = None
 
 
 def _type_of(column: str) -> str:

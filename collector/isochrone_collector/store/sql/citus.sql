@@ -30,3 +30,10 @@ WHERE noderole = 'primary' AND isactive AND shouldhaveshards AND groupid <> 0
 -- Remove the rows of a distributed table that are still on the coordinator.
 -- name: citus_remove_local_rows
 SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
+
+-- The nodes that another node of the cluster cannot reach. Citus opens a connection from every node to every node.
+-- name: citus_lost_nodes
+SELECT DISTINCT to_nodename || ':' || to_nodeport AS node
+FROM citus_check_cluster_node_health()
+WHERE result IS FALSE
+ORDER BY node

@@ -54,6 +54,8 @@ def test_a_database_that_is_well() -> None:
         ),
         ({"settings": {**WELL.settings, "synchronous_commit": "remote_apply"}}, "durability", "ok", "fsync on"),
         ({"failing_jobs": {"rollup": NOW_AT - 3 * HOUR_US}}, "jobs", "fail", "failing: rollup since 3 h"),
+        ({"lost_workers": ()}, "workers", "ok", "every node of the Citus cluster answers"),
+        ({"lost_workers": ("db-2:5432", "db-3:5432")}, "workers", "fail", "lost: db-2:5432, db-3:5432"),
         ({"revision": "0001"}, "schema", "warn", "revision 0001, and this collector's is 0002"),
         ({"revision": None}, "schema", "warn", "the database was never migrated"),
         ({"partitions": frozenset()}, "partitions", "fail", "none for 2024-10-03, 2024-10-04"),

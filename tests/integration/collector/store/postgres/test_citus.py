@@ -1,9 +1,11 @@
 """Spreading the tables over a cluster, as far as that can be seen without one.
 
-Citus is installed nowhere here. What its functions are asked to do is looked at with functions of the same names, which
-write down their arguments where Citus keeps its own account, `pg_dist_partition`.
+Most machines have no Citus. What its functions are asked to do is looked at with functions of the same names, which
+write down their arguments where Citus keeps its own account, `pg_dist_partition`. With ISOCHRONE_TEST_CITUS_URL the
+test of a real cluster runs instead.
 """
 
+import os
 import subprocess
 import sys
 
@@ -11,8 +13,10 @@ import psycopg
 import pytest
 
 from isochrone_collector.errors import SchemaError, StartError
+from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import citus
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
+from testdata import citus_cluster
 
 STAND_INS = """
 CREATE TABLE pg_dist_partition (logicalrelid regclass, spread_by text, beside text);
@@ -38,11 +42,14 @@ def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
 @pytest.fixture
 def cluster(database_url: str) -> str:
     """A migrated database that looks as if it had Citus."""
+    if citus_cluster.VARIABLE in os.environ:
+        pytest.skip("the stand-ins for Citus need a database without it")
     with psycopg.connect(database_url) as connection:
         connection.execute(STAND_INS)
     return database_url
 
 
+@pytest.mark.skipif(citus_cluster.VARIABLE in os.environ, reason="a database without Citus is needed")
 def test_without_citus_nothing_happens(empty_database_url: str) -> None:
     """Without Citus the command reports what is missing and leaves an empty database empty."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--citus", "--database-url", empty_database_url]
@@ -89,3 +96,13 @@ def test_what_fails_changes_nothing(cluster: str) -> None:
     with pytest.raises(SchemaError, match=r"nothing was changed.*violates check constraint"):
         citus.distribute(cluster)
     assert account(cluster) == {}
+
+
+@pytest.mark.skipif(citus_cluster.VARIABLE not in os.environ, reason=f"needs a Citus cluster: {citus_cluster.VARIABLE}")
+def test_a_real_cluster(database_url: str) -> None:
+    """Every table is distributed or copied, nothing is left on the coordinator, and no node is lost."""
+    with psycopg.connect(database_url) as connection:
+        placed = {name for (name,) in connection.execute("SELECT logicalrelid::text FROM pg_dist_partition")}
+    assert {*DISTRIBUTED, *REFERENCE} <= placed
+    assert citus.distribute(database_url) == []
+    assert diagnostics.facts(database_url).lost_workers == ()
