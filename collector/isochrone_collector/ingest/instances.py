@@ -23,23 +23,25 @@ from dataclasses import dataclass
 
 import structlog
 
-from isochrone_collector.analysis.clock_guard import AGREE_US
 from isochrone_collector.errors import Conflict, TooMany
 from isochrone_collector.ingest.stored_rounds import read_rows, repeated, set_aside
 from isochrone_collector.ingest.validation import PushBatch
 from isochrone_collector.store import vantages
 from isochrone_collector.store.batches import PackedBatch, stored_rounds
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.vantages import Deliverer, LockedRow, OwnerRow, Recording, VitalsReport
+from isochrone_collector.store.vantages import (
+    AHEAD_US,
+    LEASE_US,
+    Deliverer,
+    LockedRow,
+    OwnerRow,
+    Recording,
+    VitalsReport,
+)
 from isochrone_wire.model import SECOND_US
 
-LEASE_US = 30 * SECOND_US
-"""The silence in microseconds after which any agent takes over; agents send a heartbeat every 15 s."""
 RIVAL_US = 45 * SECOND_US
 """The time in microseconds after which an agent that is refused is reported."""
-
-AHEAD_US = AGREE_US
-"""The time in microseconds by which the clocks of two collectors may differ."""
 
 _RETRY_US = 5 * SECOND_US
 _DELIVERED = "another agent delivered for this vantage a moment ago"

@@ -12,7 +12,12 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, SpenderRow, VantageRow, VantageStateRow
-from isochrone_wire.model import Vantage, Vitals
+from isochrone_wire.model import MINUTE_US, SECOND_US, Vantage, Vitals
+
+LEASE_US = 30 * SECOND_US
+"""The silence in microseconds after which any agent takes over; agents send a heartbeat every 15 s."""
+AHEAD_US = 5 * MINUTE_US
+"""The time in microseconds by which the clocks of two collectors may differ."""
 
 _REPORTED = (
     "agent_version",
@@ -177,7 +182,9 @@ def _row_of(
         "spool_oldest_at": Instant(vitals.spool_oldest_at) if vitals.spool_oldest_at else None,
         "next_heartbeat_at": Instant(report.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,
         "dropped": Jsonb(dict(vitals.dropped)),
-        "lineage": Jsonb(report.lineage) if report.lineage else None,
+        "lineage": Jsonb(list(map(str, report.lineage))) if report.lineage else None,
+        "silent_since_at": Instant(report.seen_at - LEASE_US),
+        "future_at": Instant(report.seen_at + AHEAD_US),
         "spend": Jsonb([asdict(line) for line in vitals.spend]),
     }
 

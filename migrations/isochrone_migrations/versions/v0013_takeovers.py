@@ -16,7 +16,7 @@ COMMENT ON COLUMN vantage.earlier_rounds_until IS
     'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
 
 -- The clock of an agent that delivered was at most a day ahead.
-UPDATE vantage SET newest_round_at = newest_sample_at + interval '1 day';
+UPDATE vantage SET newest_round_at = now() + interval '1 day' WHERE newest_sample_at IS NOT NULL;
 """
 
 _DOWN = """

@@ -99,12 +99,13 @@ WHERE rival_last_at - rival_first_at >= interval '45 seconds'
 -- Record the vitals of agents from their newest pushes; `samples_at` is the instant at which samples were stored, if
 -- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to
 -- the count of the agent's epoch; -1 marks a new epoch, whose count has to be made. With a new epoch, an agent takes over.
+-- Intervals are added before, because Citus adds none to columns in an UPDATE.
 -- name: record_vitals
 UPDATE vantage
 SET last_seen_at = recorded.seen_at,
     epoch = coalesce(nullif(recorded.epoch, 0), vantage.epoch),
     newest_sample_at = CASE
-        WHEN vantage.newest_sample_at > recorded.seen_at + interval '1 hour' THEN recorded.samples_at
+        WHEN vantage.newest_sample_at > recorded.future_at THEN recorded.samples_at
         ELSE greatest(vantage.newest_sample_at, recorded.samples_at)
     END,
     agent_version = recorded.agent_version,
@@ -142,20 +143,22 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[], %(newest_round_at)b::timestamptz[]
+    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[], %(newest_round_at)b::timestamptz[],
+    %(silent_since_at)b::timestamptz[], %(future_at)b::timestamptz[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage, newest_round_at
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage, newest_round_at,
+    silent_since_at, future_at
 )
 WHERE vantage.id = recorded.id
-    AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.seen_at + interval '5 minutes')
+    AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.future_at)
     AND (
         recorded.lineage IS NULL
         OR vantage.epoch IS NULL
-        OR recorded.lineage @> to_jsonb(vantage.epoch)
-        OR vantage.last_seen_at < recorded.seen_at - interval '30 seconds'
-        OR vantage.last_seen_at > recorded.seen_at + interval '5 minutes'
+        OR recorded.lineage ? vantage.epoch::text
+        OR vantage.last_seen_at < recorded.silent_since_at
+        OR vantage.last_seen_at > recorded.future_at
     )
 RETURNING vantage.id, vantage.epoch, vantage.earlier_rounds_until, vantage.ledgered < 0 AS is_new
 

@@ -13,11 +13,12 @@ import pytest
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, TooMany
-from isochrone_collector.ingest.instances import LEASE_US, RIVAL_US
+from isochrone_collector.ingest.instances import RIVAL_US
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.store import alerts, batches, vantages
+from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US, Sample, Vantage, Vitals

@@ -33,6 +33,8 @@ KEYS = (enums.ConstrType.CONSTR_PRIMARY, enums.ConstrType.CONSTR_UNIQUE)
 CODE = (ast.CreateFunctionStmt, ast.CreateTrigStmt, ast.DoStmt, ast.RuleStmt, ast.CreateSeqStmt, ast.AlterSeqStmt)
 # What a node cannot work out by itself unless everything of a group is there.
 WHOLE = {"mode", "array_agg", "string_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "json_object_agg"}
+# Among others: what PostgreSQL calls STABLE.
+DEPENDS_ON_SETTINGS = {"to_jsonb", "to_json", "to_char", "date_trunc", "age", "jsonb_build_array", "jsonb_build_object"}
 LEFT, RIGHT = enums.JoinType.JOIN_LEFT, enums.JoinType.JOIN_RIGHT
 # `migrate --citus` came with this revision: what was done up to it was never done to distributed tables.
 FIRST_CITUS = "0003"
@@ -191,6 +193,21 @@ def something_is_selected(statement: Node) -> Iterator[str]:
             yield "EXISTS of distributed rows"
 
 
+def changes_are_stable(statement: Node) -> Iterator[str]:
+    """Functions whose result depends on settings, such as the time zone, are not called with columns in a change."""
+    if not isinstance(statement, (ast.UpdateStmt, ast.DeleteStmt)):
+        return
+    for part in walk(statement):
+        if isinstance(part, ast.A_Expr) and names(part) and any(map(is_interval, (part.lexpr, part.rexpr))):
+            yield "an interval and a column in a change"
+        if isinstance(part, ast.FuncCall) and function(part) in DEPENDS_ON_SETTINGS and names(part):
+            yield f"{function(part)} of a column in a change"
+
+
+def is_interval(node: Node) -> bool:
+    return isinstance(node, ast.TypeCast) and node.typeName.names[-1].sval == "interval"
+
+
 RULES: tuple[Rule, ...] = (
     keys_hold_the_column,
     nothing_counts_up,
@@ -202,6 +219,7 @@ RULES: tuple[Rule, ...] = (
     writes_stay_in_place,
     rows_are_not_held,
     something_is_selected,
+    changes_are_stable,
 )
 
 
@@ -326,6 +344,11 @@ def test_a_copy_is_small() -> None:
         ("SELECT 1 FROM sample WHERE target_id = 1 FOR UPDATE", "FOR UPDATE of distributed rows"),
         ("SELECT count(*) FROM (SELECT FROM sample LIMIT 5) AS found", "a SELECT without columns"),
         ("SELECT EXISTS (SELECT 1 FROM sample)", "EXISTS of distributed rows"),
+        (
+            "UPDATE vantage SET stored = 1 WHERE last_seen_at > joined_at - interval '1 hour'",
+            "an interval and a column in a change",
+        ),
+        ("DELETE FROM vantage WHERE $1 @> to_jsonb(epoch)", "to_jsonb of a column in a change"),
     ],
 )
 def test_each_rule_can_be_broken(text: str, breach: str) -> None:
@@ -341,5 +364,6 @@ def test_what_keeps_to_the_rules_passes() -> None:
         "SELECT 1 FROM sample LEFT JOIN vantage ON vantage.id = sample.vantage_id",
         "INSERT INTO summary (target_id) SELECT * FROM unnest($1::bigint[]) ON CONFLICT DO NOTHING",
         "SELECT version FROM plan FOR UPDATE",
+        "UPDATE vantage SET stored = 1 WHERE last_seen_at > $1::timestamptz - interval '1 hour'",
     ):
         assert breaches(text) == []
