@@ -292,6 +292,8 @@ class Uplink:
         if not targets:
             return False
         self._hold_until = self._hold_until or time.monotonic() + HOLD_SECONDS
+        # The plan has changed, and only a receipt says so. While all samples are refused, only heartbeats have one.
+        self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
         return await self._spool.hold(batch, targets)
 
     def _slow_down(self, started: float, metadata: Iterable[tuple[str, str | bytes]]) -> None:

@@ -342,6 +342,30 @@ async def test_samples_of_unknown_targets_wait_for_a_plan(tmp_path: Path) -> Non
     assert {push.protocol for push in collector.pushes} == {1}
 
 
+async def pushed(collector: FaultyCollector, count: int) -> None:
+    await until(lambda: len(collector.pushes) >= count, 10)
+
+
+async def test_an_agent_whose_targets_are_all_unknown_hears_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While every batch is refused no push has a receipt, so that a heartbeat follows, long before one is due."""
+    monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
+
+    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        if request.samples:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown targets", ((UNKNOWN_TARGETS_KEY, "1"),))
+
+    collector = FaultyCollector(before=refuse)
+    async with delivering(tmp_path, collector) as (spool, _):
+        await until(lambda: len(collector.pushes) == 1)
+        for number in range(3):
+            before = len(collector.pushes)
+            await spool.record(sample(number))
+            await pushed(collector, before + 2)
+    assert [push.seq for push in collector.pushes].count(0) >= 3
+
+
 async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an outage a heartbeat lists the delivered batches; those that are missing are pushed again, unchanged."""
     monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
