@@ -76,7 +76,7 @@ class CallGuard:
         self._questions = CallSlots(total=64, each=8)
         self._open = CallSlots(total=8, each=4)
         self._talks = CallSlots(total=4, each=2)
-        # A request that is read may have 8 MiB before gRPC refuses it.
+        # gRPC refuses a request of more than 8 MiB by its stated length; what is shorter is received.
         self._arrivals = ArrivalSlots(total=24, each=4)
         self._health_arrivals = ArrivalSlots(total=12, each=4)
         self._streams: dict[str, StreamCounts] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import httpx
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fix_collector import Collector, StartCollector
@@ -17,6 +18,7 @@ from isochrone_wire.address import parse_address
 from isochrone_wire.channel import open_channel, presented_certificate
 
 BOMB_MIB = 512
+LONG_MIB = 256
 SPARE_KIB = 128 << 10
 TIMEOUT_S = 30.0
 
@@ -47,6 +49,21 @@ def test_a_bomb_does_not_grow_the_collector(start_collector: StartCollector) -> 
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 grpc.StatusCode.UNAUTHENTICATED,
             }
+        assert is_healthy(channel)
+    assert peak_kib(collector) - before_kib < SPARE_KIB
+
+
+@pytest.mark.parametrize("method", ["Fleet/Join", "Fleet/Push"])
+def test_a_long_request_is_refused_by_its_stated_length(start_collector: StartCollector, method: str) -> None:
+    """A quarter of a gigabyte without compression is refused before it has arrived."""
+    collector = start_collector()
+    before_kib = peak_kib(collector)
+    with grpc.insecure_channel(collector.address) as channel:
+        call: Any = channel.unary_unary(f"/isochrone.v1.{method}")
+        with pytest.raises(grpc.RpcError) as refusal:
+            call(bytes(LONG_MIB << 20), timeout=TIMEOUT_S)
+        answer: Any = refusal.value
+        assert answer.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert is_healthy(channel)
     assert peak_kib(collector) - before_kib < SPARE_KIB
 
