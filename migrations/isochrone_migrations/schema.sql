@@ -353,7 +353,7 @@ CREATE TABLE vantage (
     rival_first_at timestamp with time zone,
     rival_last_at timestamp with time zone,
     refused_targets text,
-    newest_round_at timestamp with time zone,
+    stored_rounds_until timestamp with time zone,
     earlier_rounds_until timestamp with time zone
 );
 

@@ -153,7 +153,7 @@ class Instances:
             return known.earlier_until
         if locked is None:
             return 0
-        return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.newest_round_at) or 0
+        return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.stored_rounds_until) or 0
 
 
 async def _without_stored(connection: Connection, report: VitalsReport, batch: PackedBatch) -> PackedBatch:

@@ -207,7 +207,7 @@ class OwnerRow:
 class LockedRow(Deliverer):
     """A locked vantage, with the newest round stored."""
 
-    newest_round_at: int | None
+    stored_rounds_until: int | None
 
 
 async def deliverers(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, Deliverer]:

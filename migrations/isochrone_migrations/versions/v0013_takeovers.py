@@ -9,19 +9,19 @@ depends_on: str | None = None
 
 _UP = """
 ALTER TABLE vantage
-    ADD COLUMN newest_round_at timestamptz,
+    ADD COLUMN stored_rounds_until timestamptz,
     ADD COLUMN earlier_rounds_until timestamptz;
 
 COMMENT ON COLUMN vantage.earlier_rounds_until IS
     'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
 
 -- The clock of an agent that delivered was at most a day ahead.
-UPDATE vantage SET newest_round_at = now() + interval '1 day' WHERE newest_sample_at IS NOT NULL;
+UPDATE vantage SET stored_rounds_until = now() + interval '1 day' WHERE newest_sample_at IS NOT NULL;
 """
 
 _DOWN = """
 ALTER TABLE vantage
-    DROP COLUMN newest_round_at,
+    DROP COLUMN stored_rounds_until,
     DROP COLUMN earlier_rounds_until;
 """
 

@@ -18,7 +18,6 @@ import grpc
 from isochrone_wire import codec, identity_file
 from isochrone_wire.credentials import fingerprint_of, parse_credential
 from isochrone_wire.identity_file import Identity
-from isochrone_wire.operations import Renewed
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 CHECK_EVERY_SECONDS = 3600.0
@@ -43,6 +42,8 @@ def has_other_pins(identity: Identity, fingerprints: Sequence[bytes]) -> bool:
 
 def renewed(identity: Identity, response: fleet_pb2.RenewResponse) -> Identity:
     """Return the identity after a response. Raises `ValueError` if the response cannot be used."""
+    from isochrone_wire.operations import Renewed  # noqa: PLC0415  # every start of a command would load its module
+
     answer = codec.decode(Renewed, response)
     if answer.credential is not None:
         parse_credential(answer.credential)

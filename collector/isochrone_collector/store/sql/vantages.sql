@@ -77,7 +77,7 @@ WHERE id = ANY(%(ids)s::bigint[])
 -- Keep other agents from delivering for some vantages until this transaction ends. In one order, or two collectors
 -- could wait for each other.
 -- name: lock_vantages
-SELECT id, epoch, newest_round_at, earlier_rounds_until
+SELECT id, epoch, stored_rounds_until, earlier_rounds_until
 FROM vantage
 WHERE id = ANY(%(ids)s::bigint[])
 ORDER BY id
@@ -126,10 +126,10 @@ SET last_seen_at = recorded.seen_at,
     missing_keys = recorded.missing_keys,
     refused_targets = recorded.refused_targets,
     spend = recorded.spend,
-    newest_round_at = greatest(vantage.newest_round_at, recorded.newest_round_at),
+    stored_rounds_until = greatest(vantage.stored_rounds_until, recorded.newest_round_at),
     earlier_rounds_until = CASE
         WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.earlier_rounds_until
-        ELSE vantage.newest_round_at
+        ELSE vantage.stored_rounds_until
     END,
     ledgered = CASE
         WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + recorded.ledgered
@@ -186,7 +186,7 @@ WHERE vantage.id = recorded.id AND vantage.epoch = recorded.epoch
 -- Record the newest rounds that were stored with such pushes.
 -- name: raise_newest_rounds
 UPDATE vantage
-SET newest_round_at = greatest(vantage.newest_round_at, recorded.newest_round_at)
+SET stored_rounds_until = greatest(vantage.stored_rounds_until, recorded.newest_round_at)
 FROM unnest(%(id)s::bigint[], %(newest_round_at)b::timestamptz[]) AS recorded (id, newest_round_at)
 WHERE vantage.id = recorded.id
 
