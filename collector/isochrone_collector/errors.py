@@ -56,7 +56,14 @@ class EmbeddedError(StartError):
 
 
 class DatabaseUnreachable(StartError):  # noqa: N818  # a state, and the name the operator's message uses
-    """No PostgreSQL answers. Act: the operator, on the address or on the server."""
+    """No PostgreSQL answers. Act: the operator, on the address or on the server.
+
+    `is_passing` if the server is away, starting, full or a standby, and may be there in a moment.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", is_passing: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_passing = is_passing
 
 
 class SchemaError(StartError):
@@ -136,6 +143,8 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
     `at_once` if there is no need to wait: a transaction gave way to another, or only the connection was lost.
     `condition` names the condition of the database; see `store.postgres.conditions`.
     """
+
+    is_passing = True
 
     def __init__(self, message: str, *, hint: str = "", condition: str = "other", at_once: bool = False) -> None:
         super().__init__(message, hint=hint)

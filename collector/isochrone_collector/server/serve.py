@@ -1,8 +1,9 @@
 """The collector process. `serve` starts its parts from top to bottom; on a stop they end in reverse order."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 
 import structlog
@@ -10,6 +11,7 @@ from grpc_health.v1 import health_pb2
 from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
+from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
 from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import serving
 from isochrone_collector.server import metrics, route_metrics
@@ -30,6 +32,8 @@ from isochrone_wire.metrics_endpoint import serve_metrics
 _log = structlog.get_logger()
 
 _GRACE_S = 5.0
+_DATABASE_WITHIN_S = 30.0
+_RETRY_S = 1.0
 
 
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
@@ -43,8 +47,9 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(_postgres(settings))
         conninfo = postgres.conninfo if postgres else settings.database_url or ""
-        await _migrate(conninfo)
-        parts = await assemble(settings, conninfo, stack)
+        parts = await _prepare(settings, conninfo, stack, stop_requested)
+        if parts is None:
+            return
         certificates, publisher = parts.certificates, parts.publishing.publisher
 
         server, health_of = grpc_server(parts)
@@ -89,10 +94,33 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
     _log.info("collector.stopped")
 
 
-async def _migrate(conninfo: str) -> None:
+async def _prepare(
+    settings: Settings, conninfo: str, stack: AsyncExitStack, stop_requested: asyncio.Event
+) -> Parts | None:
+    """Migrate the database and assemble the parts on it, once it is there: a machine may start before its database, and
+    a failover takes seconds. Returns `None` if a stop is requested meanwhile. Raises `CollectorError`.
+    """
     for host in unverified_hosts(conninfo):
         hint = "add sslmode=verify-full to the database URL, and sslrootcert=FILE for an authority of your own"
         _log.warning("database.unverified", host=host, hint=hint)
+    deadline = time.monotonic() + _DATABASE_WITHIN_S
+    while not stop_requested.is_set():
+        try:
+            async with AsyncExitStack() as attempt:
+                await _migrate(conninfo)
+                parts = await assemble(settings, conninfo, attempt)
+                stack.push_async_callback(attempt.pop_all().aclose)
+                return parts
+        except (DatabaseUnavailable, DatabaseUnreachable) as error:
+            if not error.is_passing or time.monotonic() > deadline:
+                raise
+            _log.warning("database.waiting", reason=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop_requested.wait(), _RETRY_S)
+    return None
+
+
+async def _migrate(conninfo: str) -> None:
     before, after = await asyncio.to_thread(schema.migrate, conninfo)
     _log.info("database.ready", address=describe(conninfo), revision=after, migrated=before != after)
 

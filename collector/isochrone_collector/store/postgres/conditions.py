@@ -1,5 +1,6 @@
 """Conditions of a database in which a request fails now and may succeed later: from psycopg's errors to ours. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -72,6 +73,13 @@ _TEXTS: tuple[tuple[str, Condition], ...] = (
     ("connection to the remote node", Condition.WORKER_LOST),
     ("terminating connection due to unexpected postmaster exit", Condition.WORKER_LOST),
 )
+# Why a connection fails while a server is away, starting or full, or no host is the primary. Others, such as a wrong
+# password, an unknown host or a certificate, need an operator.
+_PASSING = re.compile(
+    r"Connection refused|Connection reset|on socket \".*\" failed: No such file|closed the connection unexpectedly"
+    r"|timeout expired|the database system is |session is read-only"
+    r"|too many clients|connection slots are reserved|too many connections"
+)
 _NO_PARTITION = "no partition of relation"
 # Transient errors: the server is away, full, starting or demoted, or wants the transaction to be retried.
 _TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
@@ -93,6 +101,11 @@ def condition_of(error: Exception) -> Condition | None:
     if isinstance(error, errors.InternalError_):
         return None
     return Condition.UNREACHABLE if not state or state.startswith("08") else Condition.OTHER
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Return whether the same connection may succeed in a moment, without an operator."""
+    return _PASSING.search(_telling(str(error))) is not None
 
 
 def _telling(text: str) -> str:

@@ -17,7 +17,7 @@ from isochrone_collector import durations
 from isochrone_collector.errors import DatabaseUnreachable, SettingsError, TookTooLong
 from isochrone_collector.store.postgres import connection as connections
 from isochrone_collector.store.postgres import instants
-from isochrone_collector.store.postgres.conditions import Condition, condition_of, translated, unavailable
+from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated, unavailable
 from isochrone_collector.store.postgres.connection import ANSWER_WITHIN_S, Connection
 from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.model import SECOND_US
@@ -63,6 +63,7 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
         raise DatabaseUnreachable(
             f"no PostgreSQL at {address}: {reason}",
             hint="check --database-url and that the server runs, or leave it out to use the embedded PostgreSQL",
+            is_passing=is_passing(error),
         ) from error
 
 
@@ -100,8 +101,9 @@ class Database:
             await self._pool.open(wait=True, timeout=_WAIT_FOR_CONNECTION_S)
         except PoolTimeout as error:
             await self._pool.close()
-            reason = f": {self._failures[-1]}" if self._failures else ""
-            raise DatabaseUnreachable(f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s{reason}") from error
+            cause: psycopg.Error = self._failures[-1] if self._failures else error
+            message = f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s: {cause}"
+            raise DatabaseUnreachable(message, is_passing=is_passing(cause)) from error
 
     def patient(self) -> Self:
         """Return the same pool for maintenance, whose statements may take up to ten minutes."""

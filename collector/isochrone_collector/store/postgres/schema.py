@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 import psycopg
 
 from isochrone_collector.errors import SchemaError
+from isochrone_collector.store.postgres.conditions import condition_of, unavailable
 from isochrone_collector.store.postgres.pool import connect
 from isochrone_collector.store.postgres.queries import query
 
@@ -44,6 +45,8 @@ def revisions(conninfo: str) -> tuple[str | None, str]:
             [has_revision] = connection.execute(query("has_revision")).fetchone() or [False]
             row = connection.execute(query("revision")).fetchone() if has_revision else None
         except psycopg.Error as error:
+            if condition := condition_of(error):
+                raise unavailable(error, condition) from error
             raise SchemaError(f"cannot read the revision of the database: {error}") from error
     return (str(row[0]) if row else None), newest
 

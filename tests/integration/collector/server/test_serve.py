@@ -12,12 +12,18 @@ import psycopg
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fix_collector import StartCollector, run_command
 from isochrone_collector import clock
+from isochrone_collector.errors import DatabaseUnreachable
+from isochrone_collector.server import serve
+from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
+from isochrone_wire.address import Address
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from testdata.preforked import Program
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -98,15 +104,59 @@ def test_invalid_settings_are_an_error(told: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [("serve", "--listen", "127.0.0.1:0"), ("migrate",)])
-def test_an_unreachable_database_is_an_error(command: tuple[str, ...]) -> None:
+def test_an_unreachable_database_is_an_error() -> None:
     """Exit code 1, the address without the password, a hint and no traceback."""
-    done = run_command(*command, "--database-url", "postgresql://ida:geheim@127.0.0.1:1/isochrone")
+    done = run_command("migrate", "--database-url", "postgresql://ida:geheim@127.0.0.1:1/isochrone")
     assert done.returncode == 1
     assert "postgresql://ida@127.0.0.1:1/isochrone" in done.stderr
     assert "hint:" in done.stderr
     assert "geheim" not in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_waits_for_its_database(database_url: str, tmp_path: Path, *, stopped: bool) -> None:
+    """A collector that starts before its database says so, and serves once the database is there; SIGTERM ends it."""
+    sockets = tmp_path / "s"
+    url = make_conninfo(database_url, host=str(sockets))
+    process = Program[str](
+        *("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--database-url", url),
+        *("--data-dir", str(tmp_path), "--http-listen", "off", "--metrics-listen", "off", "--log-format", "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert "No such file" in next(line for line in process.stderr if "database.waiting" in line)
+        if not stopped:
+            sockets.symlink_to(str(conninfo_to_dict(database_url)["host"]))
+            assert json.loads(process.stdout.readline())["ready"]
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stdout.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def test_it_waits_only_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that does not come is an error."""
+    monkeypatch.setattr(serve, "_DATABASE_WITHIN_S", 0.1)
+    monkeypatch.setattr(serve, "_RETRY_S", 0.2)
+    settings = Settings(listen=Address("127.0.0.1", 0), data_dir=tmp_path, database_url="postgresql://127.0.0.1:1/a")
+    with pytest.raises(DatabaseUnreachable, match="Connection refused"):
+        await serve.serve(settings, print)
+
+
+def test_it_does_not_wait_for_another_url(database_url: str) -> None:
+    """A database that a server does not have is an error at once, and so are others that need an operator."""
+    url = make_conninfo(database_url, dbname="missing")
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", url)
+    assert done.returncode == 1
+    assert 'database "missing" does not exist' in done.stderr
+    assert "database.waiting" not in done.stderr
 
 
 def test_a_malformed_database_url_is_an_error() -> None:

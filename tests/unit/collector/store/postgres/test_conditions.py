@@ -6,7 +6,7 @@ from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing
-from isochrone_collector.store.postgres.conditions import Condition, condition_of, translated
+from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated
 from isochrone_collector.store.postgres.connection import NoAnswer
 
 # The primary's reason, and that of a standby.
@@ -50,6 +50,30 @@ SEVERAL = (
 def test_each_error_has_its_condition(error: Exception, condition: Condition | None) -> None:
     """What may succeed later has a condition, and everything else has none."""
     assert condition_of(error) is condition
+
+
+@pytest.mark.parametrize(
+    ("text", "passing"),
+    [
+        ('connection to server at "::1", port 1 failed: Connection refused', True),
+        ('connection to server on socket "/s/.s.PGSQL.5432" failed: No such file or directory', True),
+        ("FATAL:  the database system is starting up", True),
+        ("FATAL: the database system is not yet accepting connections", True),
+        ("FATAL: sorry, too many clients already", True),
+        ("server closed the connection unexpectedly", True),
+        ("connection timeout expired", True),
+        (SEVERAL.format("session is read-only"), True),
+        (SEVERAL.format('FATAL: password authentication failed for user "ida"'), False),
+        ('FATAL: password authentication failed for user "ida"', False),
+        ('FATAL: database "missing" does not exist', False),
+        ("fe_sendauth: no password supplied", False),
+        ('could not read root certificate file "a": No such file or directory', False),
+        ("[Errno -2] Name or service not known", False),
+    ],
+)
+def test_what_passes_without_an_operator(text: str, *, passing: bool) -> None:
+    """A start waits for a server that is away, starting, full or a standby, not for what an operator must change."""
+    assert is_passing(psycopg.OperationalError(text)) is passing
 
 
 def test_a_missing_partition_of_a_worker() -> None:
