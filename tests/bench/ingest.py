@@ -13,7 +13,6 @@ usage: ingest.py [--quick] prints a table and a RESULT line; exit 1 when a goal 
 import json
 import math
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bench.processes import running_collector
+from bench.processes import running_collector, start_dialog
 from bench.push_payloads import BATCH_SAMPLES
 from bench.pusher import LoadSpec, PusherConfig, Report
 from bench.raw_copy import RawCopy
@@ -88,12 +87,7 @@ class PusherPool:
     """Pusher processes of one kind, controlled together."""
 
     def __init__(self, posts: Sequence[PusherConfig]) -> None:
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "bench.pusher"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            for _ in posts
-        ]
+        self._processes = [start_dialog("bench.pusher") for _ in posts]
         self._send(posts)
         self._receive()
 
@@ -117,8 +111,9 @@ class PusherPool:
     def end(self) -> None:
         """Stop the processes."""
         for process in self._processes:
-            process.terminate()
-            process.wait(20)
+            with process:
+                process.terminate()
+                process.wait(20)
 
     def _send(self, lines: Sequence[PusherConfig | LoadSpec]) -> None:
         for process, line in zip(self._processes, lines, strict=True):
@@ -127,7 +122,10 @@ class PusherPool:
             process.stdin.flush()
 
     def _receive(self) -> list[str]:
-        return [process.stdout.readline() for process in self._processes if process.stdout is not None]
+        lines = [process.stdout.readline() for process in self._processes if process.stdout is not None]
+        if not all(lines):
+            raise SystemExit("a pusher has ended")
+        return lines
 
 
 def start_time() -> float:

@@ -16,12 +16,26 @@ from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, presented_certificate
 
 TICKS = os.sysconf("SC_CLK_TCK")
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def start(module: str, *options: str) -> subprocess.Popen[bytes]:
     """Start one of our programs without output."""
     command = [sys.executable, "-m", module, *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def start_dialog(module: str) -> subprocess.Popen[str]:
+    """Start a module of a benchmark that is controlled over stdin and answers on stdout, by lines of text."""
+    # A test has this path from pytest, which child processes do not inherit.
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
 
 
 def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -90,5 +104,6 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
         trust = presented_certificate(parse_address(reported["listen"])).pinned if has_tls else PLAIN
         yield RunningServer(process=process, log=log, reported=reported, trust=trust)
     finally:
-        process.terminate()
-        process.wait(30)
+        with process:
+            process.terminate()
+            process.wait(30)

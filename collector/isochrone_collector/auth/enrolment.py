@@ -124,7 +124,7 @@ class Enrolment:
         """
         now_at = self._clock()
         if not self._joins.take(address, now_at):
-            raise TooMany("too many join from this address; try again in a moment")
+            raise TooMany("too many joins from this address; try again in a moment")
         token = _parsed(token_text, client_key)
         credential = (
             derive_credential(token, client_key) if client_key else Credential(id=_new_id(), secret=_new_secret())
