@@ -160,7 +160,4 @@ async def _without_stored(connection: Connection, report: VitalsReport, batch: P
     rows = list(read_rows(batch.rows))
     stored = await stored_rounds(connection, report.vantage_id, {row.round for row in rows})
     places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.lineage})
-    if not places:
-        return batch
-    _log.warning("rounds.already_stored", vantage_id=report.vantage_id, seq=batch.origin.seq, samples=len(places))
-    return set_aside(batch, rows, places)
+    return set_aside(batch, rows, places) if places else batch

@@ -246,11 +246,14 @@ class Ingest:
     async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         async with self._database.transaction() as connection:
             pushes = [(work.vitals, work.packed) for work in group if work.packed]
-            earlier = iter(await batches.store(connection, await self._instances.set_aside_stored(connection, pushes)))
+            checked = await self._instances.set_aside_stored(connection, pushes)
+            in_ledger = await batches.store(connection, checked)
+            earlier = iter(in_ledger)
             found = [next(earlier) if work.packed else None for work in group]
             reports = list(map(_vitals_report, group, found))
             recording = await vantages.record_vitals(connection, reports)
             await self._instances.require_owners(connection, reports, recording)
+        _log_set_aside([given for _, given in pushes], checked, in_ledger)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
             self.on_stored()
@@ -310,6 +313,16 @@ def _vitals_of(batch: PushBatch) -> VitalsReport:
         vitals=trimmed(batch.vitals),
         lineage=batch.lineage,
     )
+
+
+def _log_set_aside(
+    given: Sequence[PackedBatch], checked: Sequence[PackedBatch], in_ledger: Sequence[LedgerRow | None]
+) -> None:
+    """Log which batches had samples of stored rounds, except repetitions after a lost reply, which are not stored."""
+    for before, after, earlier in zip(given, checked, in_ledger, strict=True):
+        if earlier is None and (samples := before.rows.rows - after.rows.rows):
+            key = before.key
+            _log.warning("rounds.already_stored", vantage_id=key.vantage_id, seq=key.seq, samples=samples)
 
 
 def _vitals_report(work: _Work, earlier: LedgerRow | None) -> VitalsReport:

@@ -9,6 +9,7 @@ from random import randrange
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
@@ -25,6 +26,7 @@ from isochrone_wire.model import DAY_US, SECOND_US, Sample, Vantage, Vitals
 from isochrone_wire.v1 import sample_pb2
 
 US = Vantage(name="us-1", region="us")
+ALREADY_STORED = "rounds.already_stored"
 
 
 class Agent:
@@ -249,8 +251,27 @@ async def test_a_restored_snapshot_seals_no_sample_twice(local: InProcessCollect
     assert await before.deliver() == 4
     restored = Machine(local, snapshot)
     restored.probe(5)
-    assert await restored.deliver() == 5
+    with capture_logs() as events:
+        assert await restored.deliver() == 5
     assert await stored(local) == (seconds(1, 2, 3, 4, 4, 4, 5), ["already_stored"] * 4)
+    assert [event["samples"] for event in events if event["event"] == ALREADY_STORED] == [4]
+
+
+async def test_a_repeated_batch_is_not_set_aside(local: InProcessCollector, tmp_path: Path) -> None:
+    """An agent that was killed before the reply repeats the batch after its restart: a repetition, and no event."""
+    await local.begin(DAY_AT)
+    agent = Machine(local, tmp_path / "a")
+    agent.probe(1, 2)
+    sealed = agent.spool.lease()
+    assert sealed is not None
+    before = agent.snapshot(tmp_path / "b")
+    agent.spool.release(sealed)
+    assert await agent.deliver() == 2
+    restarted = Machine(local, before)
+    with capture_logs() as events:
+        assert await restarted.deliver() == 2
+    assert await stored(local) == (seconds(1, 2), [])
+    assert ALREADY_STORED not in [event["event"] for event in events]
 
 
 async def test_a_burst_that_a_restart_has_cut_is_stored_completely(local: InProcessCollector, tmp_path: Path) -> None:
