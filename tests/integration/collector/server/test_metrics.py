@@ -8,6 +8,7 @@ import pytest
 
 from fix_collector import Collector, StartCollector, run_command
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 US = Vantage(name="us-1", region="us-east-2")
@@ -31,12 +32,15 @@ def test_pushes_are_counted(collector: Collector) -> None:
     collector.call.push(Batch(vantage=US, epoch=5, seq=0))
     with pytest.raises(grpc.RpcError):
         collector.call.push(Batch(vantage=US, epoch=5, seq=-1))
+    # A refused push is counted once its reply has been sent.
+    refused = 'isochrone_pushes_total{status="INVALID_ARGUMENT"}'
+    eventually(10, lambda: refused in collector.scrape(), "the refused push is counted")
     metrics = collector.scrape()
     assert metrics["isochrone_samples_stored_total"] == 2
     assert metrics["isochrone_samples_duplicate_total"] == 2
     assert metrics['isochrone_samples_rejected_total{reason="unknown_target"}'] == 2
     assert metrics['isochrone_pushes_total{status="OK"}'] == 3
-    assert metrics['isochrone_pushes_total{status="INVALID_ARGUMENT"}'] == 1
+    assert metrics[refused] == 1
     assert metrics['isochrone_ledger_claims_total{result="new"}'] == 1
     assert metrics['isochrone_ledger_claims_total{result="known"}'] == 1
     assert metrics["isochrone_push_duration_seconds_count"] == 4
