@@ -168,20 +168,22 @@ class Plans:
         if old is not None and same_meaning(old, reading.plan) and not is_signed_again:
             return unchanged(old)
         if not dry_run:
-            # Two plans never have the same instant, even if the clocks of two collectors differ.
-            applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
             origin = PlanOrigin(
                 document=document,
-                applied_at=applied_at,
+                # Two plans never have the same instant, even if the clocks of two collectors differ.
+                applied_at=max(self._clock(), newest.applied_at + 1 if newest else 0),
                 applied_by=applied_by,
                 restores=restores,
                 signature=signature or None,
             )
-            await table.insert(connection, reading.plan, origin)
-            action = "plan.apply" if restores is None else "plan.rollback"
-            await audit.record(connection, at=self._clock(), action=action, target=str(version + 1))
+            await self._put_into_force(connection, reading.plan, origin)
         change = compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
         return replace(change, changed=True, altered=(*signatures.changes(in_force, signature), *change.altered))
+
+    async def _put_into_force(self, connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
+        await table.insert(connection, plan, origin)
+        action = "plan.apply" if origin.restores is None else "plan.rollback"
+        await audit.record(connection, at=self._clock(), action=action, target=str(plan.version))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
         """Return the plans that were in force during a window, with their spans of time."""

@@ -309,10 +309,8 @@ async def test_two_clones_at_two_collectors_double_no_round(local: InProcessColl
     assert delivered >= 400
 
 
-async def test_no_round_is_stored_between_comparison_and_commit(
-    local: InProcessCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clone takes over with a round, and the original pushes the same round meanwhile: it has to wait."""
+async def two_collectors(local: InProcessCollector, tmp_path: Path) -> tuple[InProcessCollector, Machine]:
+    """Return another collector on the database of `local`, and a machine that has delivered two rounds to `local`."""
     await local.begin(DAY_AT)
     other = InProcessCollector(local.database)
     await other.turn_to(DAY_AT)
@@ -321,6 +319,14 @@ async def test_no_round_is_stored_between_comparison_and_commit(
     for second in (0, 1):
         original.probe(second)
         assert await original.deliver() == 1
+    return other, original
+
+
+async def test_no_round_is_stored_between_comparison_and_commit(
+    local: InProcessCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone takes over with a round, and the original pushes the same round meanwhile: it has to wait."""
+    other, original = await two_collectors(local, tmp_path)
     clone = Machine(other, original.snapshot(tmp_path / "b"))
     clone.probe(2)
     original.probe(2)
@@ -341,14 +347,7 @@ async def test_no_round_is_stored_between_comparison_and_commit(
 
 async def test_a_collector_that_missed_two_takeovers_compares(local: InProcessCollector, tmp_path: Path) -> None:
     """The original delivers again, first to another collector: what the first one remembers of it is out of date."""
-    await local.begin(DAY_AT)
-    other = InProcessCollector(local.database)
-    await other.turn_to(DAY_AT)
-    await other.plans.refresh()
-    original = Machine(local, tmp_path / "a")
-    for second in (0, 1):
-        original.probe(second)
-        assert await original.deliver() == 1
+    other, original = await two_collectors(local, tmp_path)
     clone = Machine(other, original.snapshot(tmp_path / "b"))
     for machine, second in ((clone, 10), (original, 60)):
         machine.local, other.clock.at = other, DAY_AT + 100 * second * SECOND_US
