@@ -192,6 +192,9 @@ class DriftList:
 class AlertKind(StrEnum):
     """The cause of an alert."""
 
+    TARGET_FAILING = "target_failing"
+    TARGET_THROTTLED = "target_throttled"
+    TARGET_RECOVERED = "target_recovered"
     DRIFT = "drift"
     VANTAGE_ABSENT = "vantage_absent"
     VANTAGE_BACK = "vantage_back"

@@ -53,7 +53,7 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
     subject = f"{series.target} from {series.region}"
     percent = 100 * (change.after / change.before - 1)
     return AlertMessage(
-        id=_id_of(AlertKind.DRIFT, subject, series.metric, change.changed_at),
+        id=id_of(AlertKind.DRIFT, subject, series.metric, change.changed_at),
         kind=AlertKind.DRIFT,
         subject=subject,
         sentence=_change_sentence(series.metric, change, percent),
@@ -79,7 +79,7 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
 def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for an absent vantage."""
     return AlertMessage(
-        id=_id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
+        id=id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
         kind=AlertKind.VANTAGE_ABSENT,
         subject=vantage,
         sentence=f"{vantage} in {region} has sent no heartbeat for {rough_duration(raised_at - last_seen_at)}",
@@ -92,7 +92,7 @@ def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised
     """Return the alert for a vantage that is back after the absence with that alert id, raised at `absent_at`."""
     duration = rough_duration(raised_at - absent_at)
     return AlertMessage(
-        id=_id_of(AlertKind.VANTAGE_BACK, vantage, absence),
+        id=id_of(AlertKind.VANTAGE_BACK, vantage, absence),
         kind=AlertKind.VANTAGE_BACK,
         subject=vantage,
         sentence=f"{vantage} in {region} is back, {duration} after its absence was reported",
@@ -104,7 +104,7 @@ def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised
 def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a job of the leader that keeps failing."""
     return AlertMessage(
-        id=_id_of(AlertKind.JOB_FAILING, job, since_at),
+        id=id_of(AlertKind.JOB_FAILING, job, since_at),
         kind=AlertKind.JOB_FAILING,
         subject=job,
         sentence=f"the job {job!r} has failed for {rough_duration(raised_at - since_at)}: {reason[:_REASON_CHARS]}",
@@ -116,7 +116,7 @@ def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> A
 def of_test(*, raised_at: int) -> AlertMessage:
     """Return a test alert."""
     return AlertMessage(
-        id=_id_of(AlertKind.TEST, raised_at),
+        id=id_of(AlertKind.TEST, raised_at),
         kind=AlertKind.TEST,
         subject="test",
         sentence="this is a test: alerts of this collector arrive here",
@@ -128,7 +128,7 @@ def of_test(*, raised_at: int) -> AlertMessage:
 def of_clock(reason: str, *, raised_at: int) -> AlertMessage:
     """Return the alert for a wall clock that is not trusted; there is one in an hour."""
     return AlertMessage(
-        id=_id_of(AlertKind.CLOCK, raised_at // HOUR_US),
+        id=id_of(AlertKind.CLOCK, raised_at // HOUR_US),
         kind=AlertKind.CLOCK,
         subject="clock of the collector",
         sentence=f"{reason}: jobs that delete, summarise, publish or alert are paused",
@@ -140,7 +140,7 @@ def of_clock(reason: str, *, raised_at: int) -> AlertMessage:
 def of_low_disk(free: str, *, raised_at: int) -> AlertMessage:
     """Return the alert for a data folder with little room, of which `free` states how much; there is one in an hour."""
     return AlertMessage(
-        id=_id_of(AlertKind.DISK_LOW, raised_at // HOUR_US),
+        id=id_of(AlertKind.DISK_LOW, raised_at // HOUR_US),
         kind=AlertKind.DISK_LOW,
         subject="disk of the collector",
         sentence=f"the disk of the database has {free}: make room, or backlogs and then all pushes are refused",
@@ -152,7 +152,7 @@ def of_low_disk(free: str, *, raised_at: int) -> AlertMessage:
 def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a second agent with the credential of a vantage."""
     return AlertMessage(
-        id=_id_of(AlertKind.RIVAL, vantage, epoch),
+        id=id_of(AlertKind.RIVAL, vantage, epoch),
         kind=AlertKind.RIVAL,
         subject=vantage,
         sentence=f"a second agent uses the credential of {vantage}: one is perhaps a clone; its samples are refused",
@@ -164,7 +164,7 @@ def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at:
 def of_lost_batches(*, lost_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a database that has lost batches which agents had delivered by `lost_at`."""
     return AlertMessage(
-        id=_id_of(AlertKind.DATABASE_RESTORED, lost_at),
+        id=id_of(AlertKind.DATABASE_RESTORED, lost_at),
         kind=AlertKind.DATABASE_RESTORED,
         subject="database",
         sentence="the database seems to have been restored: it lacks delivered batches, which agents send again; "
@@ -179,7 +179,8 @@ def name_of(alert_id: int) -> str:
     return f"alert_{alert_id:016x}"
 
 
-def _id_of(*parts: object) -> int:
+def id_of(*parts: object) -> int:
+    """Return an id derived from the parts: the same for the same subject, from 0 to 2^63 - 1."""
     text = "\n".join(str(part) for part in parts)
     # One bit less, because PostgreSQL's bigint is signed.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_ID_BYTES]) >> 1

@@ -1,0 +1,237 @@
+"""Evidence for and against targets: from which regions a target fails, by the newest rounds of each vantage. Pure.
+
+The laws:
+
+1. A vantage accuses a target if three of its rounds in a row failed, or two while another vantage's do too; more in a
+   series that often fails (see `streak`). A target that never worked has no such series: two failures are enough.
+2. A region fails if most vantages there that report and are trusted accuse the target; it is answered if at most of
+   them the failures have ended for some rounds.
+3. A vantage is not trusted where it is more likely to be at fault itself: the failures began together with those of at
+   least two thirds of its targets, of at least two providers, and the control target does not answer; or together with
+   those of the control target; or its clock is wrong. Targets that failed before, or never worked, are no evidence.
+4. Throttled rounds are another kind: they are neither failures nor answers.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+
+from isochrone_collector.alerts.streak import ALONE, TOGETHER, Streak
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.model import MINUTE_US
+
+SUSPICIOUS_SHARE = 2 / 3
+# Longer than the time limits of a probe: a vantage whose request hangs reports nothing of that target.
+_SILENCE_US = 5 * MINUTE_US
+_SILENT_ROUNDS = 3
+# A region from which nothing was reported for so long is no longer part of the evidence.
+_GONE_US = 60 * MINUTE_US
+_TOGETHER_ROUNDS = 3
+_TWO = 2
+
+
+class RoundKind(IntEnum):
+    """The result of a round of one vantage: the best one of its probes. `HELD` ones were not sent, because the provider
+    had asked to wait.
+    """
+
+    OK = 0
+    FAILED = 1
+    THROTTLED = 2
+    HELD = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """One round of a target from a vantage."""
+
+    target_id: int
+    vantage_id: int
+    region: str
+    round_at: int
+    kind: RoundKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedTarget:
+    """A target of the plan. `has_worked` is false if it never worked from any vantage."""
+
+    id: int
+    name: str
+    provider: str
+    every_us: int
+    has_worked: bool = True
+
+    @property
+    def silence_us(self) -> int:
+        """The age of the newest round, in microseconds, from which on a vantage no longer reports the target."""
+        return max(_SILENT_ROUNDS * self.every_us, _SILENCE_US)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What is measured: the targets by id, the id of the plan's control target (0: none), and the ids of the vantages
+    whose clocks are wrong.
+    """
+
+    targets: Mapping[int, WatchedTarget]
+    control: int = 0
+    distrusted: Collection[int] = ()
+
+
+class RegionState(Enum):
+    """The state of a target as seen from a region."""
+
+    FAILING = auto()
+    ANSWERED = auto()
+    UNCLEAR = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The regions that measure a target, and the failed rounds that accuse it: the first and the newest."""
+
+    regions: Mapping[str, RegionState]
+    first_failed_at: int = 0
+    last_failed_at: int = 0
+
+    @property
+    def failing(self) -> frozenset[str]:
+        """The regions from which the target fails."""
+        return frozenset(name for name, state in self.regions.items() if state is RegionState.FAILING)
+
+
+@dataclass(slots=True)
+class Series:
+    """The newest rounds of a target from one vantage."""
+
+    region: str
+    newest_at: int = 0
+    has_answered: bool = False
+    streaks: dict[AlertKind, Streak] = field(
+        default_factory=lambda: {AlertKind.TARGET_FAILING: Streak(), AlertKind.TARGET_THROTTLED: Streak()}
+    )
+
+    def add(self, one: RoundResult) -> None:
+        """Add a round; an earlier one than the newest is ignored, unless it is the rest of that round."""
+        failed, throttled = self.streaks.values()
+        if one.round_at < self.newest_at or (one.round_at == self.newest_at and one.kind is not RoundKind.OK):
+            return
+        if one.round_at == self.newest_at and failed.clear and throttled.clear:
+            return
+        if one.kind is RoundKind.HELD and not throttled.length:
+            return
+        self.region, self.newest_at = one.region, one.round_at
+        if one.kind is RoundKind.OK:
+            self.has_answered = True
+            failed.end()
+            throttled.end()
+        elif one.kind is RoundKind.FAILED:
+            failed.extend(one.round_at)
+            throttled.end()
+        else:
+            throttled.extend(one.round_at, sent=one.kind is RoundKind.THROTTLED)
+
+
+class FailureEvidence:
+    """The newest rounds of all targets from all vantages."""
+
+    def __init__(self) -> None:
+        self._series: dict[int, dict[int, Series]] = {}
+
+    def add(self, rounds: Iterable[RoundResult]) -> None:
+        """Add rounds, oldest first for each series."""
+        for one in rounds:
+            of_target = self._series.setdefault(one.target_id, {})
+            of_target.setdefault(one.vantage_id, Series(one.region)).add(one)
+
+    def keep(self, target_ids: Collection[int]) -> None:
+        """Forget the targets that are not among these."""
+        self._series = {target_id: found for target_id, found in self._series.items() if target_id in target_ids}
+
+    def has_answered(self, target_id: int) -> bool:
+        """Return whether a round of the target was answered since it was first added."""
+        return any(series.has_answered for series in self._series.get(target_id, {}).values())
+
+    def of(
+        self,
+        target: WatchedTarget,
+        kind: AlertKind,
+        fleet: Fleet,
+        *,
+        clear_rounds: int,
+        now_at: int,
+    ) -> Evidence:
+        """Return the evidence on a target; its failures have ended after `clear_rounds` without one."""
+        known = self._series.get(target.id, {})
+        trusted = {
+            vantage_id: series
+            for vantage_id, series in known.items()
+            if now_at - series.newest_at <= target.silence_us
+            and vantage_id not in fleet.distrusted
+            and not (kind is AlertKind.TARGET_FAILING and self._is_explained(target, vantage_id, fleet))
+        }
+        accusing = set(_accusing(trusted, kind, target))
+        regions = {one.region: RegionState.UNCLEAR for one in known.values() if now_at - one.newest_at <= _GONE_US}
+        for region in {series.region for series in trusted.values()}:
+            local = {vantage_id: one.streaks[kind] for vantage_id, one in trusted.items() if one.region == region}
+            regions[region] = _state(local, accusing, clear_rounds=clear_rounds)
+        failing = {name for name, state in regions.items() if state is RegionState.FAILING}
+        streaks = [known[vantage_id].streaks[kind] for vantage_id in accusing if known[vantage_id].region in failing]
+        return Evidence(
+            regions=regions,
+            first_failed_at=min((streak.since_at for streak in streaks), default=0),
+            last_failed_at=max((streak.until_at for streak in streaks), default=0),
+        )
+
+    def _is_explained(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
+        """Return whether the vantage is more likely to be at fault than the target."""
+        if not target.has_worked or not self._streak(target.id, vantage_id).length:
+            return False
+        informative = [
+            one for one in fleet.targets.values() if one.has_worked and self._is_evidence(one, target, vantage_id)
+        ]
+        failing = [one for one in informative if self._streak(one.id, vantage_id).length]
+        control = fleet.targets.get(fleet.control) if target.id != fleet.control else None
+        if control in informative:
+            return control in failing
+        several = len({one.provider for one in failing}) > 1
+        return several and len(failing) >= SUSPICIOUS_SHARE * len(informative)
+
+    def _is_evidence(self, other: WatchedTarget, target: WatchedTarget, vantage_id: int) -> bool:
+        """Return whether another target was probed since the failures began, and did not fail long before."""
+        if vantage_id not in self._series.get(other.id, {}):
+            return False
+        since_at = self._streak(target.id, vantage_id).since_at
+        streak = self._streak(other.id, vantage_id)
+        near_us = _TOGETHER_ROUNDS * max(other.every_us, target.every_us)
+        was_probed = self._series[other.id][vantage_id].newest_at >= since_at
+        return was_probed and (not streak.length or streak.since_at > since_at - near_us)
+
+    def _streak(self, target_id: int, vantage_id: int) -> Streak:
+        return self._series[target_id][vantage_id].streaks[AlertKind.TARGET_FAILING]
+
+
+def _state(streaks: Mapping[int, Streak], accusing: Collection[int], *, clear_rounds: int) -> RegionState:
+    """Return the state of a region from the streaks of its trusted vantages."""
+    if _TWO * sum(vantage_id in accusing for vantage_id in streaks) > len(streaks):
+        return RegionState.FAILING
+    ended = sum(streak.clear >= clear_rounds for streak in streaks.values())
+    return RegionState.ANSWERED if _TWO * ended > len(streaks) else RegionState.UNCLEAR
+
+
+def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTarget) -> Iterator[int]:
+    """Yield the vantages that accuse a target."""
+    streaks = {vantage_id: series.streaks[kind] for vantage_id, series in trusted.items()}
+    if not target.has_worked and sum(streak.requests for streak in streaks.values()) >= _TWO:
+        yield from (vantage_id for vantage_id, streak in streaks.items() if streak.length)
+        return
+    joint = {
+        vantage_id
+        for vantage_id, streak in streaks.items()
+        if streak.requests and streak.length >= streak.needed(TOGETHER)
+    }
+    for vantage_id, streak in streaks.items():
+        is_alone = streak.requests >= _TWO and streak.length >= streak.needed(ALONE)
+        if is_alone or (len(joint) >= _TWO and vantage_id in joint):
+            yield vantage_id

@@ -1,0 +1,207 @@
+"""Incidents of targets: opened, escalated and recovered, from the evidence of each round. Pure; instants are those of
+the collector's clock.
+
+The laws:
+
+1. An incident is of one target and one kind. It opens when the target fails from a region, escalates when it fails from
+   several regions and from all, and recovers when it is answered again from all of them.
+2. A change is reported when it has held for half an interval of the target, at most ten seconds, so that vantages whose
+   rounds end at different instants are reported together.
+3. A target is answered again after three rounds without the failure. The number doubles with each incident of the same
+   kind that ended within sixty rounds before this one, up to `_MOST_CLEAR`.
+4. Where nothing is known, nothing changes: a region keeps its state while its vantages are silent or not trusted, but
+   for an hour at most if another region is measured.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+
+from isochrone_collector.alerts.failure_evidence import Evidence, FailureEvidence, Fleet, RegionState, WatchedTarget
+from isochrone_collector.alerts.message import id_of
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.model import SECOND_US
+
+KINDS = (AlertKind.TARGET_FAILING, AlertKind.TARGET_THROTTLED)
+
+_CLEAR_ROUNDS, _MOST_CLEAR = 3, 48
+_RECENT_ROUNDS = 60
+_MAX_SETTLING_US = 10 * SECOND_US
+
+Key = tuple[AlertKind, int]
+"""The kind of an incident, and the id of its target."""
+
+
+class Scope(IntEnum):
+    """The part of the regions from which a target fails. A single measured region is `ONE`."""
+
+    ONE = 1
+    SEVERAL = 2
+    ALL = 3
+
+
+class Step(StrEnum):
+    """What happened to an incident. `WITHDRAWN`: its target is no longer measured."""
+
+    OPENED = "opened"
+    ESCALATED = "escalated"
+    CONTINUED = "continued"
+    RECOVERED = "recovered"
+    WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetIncident:
+    """An incident of a target. `failing` are the regions from which it fails now, `regions` all of them since the first
+    failure, and `scope` is the widest scope so far.
+    """
+
+    kind: AlertKind
+    target_id: int
+    failing: frozenset[str]
+    regions: frozenset[str]
+    scope: Scope
+    first_failed_at: int
+    last_failed_at: int
+    opened_at: int
+    never_worked: bool = False
+    escalated_at: int | None = None
+    recovered_at: int | None = None
+
+    @property
+    def id(self) -> int:
+        """The id, which is the same on every collector that sees the same first failure."""
+        return id_of(self.kind, self.target_id, self.first_failed_at)
+
+    @property
+    def key(self) -> Key:
+        """The kind and the target: only one incident of each is open."""
+        return self.kind, self.target_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What happened to an incident, with its state from then on."""
+
+    step: Step
+    incident: TargetIncident
+
+
+class IncidentWatch:
+    """The incidents of all targets. `known` are the stored ones: those that are open, and those that ended lately."""
+
+    def __init__(self, known: Iterable[TargetIncident] = ()) -> None:
+        self.evidence = FailureEvidence()
+        self._open: dict[Key, TargetIncident] = {}
+        self._ended: dict[Key, list[int]] = {}
+        self._rising_since: dict[Key, int] = {}
+        for incident in known:
+            self._apply(incident)
+
+    def step(self, fleet: Fleet, *, now_at: int) -> list[Transition]:
+        """Return what happened since the last step, by the rounds added to the evidence."""
+        found = list(self._transitions(fleet, now_at))
+        for transition in found:
+            self._apply(transition.incident)
+            if transition.step is not Step.CONTINUED:
+                self._rising_since.pop(transition.incident.key, None)
+        return found
+
+    def _transitions(self, fleet: Fleet, now_at: int) -> Iterator[Transition]:
+        for incident in self._open.values():
+            if incident.target_id not in fleet.targets:
+                yield Transition(step=Step.WITHDRAWN, incident=replace(incident, recovered_at=now_at))
+        for target in fleet.targets.values():
+            for kind in KINDS:
+                if transition := self._transition(kind, target, fleet, now_at):
+                    yield transition
+
+    def _transition(self, kind: AlertKind, target: WatchedTarget, fleet: Fleet, now_at: int) -> Transition | None:
+        key = (kind, target.id)
+        incident = self._open.get(key)
+        clear_rounds = self._clear_rounds(key, target, since_at=incident.opened_at if incident else now_at)
+        evidence = self.evidence.of(target, kind, fleet, clear_rounds=clear_rounds, now_at=now_at)
+        failing = _failing(incident, evidence)
+        scope = _scope(failing, evidence)
+        if scope > (incident.scope if incident else 0):
+            if now_at - self._rising_since.setdefault(key, now_at) >= min(target.every_us // 2, _MAX_SETTLING_US):
+                return _risen(incident, evidence, failing, scope=scope, kind=kind, target=target, now_at=now_at)
+        else:
+            self._rising_since.pop(key, None)
+        return _continued(incident, evidence, failing, now_at) if incident else None
+
+    def _clear_rounds(self, key: Key, target: WatchedTarget, *, since_at: int) -> int:
+        recent = [at for at in self._ended.get(key, ()) if since_at - at <= _RECENT_ROUNDS * target.every_us]
+        return min(_CLEAR_ROUNDS << len(recent), _MOST_CLEAR)
+
+    def _apply(self, incident: TargetIncident) -> None:
+        if incident.recovered_at is None:
+            self._open[incident.key] = incident
+            return
+        self._open.pop(incident.key, None)
+        self._ended.setdefault(incident.key, []).append(incident.recovered_at)
+        del self._ended[incident.key][:-_MOST_CLEAR]
+
+
+def _failing(incident: TargetIncident | None, evidence: Evidence) -> frozenset[str]:
+    """Return the regions from which a target fails, or failed when something was last known from there."""
+    if incident is None or not evidence.regions:
+        return evidence.failing if incident is None else incident.failing
+    unknown = {
+        region
+        for region in incident.failing
+        if evidence.regions.get(region, RegionState.ANSWERED) is not RegionState.ANSWERED
+    }
+    return evidence.failing | unknown
+
+
+def _scope(regions: frozenset[str], evidence: Evidence) -> int:
+    """Return the scope of some regions; 0 without one."""
+    if len(regions) <= 1:
+        return len(regions)
+    return Scope.ALL if regions >= evidence.regions.keys() else Scope.SEVERAL
+
+
+def _risen(
+    incident: TargetIncident | None,
+    evidence: Evidence,
+    failing: frozenset[str],
+    *,
+    scope: int,
+    kind: AlertKind,
+    target: WatchedTarget,
+    now_at: int,
+) -> Transition:
+    """Return the escalation of an incident, or the opening of one."""
+    if incident is not None:
+        wider = replace(_seen(incident, evidence, failing), scope=Scope(scope), escalated_at=now_at)
+        return Transition(step=Step.ESCALATED, incident=wider)
+    opened = TargetIncident(
+        kind=kind,
+        target_id=target.id,
+        failing=failing,
+        regions=failing,
+        scope=Scope(scope),
+        first_failed_at=evidence.first_failed_at,
+        last_failed_at=evidence.last_failed_at,
+        opened_at=now_at,
+        never_worked=not target.has_worked,
+    )
+    return Transition(step=Step.OPENED, incident=opened)
+
+
+def _continued(incident: TargetIncident, evidence: Evidence, failing: frozenset[str], now_at: int) -> Transition | None:
+    """Return the end of an incident, or its continuation; `None` if nothing changed."""
+    seen = _seen(incident, evidence, failing)
+    if not failing:
+        return Transition(step=Step.RECOVERED, incident=replace(seen, recovered_at=now_at))
+    return Transition(step=Step.CONTINUED, incident=seen) if seen != incident else None
+
+
+def _seen(incident: TargetIncident, evidence: Evidence, failing: frozenset[str]) -> TargetIncident:
+    return replace(
+        incident,
+        failing=failing,
+        regions=incident.regions | failing,
+        last_failed_at=max(incident.last_failed_at, evidence.last_failed_at),
+    )

@@ -1,0 +1,236 @@
+"""Incidents of targets: what opens them, and what does not."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from isochrone_collector.alerts.failure_evidence import RoundKind
+from isochrone_collector.alerts.incidents import IncidentWatch, Scope
+from isochrone_wire.model import MINUTE_US
+from testdata.simulated_rounds import (
+    EVERY_US,
+    FAILED,
+    HELD,
+    OK,
+    START_AT,
+    THROTTLED,
+    Happened,
+    Results,
+    SimulatedFleet,
+    answered,
+    fails,
+)
+
+FAILING, LIMITED = "target_failing", "target_throttled"
+
+
+def shown(happened: list[Happened]) -> list[tuple[int, str, str, str, tuple[str, ...]]]:
+    return [(one.round, one.step, one.kind, one.target, one.regions) for one in happened]
+
+
+def test_one_region_then_everywhere_then_recovered() -> None:
+    """A target that fails from one region, then from all, then not: three steps, the first with the third failure."""
+    results = fails("a", range(20, 40), then=fails("a", range(10, 20), "sg-1"))
+    happened = SimulatedFleet().play(60, results)
+    assert shown(happened) == [
+        (12, "opened", FAILING, "a", ("sg",)),
+        (21, "escalated", FAILING, "a", ("fra", "sg", "us")),
+        (42, "recovered", FAILING, "a", ()),
+    ]
+    incident = happened[-1].transition.incident
+    assert (incident.first_failed_at, incident.last_failed_at) == (
+        START_AT + 10 * EVERY_US,
+        START_AT + 39 * EVERY_US,
+    )
+    assert incident.scope is Scope.ALL
+    assert len({one.transition.incident.id for one in happened}) == 1
+
+
+def test_several_regions_are_an_escalation_too() -> None:
+    """From one region to several to all are two escalations; a region less is none."""
+    results = fails("a", range(10, 60), "sg-1", then=fails("a", range(20, 50), "fra-1"))
+    results = fails("a", range(30, 40), then=results)
+    assert [(one[0], one[1], one[4]) for one in shown(SimulatedFleet().play(70, results))] == [
+        (12, "opened", ("sg",)),
+        (21, "escalated", ("fra", "sg")),
+        (31, "escalated", ("fra", "sg", "us")),
+        (62, "recovered", ()),
+    ]
+
+
+def test_a_single_failure_opens_nothing() -> None:
+    """One failed request of a target, or one at every vantage at once, is no incident."""
+    assert SimulatedFleet().play(30, fails("a", range(10, 11), "sg-1")) == []
+    assert SimulatedFleet().play(30, fails("a", range(10, 11))) == []
+
+
+def test_two_failures_count_if_two_vantages_have_them() -> None:
+    """Two failures in a row are an incident when two vantages have them, and none at a single vantage."""
+    assert SimulatedFleet().play(30, fails("a", range(10, 12), "sg-1")) == []
+    [opened, recovered] = SimulatedFleet().play(30, fails("a", range(10, 12), "us-1", "us-2"))
+    assert shown([opened, recovered]) == [(11, "opened", FAILING, "a", ("us",)), (14, "recovered", FAILING, "a", ())]
+
+
+def test_one_of_two_vantages_in_a_region_is_not_enough() -> None:
+    """While another vantage of the region gets answers, the region does not fail."""
+    assert SimulatedFleet().play(60, fails("a", range(10, 50), "us-1")) == []
+
+
+def test_a_vantage_that_fails_at_everything_accuses_nobody() -> None:
+    """A vantage whose network is gone opens nothing, also if it is alone; other regions are still believed."""
+    gone: Results = lambda _target, vantage, number: FAILED if vantage == "sg-1" and number in range(10, 40) else OK  # noqa: E731
+    assert SimulatedFleet().play(60, gone) == []
+    assert SimulatedFleet(vantages=["sg-1"]).play(60, gone) == []
+    happened = SimulatedFleet().play(60, fails("a", range(20, 30), then=gone))
+    assert [one.step for one in happened] == ["opened", "recovered"]
+    assert happened[0].regions == ("fra", "us")
+
+
+@pytest.mark.parametrize("phase", range(4))
+def test_targets_with_later_rounds_are_asked_first(phase: int) -> None:
+    """When a network breaks between the rounds of two targets, the target probed first is not accused."""
+    broken: Results = lambda target, vantage, number: (  # noqa: E731
+        FAILED if vantage == "sg-1" and number >= 10 + ("abcd".index(target) >= phase) else OK
+    )
+    assert SimulatedFleet().play(40, broken) == []
+
+
+def test_a_failing_control_target_explains() -> None:
+    """What fails together with the control target is not accused; what fails while it answers is."""
+    together = fails("b", range(10, 40), "sg-1", then=fails("a", range(10, 40), "sg-1"))
+    names = [one.target for one in SimulatedFleet(targets="abcdefgh", control="a").play(60, together)]
+    assert names == ["a", "a"], "only the control target itself"
+    most: Results = lambda target, _vantage, number: FAILED if target in "bcd" and number in range(10, 40) else OK  # noqa: E731
+    happened = SimulatedFleet(control="a").play(60, most)
+    assert sorted(one.target for one in happened) == sorted("bcd" * 2)
+
+
+def test_a_control_target_that_failed_before_explains_nothing() -> None:
+    """A control target that has failed for an hour does not hide the failures of other targets."""
+    results = fails("a", range(10, 200), then=fails("b", range(100, 150)))
+    happened = SimulatedFleet(targets="abcdef", control="a").play(200, results)
+    assert [(one.round, one.step, one.target) for one in happened if one.target == "b"] == [
+        (101, "opened", "b"),
+        (152, "recovered", "b"),
+    ]
+
+
+def test_a_wrong_clock_accuses_nobody() -> None:
+    """A vantage whose clock is wrong is not believed."""
+    results = fails("a", range(10, 40), "sg-1")
+    assert SimulatedFleet(distrusted=["sg-1"]).play(60, results) == []
+
+
+def test_a_target_that_never_worked_is_reported_at_once() -> None:
+    """Two failures of a target that never worked are enough: of two vantages in its first round, or of one in two."""
+    never = fails("a", range(1000))
+    [opened] = SimulatedFleet(never_worked="a").play(20, never)
+    assert (opened.round, opened.step, opened.regions) == (0, "opened", ("fra", "sg", "us"))
+    assert opened.transition.incident.never_worked
+    [alone] = SimulatedFleet(never_worked="a", vantages=["us-1"]).play(20, never)
+    assert (alone.round, alone.step) == (1, "opened")
+
+
+def test_targets_that_never_worked_hide_nothing() -> None:
+    """Targets that never worked count neither for nor against a vantage, even if all targets are such."""
+    never: Results = lambda target, _vantage, number: FAILED if target in "abc" else answered(target, "", number)  # noqa: E731
+    happened = SimulatedFleet(never_worked="abc", vantages=["us-1"]).play(60, fails("d", range(20, 40), then=never))
+    assert sorted((one.round, one.target) for one in happened if one.step == "opened") == [
+        (1, "a"),
+        (1, "b"),
+        (1, "c"),
+        (22, "d"),
+    ]
+    everything = SimulatedFleet(never_worked="abcd", vantages=["us-1"]).play(20, lambda *_: FAILED)
+    assert sorted(one.target for one in everything) == list("abcd")
+
+
+def test_throttling_is_its_own_kind() -> None:
+    """Refusals for the rate open an incident of their own kind, also if most rounds are held back meanwhile."""
+    happened = SimulatedFleet().play(60, fails("a", range(10, 40), kind=THROTTLED))
+    assert shown(happened) == [
+        (11, "opened", LIMITED, "a", ("fra", "sg", "us")),
+        (42, "recovered", LIMITED, "a", ()),
+    ]
+    backing_off: Results = lambda target, vantage, number: (  # noqa: E731
+        OK if target != "a" or vantage != "sg-1" or number < 10 else THROTTLED if number % 3 == 0 else HELD
+    )
+    assert shown(SimulatedFleet().play(60, backing_off)) == [(15, "opened", LIMITED, "a", ("sg",))]
+    once: Results = lambda target, vantage, number: (  # noqa: E731
+        THROTTLED if (target, vantage, number) == ("a", "sg-1", 10) else HELD if number in range(11, 30) else OK
+    )
+    assert SimulatedFleet().play(60, once) == [], "a single refusal, with a long wait"
+
+
+def test_flapping_becomes_one_long_incident() -> None:
+    """A target that fails and is answered in turn opens a few incidents, each of them longer, and not one per turn."""
+    results: Results = lambda target, _vantage, number: FAILED if target == "a" and number // 4 % 2 else OK  # noqa: E731
+    happened = SimulatedFleet().play(400, results)
+    assert len([one for one in happened if one.step == "opened"]) <= 2
+
+
+def test_silence_changes_nothing() -> None:
+    """While nobody reports a target, its incident stays as it is; a silent region is left out after an hour."""
+    silent: Results = lambda _target, _vantage, number: None if number >= 30 else OK  # noqa: E731
+    happened = SimulatedFleet().play(300, fails("a", range(10, 30), then=silent))
+    assert [one.step for one in happened] == ["opened"]
+    away: Results = lambda _target, vantage, number: None if vantage == "sg-1" and number >= 30 else OK  # noqa: E731
+    happened = SimulatedFleet().play(200, fails("a", range(10, 30), "sg-1", then=away))
+    assert [(one.round, one.step) for one in happened] == [(12, "opened"), (89, "recovered")]
+
+
+def test_an_incident_of_a_target_that_left_the_plan_ends() -> None:
+    """What is no longer measured has no open incident."""
+    world = SimulatedFleet()
+    [opened] = world.play(20, fails("d", range(10, 20)))
+    world.targets = ("a", "b", "c")
+    [ended] = world.play(1)
+    assert (opened.step, ended.step, ended.target) == ("opened", "withdrawn", "gone")
+
+
+def test_a_new_leader_continues() -> None:
+    """After a restart the watch knows the open incidents, reads the newest rounds, and repeats nothing."""
+    results = fails("a", range(10, 40))
+    world = SimulatedFleet()
+    [opened] = world.play(20, results)
+    after = replace(world, watch=IncidentWatch([opened.transition.incident]))
+    assert [(one.round, one.step) for one in after.play(40, results)] == [(42, "recovered")]
+    early = SimulatedFleet(watch=IncidentWatch([opened.transition.incident]), number=41)
+    assert [(one.round, one.step) for one in early.play(5, results)] == [(43, "recovered")]
+
+
+def noisy(seed: int, *, single: float, bursts: float) -> Results:
+    """Return independent failures, and bursts of two at a vantage; shares of the rounds, which drift slowly."""
+    rng = Random(seed)
+    burst_until: dict[tuple[str, str], int] = {}
+
+    def results(target: str, vantage: str, number: int) -> RoundKind | None:
+        drift = 1 + 0.5 * (number % 720) / 720
+        key = (target, vantage)
+        if number < burst_until.get(key, 0):
+            return FAILED
+        if rng.random() < bursts * drift:
+            burst_until[key] = number + 2
+            return FAILED
+        return FAILED if rng.random() < single * drift else OK
+
+    return results
+
+
+@pytest.mark.parametrize(("single", "bursts"), [(0.01, 0.0), (0.0, 0.002), (0.005, 0.001)])
+def test_quiet_hours_raise_nothing(single: float, bursts: float) -> None:
+    """Half a day of one-minute rounds with usual noise raises nothing: 1 % failures, bursts of two, slow drift."""
+    assert SimulatedFleet().play(700, noisy(17, single=single, bursts=bursts)) == []
+
+
+def test_the_first_message_comes_within_three_rounds() -> None:
+    """Wherever a target begins to fail, also after a noisy day, it is reported by the third round after the first."""
+    for seed in range(5):
+        world = SimulatedFleet(steps_per_round=2)
+        noise = noisy(seed, single=0.005, bursts=0.001)
+        world.play(400, noise)
+        happened = world.play(30, fails("b", range(410, 430), "sg-1", then=noise))
+        assert [(one.step, one.target) for one in happened][:1] == [("opened", "b")]
+        assert happened[0].round - 410 <= 3
+        assert happened[0].transition.incident.opened_at - (START_AT + 410 * MINUTE_US) <= 4 * MINUTE_US
