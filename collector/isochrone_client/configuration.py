@@ -28,6 +28,7 @@ from typing import Any
 
 from isochrone_client.errors import ConfigurationError
 from isochrone_client.render import OUTPUTS
+from isochrone_wire.files import replace_file
 from isochrone_wire.text import did_you_mean
 
 FILE_NAME = "config.toml"
@@ -111,7 +112,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Configuration:
     """The configuration, empty if the file does not exist. Raises `ConfigurationError`."""
     path = path_of(environment)
     try:
-        return parse(path.read_text())
+        return parse(path.read_text("utf-8"))
     except FileNotFoundError:
         return Configuration()
     except OSError as error:
@@ -123,17 +124,9 @@ def read(environment: Mapping[str, str] = os.environ) -> Configuration:
 def write(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Path:
     """Replace the file in one step, readable by its owner only. Raises `ConfigurationError`."""
     path = path_of(environment)
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(to_text(configuration))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        replace_file(path, to_text(configuration).encode())
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}", hint="see XDG_CONFIG_HOME") from error
     return path

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from isochrone_client.errors import FileError
+from isochrone_wire.files import sync_folder
 
 STDOUT = Path("-")
 _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
@@ -70,11 +71,7 @@ def _commit(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
     # A temporary file is readable by its owner only; the export gets the usual permissions.
     os.fchmod(file.fileno(), 0o666 & ~_umask())
     Path(file.name).replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _umask() -> int:

@@ -5,7 +5,6 @@ the new one.
 """
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
 from isochrone_wire.credentials import parse_credential
+from isochrone_wire.files import replace_file
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role
@@ -102,15 +102,7 @@ def read(path: Path) -> Identity:
 def write(path: Path, identity: Identity) -> None:
     """Write the identity file atomically, readable by its owner only; create the folder. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(to_text(identity))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, to_text(identity).encode())
 
 
 def select_collector(

@@ -26,7 +26,7 @@ from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, enable_rec
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.database import connect_read_only
 from isochrone_agent.spool.spool import Spool
-from isochrone_wire.health_check import CheckResult, fail, ok, warn
+from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_wire.model import Plan, Spend
 
 _REACH_SECONDS = 5.0

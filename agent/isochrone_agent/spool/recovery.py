@@ -35,6 +35,7 @@ from isochrone_agent.spool import database
 from isochrone_agent.spool.damaged_database import Counters, DamagedDatabase, replace_first_page
 from isochrone_agent.spool.database import PAGE_BYTES, Transaction
 from isochrone_agent.spool.wal import FRAME_HEADER_BYTES, HEADER_BYTES, WriteAheadLog, read_log
+from isochrone_wire.files import sync_folder
 
 DAMAGED = "spool_damaged"
 
@@ -246,7 +247,7 @@ def _replace_damaged(path: Path) -> Path:
             _with_suffix(path, suffix).replace(_with_suffix(damaged_file, suffix))
     _with_suffix(path, "-shm").unlink(missing_ok=True)
     _salvaged_path(path).replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     _delete_oldest(path)
     return damaged_file
 
@@ -257,11 +258,3 @@ def _delete_oldest(path: Path) -> None:
     for file in sorted(map(path.with_name, names))[:-_MAX_DAMAGED_FILES]:
         file.unlink(missing_ok=True)
         _with_suffix(file, "-wal").unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

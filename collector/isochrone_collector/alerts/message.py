@@ -48,6 +48,30 @@ class ChangedSeries:
     metric: Metric
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """The text of an alert. `sentence` has `{}` in the place of the detail, which `detail` names."""
+
+    subject: str
+    sentence: str
+    detail: str = ""
+
+
+_OF_COLLECTOR = {
+    AlertKind.CLOCK: _Text(
+        subject="clock of the collector",
+        sentence="{}: jobs that delete, summarise, publish or alert are paused",
+        detail="reason",
+    ),
+    AlertKind.DISK_LOW: _Text(
+        subject="disk of the collector",
+        sentence="the disk of the database has {}: make room, or backlogs and then all pushes are refused",
+        detail="free",
+    ),
+    AlertKind.TEST: _Text(subject="test", sentence="this is a test: alerts of this collector arrive here"),
+}
+
+
 def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> AlertMessage:
     """Return the alert for a lasting change."""
     subject = f"{series.target} from {series.region}"
@@ -113,38 +137,17 @@ def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> A
     )
 
 
-def of_test(*, raised_at: int) -> AlertMessage:
-    """Return a test alert."""
+def of_collector(kind: AlertKind, detail: str = "", *, raised_at: int) -> AlertMessage:
+    """Return an alert of the collector on itself, of the kind `CLOCK`, `DISK_LOW` or `TEST`. `detail` is what its
+    sentence states. There is one in an hour, but any number of tests.
+    """
+    text = _OF_COLLECTOR[kind]
     return AlertMessage(
-        id=id_of(AlertKind.TEST, raised_at),
-        kind=AlertKind.TEST,
-        subject="test",
-        sentence="this is a test: alerts of this collector arrive here",
-        details={},
-        raised_at=raised_at,
-    )
-
-
-def of_clock(reason: str, *, raised_at: int) -> AlertMessage:
-    """Return the alert for a wall clock that is not trusted; there is one in an hour."""
-    return AlertMessage(
-        id=id_of(AlertKind.CLOCK, raised_at // HOUR_US),
-        kind=AlertKind.CLOCK,
-        subject="clock of the collector",
-        sentence=f"{reason}: jobs that delete, summarise, publish or alert are paused",
-        details={"reason": reason},
-        raised_at=raised_at,
-    )
-
-
-def of_low_disk(free: str, *, raised_at: int) -> AlertMessage:
-    """Return the alert for a data folder with little room, of which `free` states how much; there is one in an hour."""
-    return AlertMessage(
-        id=id_of(AlertKind.DISK_LOW, raised_at // HOUR_US),
-        kind=AlertKind.DISK_LOW,
-        subject="disk of the collector",
-        sentence=f"the disk of the database has {free}: make room, or backlogs and then all pushes are refused",
-        details={"free": free},
+        id=id_of(kind, raised_at if kind is AlertKind.TEST else raised_at // HOUR_US),
+        kind=kind,
+        subject=text.subject,
+        sentence=text.sentence.format(detail),
+        details={text.detail: detail} if text.detail else {},
         raised_at=raised_at,
     )
 

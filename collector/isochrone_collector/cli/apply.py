@@ -7,6 +7,7 @@ from typing import IO
 import click
 
 from isochrone_collector.cli import plan_change, plan_signing
+from isochrone_collector.cli.confirmation import yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_collector.errors import SettingsError
@@ -16,7 +17,7 @@ from isochrone_wire.cli.command_line import example, table_or_json
 @click.command(epilog=example("isochrone-collector apply plan.yaml --collector 127.0.0.1:4600 --dry-run"))
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @plan_change.dry_run_option
-@plan_change.yes_option
+@yes_option
 @plan_signing.sign_option
 @table_or_json
 @operator_options

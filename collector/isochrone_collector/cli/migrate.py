@@ -2,6 +2,7 @@
 
 import click
 
+from isochrone_collector.cli.confirmation import confirm, yes_option
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.store.postgres import citus as cluster
 from isochrone_collector.store.postgres import schema
@@ -18,7 +19,7 @@ _EXAMPLES = (
 @click.command(epilog=example(*_EXAMPLES))
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", required=True, help="PostgreSQL to migrate.")
 @click.option("--to", "revision", metavar="REVISION", help="Migrate up or down to this one.  [default: the newest]")
-@click.option("--yes", is_flag=True, help="Do not ask before a downgrade.")
+@yes_option
 @click.option("--citus", is_flag=True, help="Then distribute the tables over the nodes of its Citus cluster.")
 def migrate(database_url: str, revision: str | None, yes: bool, citus: bool) -> None:
     """Bring a database to the newest revision, or to another one.
@@ -46,7 +47,6 @@ def migrate(database_url: str, revision: str | None, yes: bool, citus: bool) -> 
 def _downgrade(database_url: str, revision: str, *, yes: bool) -> None:
     before, _ = schema.revisions(database_url)
     question = f"{describe(database_url)}: delete what revisions after {revision} up to {before} added?"
-    if not yes:
-        click.confirm(question, abort=True)
+    confirm(question, yes=yes)
     schema.downgrade(database_url, revision=revision)
     click.echo(f"{describe(database_url)}: migrated from {before} down to revision {revision}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from isochrone_collector.cli import plan_change, plan_signing
+from isochrone_collector.cli.confirmation import yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_wire.cli.command_line import example, table_or_json
@@ -54,7 +55,7 @@ def show(*, version: int | None, output: str, client: OperatorClient) -> None:
 @plan.command(epilog=example("isochrone-collector plan rollback 3 --dry-run"))
 @click.argument("version", type=click.IntRange(1))
 @plan_change.dry_run_option
-@plan_change.yes_option
+@yes_option
 @plan_signing.sign_option
 @table_or_json
 @operator_options

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import click
 
-from isochrone_collector.errors import SettingsError
+from isochrone_collector.cli.confirmation import confirm
 from isochrone_collector.plans.cost import PER_DAY
 from isochrone_collector.plans.diff import GONE_ROUTE, NEW_ROUTE
 from isochrone_wire.json_format import to_json_value
@@ -21,7 +21,6 @@ _SIGN_OF_ROUTES = {NEW_ROUTE: "+", GONE_ROUTE: "-"}
 _EXIT_USAGE = 2
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would change.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 class Work(Protocol):
@@ -49,7 +48,7 @@ def change_plan(work: Work, *, dry_run: bool, yes: bool, output: str) -> None:
     if not dry_run and change.changed:
         if not yes:
             click.echo(as_text(change), err=True)
-            confirm("Apply?")
+        confirm("Apply?", yes=yes)
         change = work(dry_run=False)
     click.echo(show(change))
 
@@ -90,10 +89,3 @@ def _folded(line: str) -> Sequence[str]:
     if len(line) <= WIDTH:
         return [line]
     return wrap(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
-
-
-def confirm(question: str) -> None:
-    """Ask for confirmation, and end the command without one. Raises `SettingsError` without a terminal."""
-    if not sys.stdin.isatty():
-        raise SettingsError("cannot ask for confirmation: stdin is not a terminal", hint="pass --yes, or --dry-run")
-    click.confirm(question, abort=True, err=True)

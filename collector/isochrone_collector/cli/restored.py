@@ -3,8 +3,8 @@
 import click
 
 from isochrone_collector.cli import invitations
+from isochrone_collector.cli.confirmation import confirm, yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
-from isochrone_collector.cli.plan_change import confirm, yes_option
 from isochrone_wire.cli.command_line import example
 from isochrone_wire.operations import Role
 
@@ -26,8 +26,7 @@ def restored(*, vantages: bool, yes: bool, client: OperatorClient) -> None:
     ends, and so do the credentials of readers and operators, except your own. Agents keep theirs, unless --vantages is
     given, and send again what the database has lost.
     """
-    if not yes:
-        confirm(_WARNING + (", and of all vantages" if vantages else "") + "?")
+    confirm(_WARNING + (", and of all vantages" if vantages else "") + "?", yes=yes)
     revoked = client.record_restore(vantages=vantages)
     click.echo(f"revoked: {revoked.invitations} join tokens, {revoked.credentials} credentials")
     if not vantages:

@@ -79,7 +79,8 @@ class Ingest:
     """Stores pushes in the database.
 
     Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
-    without limit if `None`. `hear_vantage` gets the id and the wall clock of the vantage of each push.
+    without limit if `None`. `hear_vantage` gets the id and the wall clock of the vantage of each push. `disk_level` is
+    the room on the disk of the database; `on_stored` is called after each commit of new samples, and must be quick.
     """
 
     def __init__(
@@ -90,19 +91,19 @@ class Ingest:
         window: Window,
         clock: Callable[[], int],
         hear_vantage: Callable[[int, int], None] | None = None,
+        disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
+        on_stored: Callable[[], None] = lambda: None,
         keep_us: int | None = None,
         packer: Packer | None = None,
     ) -> None:
         self.window = window
-        self.on_stored: Callable[[], None] = lambda: None
-        """Called after each commit of new samples; must be quick."""
-        self.disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH
-        """The room on the disk of the database."""
         self._keep_us = keep_us
         self._database = database
         self._plans = plans
         self._clock = clock
         self._hear_vantage = hear_vantage
+        self._disk_level = disk_level
+        self._on_stored = on_stored
         self._regions: dict[int, str] = {}
         self._instances = Instances(database=database, clock=clock)
         self._lost_batches = LostBatches(database=database, clock=clock)
@@ -163,7 +164,7 @@ class Ingest:
             )
 
     async def _heartbeat(self, batch: PushBatch) -> Receipt:
-        if self._small.is_full or self.disk_level() is DiskLevel.FULL:
+        if self._small.is_full or self._disk_level() is DiskLevel.FULL:
             # Dropped, and the next one delayed: samples that wait matter more than vitals.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
         await self._small.submit(_Work(vitals=_vitals_of(batch), packed=None), rows=0)
@@ -171,7 +172,7 @@ class Ingest:
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
         check_clock(batch)
-        if self.disk_level() is DiskLevel.FULL:
+        if self._disk_level() is DiskLevel.FULL:
             raise DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
         if batch.sample_count <= _SMALL_SAMPLES:
             self._fair_queue.note_small()
@@ -195,7 +196,7 @@ class Ingest:
     def _check_room(self, batch: PushBatch, packed: PackedBatch) -> None:
         """Refuse a backlog while there is room for current samples only. Raises `DiskLow`."""
         is_current = (packed.newest_round_at or 0) > batch.received_at - _BACKLOG_US
-        if self.disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
+        if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
             raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
 
     async def _pack_with_unknown_targets(self, batch: PushBatch) -> PackedBatch:
@@ -256,7 +257,7 @@ class Ingest:
         _log_set_aside([given for _, given in pushes], checked, in_ledger)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
-            self.on_stored()
+            self._on_stored()
         return found
 
     def _forget(self, vantage_ids: AbstractSet[int]) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
-from isochrone_collector.alerts.message import AlertMessage, name_of, of_lost_batches, of_rival, of_test
-from isochrone_collector.errors import Conflict
+from isochrone_collector.alerts.message import AlertMessage, name_of, of_collector, of_lost_batches, of_rival
+from isochrone_collector.errors import Conflict, DatabaseUnavailable
 from isochrone_collector.store import alerts, job_state, vantages
 from isochrone_collector.store.alerts import DueRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -77,6 +77,16 @@ class AlertDelivery:
         if await alerts.record(connection, message, next_attempt_at=due_at):
             _log.warning("alert.raised", id=name_of(message.id), kind=message.kind.value, subject=message.subject)
 
+    async def try_raise(self, message: AlertMessage) -> bool:
+        """Raise an alert in a transaction of its own, and return whether the database could record it."""
+        try:
+            async with self._database.connection() as connection:
+                await self.raise_alert(connection, message)
+        except DatabaseUnavailable as error:
+            _log.warning("alert.not_raised", reason=str(error))
+            return False
+        return True
+
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
         async with self._database.connection() as connection:
@@ -126,7 +136,7 @@ class AlertDelivery:
         """Raise a test alert, send it once, and return it with the result. Raises `Conflict` without a webhook."""
         if self._webhook is None:
             raise Conflict("this collector has no webhook: set one with `isochrone-collector serve --alert-url URL`")
-        message = of_test(raised_at=self._clock())
+        message = of_collector(AlertKind.TEST, raised_at=self._clock())
         async with self._database.connection() as connection:
             await alerts.record(connection, message, next_attempt_at=None)
         reply = await self._webhook.send(message, now_at=self._clock())

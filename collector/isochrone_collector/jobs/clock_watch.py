@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.alerts.message import of_clock
+from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.analysis.clock_guard import AGREE_US, ClockGuard, Verdict
 from isochrone_collector.clock import elapsed_us, now_at
-from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Connection, Database, fetch
 from isochrone_collector.store.postgres.queries import query
+from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US
 
 EVERY_US = 5 * SECOND_US
@@ -89,9 +89,4 @@ class ClockWatch:
             _log.warning("clock.trusted", hint="paused jobs continue")
             return
         _log.error("clock.not_trusted", reason=verdict.reason, correction_us=verdict.correction_us)
-        try:
-            async with self._database.connection() as connection:
-                message = of_clock(verdict.reason, raised_at=self._guard.now_at())
-                await self._alerting.raise_alert(connection, message)
-        except DatabaseUnavailable as error:
-            _log.warning("alert.not_raised", reason=str(error))
+        await self._alerting.try_raise(of_collector(AlertKind.CLOCK, verdict.reason, raised_at=self._guard.now_at()))

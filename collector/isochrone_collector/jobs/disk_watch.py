@@ -10,11 +10,10 @@ from pathlib import Path
 
 import structlog
 
-from isochrone_collector.alerts.message import of_low_disk
+from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
-from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US
 
 EVERY_US = 2 * SECOND_US
@@ -30,13 +29,11 @@ class DiskWatch:
         *,
         folder: Path | None,
         low_percent: float,
-        database: Database,
         alerting: AlertDelivery,
         clock: Callable[[], int],
     ) -> None:
         self._folder = folder
         self._low_percent = low_percent
-        self._database = database
         self._alerting = alerting
         self._clock = clock
         self._is_raised = False
@@ -60,13 +57,5 @@ class DiskWatch:
         if self.level is DiskLevel.ENOUGH:
             self._is_raised = False
         elif not self._is_raised:
-            await self._raise(str(self.space))
-
-    async def _raise(self, free: str) -> None:
-        try:
-            async with self._database.connection() as connection:
-                await self._alerting.raise_alert(connection, of_low_disk(free, raised_at=self._clock()))
-        except DatabaseUnavailable as error:
-            _log.warning("alert.not_raised", reason=str(error))
-        else:
-            self._is_raised = True
+            message = of_collector(AlertKind.DISK_LOW, str(self.space), raised_at=self._clock())
+            self._is_raised = await self._alerting.try_raise(message)

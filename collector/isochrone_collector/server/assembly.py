@@ -57,65 +57,47 @@ class Parts:
 async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> Parts:
     """Create the parts on a migrated database, and register their cleanup on the stack. Raises `CollectorError`."""
     database = await _opened(Database(conninfo), stack)
-    # A pool for queries, so that they never keep pushes waiting for a connection.
-    questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
     clock = await clock_watch.guard(database)
-    now_at = clock.now_at
-    window = await partitions.ensure(database.patient(), now_at=now_at(), keep_us=settings.retention.samples_us)
-    plans = Plans(database=database, clock=now_at)
+    plans = Plans(database=database, clock=clock.now_at)
     await plans.refresh()
-    packer = Packer(processes=True)
-    stack.push_async_callback(packer.close)
-    ingest = Ingest(
-        database=database,
-        plans=plans,
-        window=window,
-        clock=now_at,
-        hear_vantage=clock.hear_vantage,
-        keep_us=settings.retention.samples_us,
-        packer=packer,
-    )
-    alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=now_at)
-    disk_watch = DiskWatch(
-        # Without a database URL the data folder has the embedded PostgreSQL.
-        folder=settings.data_dir if settings.database_url is None else None,
-        low_percent=settings.disk_low_percent,
-        database=database,
-        alerting=alerts,
-        clock=now_at,
-    )
-    ingest.disk_level = lambda: disk_watch.level
-    await disk_watch.run()
-    jobs = Jobs(database=database, clock=now_at)
+    jobs = Jobs(database=database, clock=clock.now_at)
+    publishing = await _publishing(database, plans, jobs, clock)
+    alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=clock.now_at)
+    disk_watch = await _disk_watch(settings, alerts, clock)
     certificates = _certificates(settings)
     authenticator = Authenticator(database=database, clock=clock.database_at, required=certificates is not None)
     await authenticator.refresh()
+    join_database = await _opened(Database(conninfo, max_connections=_JOIN_CONNECTIONS), stack)
+    # A pool for queries, so that they never keep pushes waiting for a connection.
+    query_database = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
     return Parts(
         clock=clock,
-        disk_watch=disk_watch,
         clock_watch=ClockWatch(database=database, guard=clock, alerting=alerts),
+        disk_watch=disk_watch,
         database=database,
         plans=plans,
-        ingest=ingest,
-        query_context=QueryContext(
-            database=questions,
+        ingest=await _ingest(
+            settings,
+            stack,
+            database=database,
             plans=plans,
-            clock=now_at,
-            webhook=settings.webhook is not None,
-            paused=lambda: clock.reason,
+            clock=clock,
+            disk_watch=disk_watch,
+            publishing=publishing,
         ),
+        query_context=_query_context(settings, query_database, plans, clock),
         authenticator=authenticator,
         enrolment=Enrolment(
             database=database,
-            join_database=await _opened(Database(conninfo, max_connections=_JOIN_CONNECTIONS), stack),
+            join_database=join_database,
             clock=clock.database_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
             on_change=authenticator.refresh,
         ),
         alerts=alerts,
         jobs=jobs,
-        publishing=await _publishing(database, plans, jobs, ingest, clock),
-        push_metrics=PushMetrics(clock=now_at),
+        publishing=publishing,
+        push_metrics=PushMetrics(clock=clock.now_at),
         certificates=certificates,
     )
 
@@ -126,8 +108,8 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
     return database
 
 
-async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Ingest, clock: ClockGuard) -> Publishing:
-    """Create the publishing of route tables, with the tables in force loaded; every commit of samples wakes it."""
+async def _publishing(database: Database, plans: Plans, jobs: Jobs, clock: ClockGuard) -> Publishing:
+    """Create the publishing of route tables, with the tables in force loaded."""
     publishing = Publishing(
         database=database,
         plans=plans,
@@ -136,8 +118,58 @@ async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Inge
         is_paused=lambda: bool(clock.reason),
     )
     await publishing.publisher.refresh()
-    ingest.on_stored = publishing.stored
     return publishing
+
+
+async def _disk_watch(settings: Settings, alerts: AlertDelivery, clock: ClockGuard) -> DiskWatch:
+    """Create the disk watch, with the free space measured."""
+    disk_watch = DiskWatch(
+        # Without a database URL the data folder has the embedded PostgreSQL.
+        folder=settings.data_dir if settings.database_url is None else None,
+        low_percent=settings.disk_low_percent,
+        alerting=alerts,
+        clock=clock.now_at,
+    )
+    await disk_watch.run()
+    return disk_watch
+
+
+async def _ingest(
+    settings: Settings,
+    stack: AsyncExitStack,
+    *,
+    database: Database,
+    plans: Plans,
+    clock: ClockGuard,
+    disk_watch: DiskWatch,
+    publishing: Publishing,
+) -> Ingest:
+    """Create the ingest, with a partition for each round that it accepts."""
+    keep_us = settings.retention.samples_us
+    window = await partitions.ensure(database.patient(), now_at=clock.now_at(), keep_us=keep_us)
+    packer = Packer(processes=True)
+    stack.push_async_callback(packer.close)
+    return Ingest(
+        database=database,
+        plans=plans,
+        window=window,
+        clock=clock.now_at,
+        hear_vantage=clock.hear_vantage,
+        disk_level=lambda: disk_watch.level,
+        on_stored=publishing.stored,
+        keep_us=keep_us,
+        packer=packer,
+    )
+
+
+def _query_context(settings: Settings, database: Database, plans: Plans, clock: ClockGuard) -> QueryContext:
+    return QueryContext(
+        database=database,
+        plans=plans,
+        clock=clock.now_at,
+        webhook=settings.webhook is not None,
+        paused=lambda: clock.reason,
+    )
 
 
 def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> "Webhook | None":

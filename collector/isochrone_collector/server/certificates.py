@@ -30,6 +30,7 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError, StartError
 from isochrone_collector.settings import Tls
 from isochrone_wire.credentials import format_fingerprint
+from isochrone_wire.files import replace_file
 
 SERVER_NAME = "isochrone-collector"
 _YEARS = 10
@@ -281,11 +282,11 @@ def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
         current = _load(own)
         with _exclusive(folder / "lock"):
             is_new = not (files.certificate.exists() and files.key.exists())
-            _write(files.switch_at_file, str(switch_at).encode(), 0o600)
+            replace_file(files.switch_at_file, str(switch_at).encode())
             if is_new:
                 chain, key = _pair_with(current.alternative_names)
-                _write(files.key, key, 0o600)
-                _write(files.certificate, chain, 0o644)
+                replace_file(files.key, key)
+                replace_file(files.certificate, chain, mode=0o644)
     except OSError as error:
         hint = "only a certificate that `serve` made is rotated; name its --data-dir"
         raise SettingsError(f"cannot rotate the certificate in {folder}: {error.strerror}", hint=hint) from error
@@ -305,8 +306,8 @@ def _own_files(files: Tls, folder: Path, host: str) -> Tls:
         with _exclusive(folder / "lock"):
             if not own.certificate.exists():
                 chain, key = _self_signed(host)
-                _write(own.key, key, 0o600)
-                _write(own.certificate, chain, 0o644)
+                replace_file(own.key, key)
+                replace_file(own.certificate, chain, mode=0o644)
                 _log.info("certificate.created", file=str(own.certificate))
     except OSError as error:
         raise StartError(
@@ -320,15 +321,6 @@ def _exclusive(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    beside = path.with_name(f".{path.name}")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:

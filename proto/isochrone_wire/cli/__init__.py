@@ -1,1 +1,1 @@
-"""The command lines of all programs: the group of commands, `join`, and logs."""
+"""The command lines of all programs: the group of commands, `join`, health checks, and logs."""

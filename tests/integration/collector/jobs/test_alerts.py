@@ -13,7 +13,7 @@ import pytest
 from fix_collector import StartCollector, run_command
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
-from isochrone_collector.alerts.message import of_test
+from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs import webhook
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
@@ -52,7 +52,7 @@ class Bench:
     async def raise_test(self) -> None:
         """Raise an alert that is due at once."""
         async with self.database.connection() as connection:
-            await self.alerting.raise_alert(connection, of_test(raised_at=self.clock.at))
+            await self.alerting.raise_alert(connection, of_collector(AlertKind.TEST, raised_at=self.clock.at))
 
     async def listed(self) -> tuple[Alert, ...]:
         """Return all alerts, newest first."""

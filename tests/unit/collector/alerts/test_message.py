@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from isochrone_collector.alerts.message import ChangedSeries, of_absence, of_change, of_return, of_test
+from isochrone_collector.alerts.message import ChangedSeries, of_absence, of_change, of_collector, of_return
 from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.jobs.webhook import body_of
 from isochrone_wire.answers import Metric
+from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import MINUTE_US
 
 AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
@@ -43,10 +44,17 @@ def test_ids_are_of_what_is_said() -> None:
         of_absence("v", "r", last_seen_at=AT, raised_at=AT).id,
         of_absence("w", "r", last_seen_at=AT, raised_at=AT).id,
         of_return("v", "r", absence=1, absent_at=AT, raised_at=AT).id,
-        of_test(raised_at=AT).id,
+        of_collector(AlertKind.TEST, raised_at=AT).id,
     }
     assert len(same | others) == 6
     assert all(0 < one < 2**63 for one in same | others)
+
+
+@pytest.mark.parametrize(("kind", "at_once", "in_an_hour"), [(AlertKind.CLOCK, 1, 2), (AlertKind.TEST, 2, 3)])
+def test_an_alert_on_the_collector_is_raised_once_in_an_hour(kind: AlertKind, at_once: int, in_an_hour: int) -> None:
+    """A condition that lasts has one alert in each hour; every test alert is another one."""
+    ids = [of_collector(kind, "no time", raised_at=AT + minutes * MINUTE_US).id for minutes in (0, 59, 60)]
+    assert (len(set(ids[:2])), len(set(ids))) == (at_once, in_an_hour)
 
 
 def test_the_body_that_a_receiver_gets() -> None:

@@ -1,0 +1,34 @@
+"""Files that survive a crash."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from isochrone_wire.files import replace_file
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """The new content has the permissions asked for, whatever those of the old file are, and nothing is left over."""
+    path = tmp_path / "secret"
+    path.write_text("old and longer")
+    path.chmod(0o644)
+    replace_file(path, b"new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o600)
+    replace_file(path, b"public", mode=0o644)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the disk refuses the new content, the file stays as it was, and no half of the new one lies beside it."""
+
+    def refuse(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "secret"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"new")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
