@@ -49,13 +49,16 @@ class PlanChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanVersion:
-    """One plan of the history. For a rollback, `restores` is the version whose document was restored."""
+    """One plan of the history. For a rollback, `restores` is the version whose document was restored; `signed_by` is
+    the public key of the signature, if any.
+    """
 
     version: int
     applied_at: int
     applied_by: str
     targets: int
     restores: int | None = None
+    signed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

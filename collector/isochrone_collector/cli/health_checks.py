@@ -40,7 +40,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
         yield _partitions(facts, now_at=now_at)
         yield _jobs(facts.failing_jobs, now_at=now_at)
         yield _summaries(facts.summarised_until, now_at=now_at)
-        yield _plan(facts.plan_version)
+        yield _plan(facts.plan_version, facts.plan_key)
     yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
 
 
@@ -73,10 +73,17 @@ def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
 
 
 def judge_fleet(fleet: VantageList) -> Iterator[CheckResult]:
-    """Check that the vantages confirm the clock of the collector, and that every known one is online."""
+    """Check that the vantages confirm the clock of the collector, that none refuses the plan in force, and that every
+    known one is online.
+    """
     if fleet.paused:
         hint = "synchronise the clocks with NTP; the jobs then continue: docs/collector.md, Clock"
         yield fail("clock", f"{fleet.paused}: jobs that delete, summarise, publish or alert are paused", hint)
+    refusing = [vantage for vantage in fleet.vantages if vantage.refused_plan_version == fleet.plan_version]
+    if refusing:
+        named = [f"{vantage.name}: {vantage.refused_plan_reason or 'no reason given'}" for vantage in refusing]
+        hint = "they run an earlier plan until they accept this one: docs/agent.md, Policy and Signed plans"
+        yield fail("plan", f"{fleet.plan_version} is refused by {first_of(named, _NAMED)}", hint)
     yield _vantages(fleet)
 
 
@@ -174,10 +181,11 @@ def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
     return ok("summaries", sentence)
 
 
-def _plan(version: int) -> CheckResult:
+def _plan(version: int, key: str | None) -> CheckResult:
     if not version:
         return warn("plan", "none has been applied yet", "isochrone-collector apply plan.yaml")
-    return ok("plan", f"{version} in force")
+    signature = {None: "", "": ", not signed"}.get(key, f", signed with {key}")
+    return ok("plan", f"{version} in force{signature}")
 
 
 def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:

@@ -12,9 +12,11 @@ from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.operations import PlanHistory, PlanVersion
-from isochrone_wire.text import aligned
+from isochrone_wire.text import aligned, shortened
 
 _MAX_SHOWN = 1_000
+# The prefix of a public key, and enough of the rest to distinguish it.
+_KEY_CHARS = 24
 
 
 @click.group(epilog=example("isochrone-collector plan history"))
@@ -91,5 +93,6 @@ def history_as_text(history: PlanHistory) -> str:
 
 
 def _row(plan: PlanVersion) -> tuple[str, str, str, str]:
-    who = plan.applied_by if plan.restores is None else f"{plan.applied_by}, restoring {plan.restores}"
-    return str(plan.version), rfc3339(plan.applied_at), str(plan.targets), who
+    restored = "" if plan.restores is None else f", restoring {plan.restores}"
+    signed = "" if plan.signed_by is None else f", signed with {shortened(plan.signed_by, _KEY_CHARS)}"
+    return str(plan.version), rfc3339(plan.applied_at), str(plan.targets), plan.applied_by + restored + signed

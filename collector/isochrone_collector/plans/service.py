@@ -23,6 +23,7 @@ from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.rounds import phase_ids
+from isochrone_wire.trust.plan_signature import signer
 
 _log = structlog.get_logger()
 
@@ -216,6 +217,7 @@ def _version(row: PlanHistoryRow) -> PlanVersion:
         applied_by=row.applied_by,
         targets=_targets_in(row),
         restores=row.restores,
+        signed_by=signer(row.signature or b""),
     )
 
 

@@ -13,6 +13,7 @@ from isochrone_collector.store.postgres.pool import connect
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_collector.store.summaries import Resolution
+from isochrone_wire.trust.plan_signature import signer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,6 +34,7 @@ def facts(conninfo: str) -> DatabaseFacts:
             clock_offset_us=offset_us,
             clock_uncertainty_us=uncertainty_us,
             plan_version=_number(connection, "newest_plan_version") if revision else 0,
+            plan_key=_plan_key(connection) if revision == newest else None,
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
             summarised_until=_summarised_until(connection) if revision == newest else None,
             failing_jobs=_failing_jobs(connection) if revision == newest else {},
@@ -76,6 +78,12 @@ def _failing_jobs(connection: psycopg.Connection) -> dict[str, int]:
 def _progress(connection: psycopg.Connection) -> dict[str, int]:
     rows: list[tuple[str, datetime]] = connection.execute(query("progress")).fetchall()
     return {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
+
+
+def _plan_key(connection: psycopg.Connection) -> str:
+    row = connection.execute(query("newest_plan_signature")).fetchone()
+    assert row is not None
+    return signer(row[0]) or ""
 
 
 def _yes(connection: psycopg.Connection, name: str) -> bool:

@@ -198,7 +198,8 @@ _RATES = ("tokens_per_second", "cost_usd")
 class DatabaseFacts:
     """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name; `partitions`
     are days by their first instant; `clock_offset_us` is its clock minus the collector's, within
-    `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
+    `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the plan in
+    force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the first
     summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a Citus
     cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster.
     """
@@ -212,6 +213,7 @@ class DatabaseFacts:
     clock_offset_us: int
     clock_uncertainty_us: int
     plan_version: int
+    plan_key: str | None = None
     may_make_partitions: bool = True
     summarised_until: int | None = None
     failing_jobs: Mapping[str, int] = field(default_factory=dict)

@@ -102,5 +102,10 @@ def verify(encoded: bytes, public_key: bytes | None = None) -> SignedPlan:
     return SignedPlan(plan=plan, signed_at=signature.signed_at, public_key=signature.public_key)
 
 
+def signer(encoded: bytes) -> str | None:
+    """Return the public key that a signature names, without a verification; `None` without a signature."""
+    return format_key(plan_pb2.PlanSignature.FromString(encoded).public_key) if encoded else None
+
+
 def _message(content: bytes, signed_at: int) -> bytes:
     return _DOMAIN + signed_at.to_bytes(8, "big", signed=True) + content

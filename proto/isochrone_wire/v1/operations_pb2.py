@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from isochrone_wire.v1 import observatory_pb2 as isochrone__wire_dot_v1_dot_observatory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"isochrone_wire/v1/operations.proto\x12\x0cisochrone.v1\x1a#isochrone_wire/v1/observatory.proto\"\\\n\x10\x41pplyPlanRequest\x12\x10\n\x08\x64ocument\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\xbc\x01\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\t\x12\x0f\n\x07removed\x18\x04 \x03(\t\x12\x0f\n\x07\x61ltered\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t\x12\x18\n\x0busd_per_day\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10requests_per_day\x18\x08 \x01(\x03\x42\x0e\n\x0c_usd_per_day\"!\n\x10ListPlansRequest\x12\r\n\x05limit\x18\x01 \x01(\x03\"{\n\x0bPlanVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x12\n\napplied_at\x18\x02 \x01(\x10\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x0f\n\x07targets\x18\x04 \x01(\x03\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_restores\"=\n\x11ListPlansResponse\x12(\n\x05plans\x18\x01 \x03(\x0b\x32\x19.isochrone.v1.PlanVersion\"2\n\x0eGetPlanRequest\x12\x14\n\x07version\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"\x90\x01\n\x0cPlanDocument\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\x12\x12\n\napplied_at\x18\x03 \x01(\x10\x12\x12\n\napplied_by\x18\x04 \x01(\t\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tsignature\x18\x06 \x01(\x0c\x42\x0b\n\t_restores\"a\n\x13RollBackPlanRequest\x12\x12\n\nto_version\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\xaf\x01\n\rInviteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x13\n\x06region\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12\x12\n\noverlap_us\x18\x05 \x01(\x03\x12\x10\n\x08rotation\x18\x06 \x01(\x08\x12\x18\n\x0blifetime_us\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\t\n\x07_regionB\x0e\n\x0c_lifetime_us\"3\n\x0eInviteResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nexpires_at\x18\x02 \x01(\x10\"\x13\n\x11ListAccessRequest\"\x93\x02\n\x06\x41\x63\x63\x65ss\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\t\x12\x12\n\ncreated_at\x18\x06 \x01(\x10\x12\x17\n\nexpires_at\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nrevoked_at\x18\x08 \x01(\x03H\x02\x88\x01\x01\x12\x19\n\x0clast_used_at\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08renew_at\x18\n \x01(\x03H\x04\x88\x01\x01\x42\t\n\x07_regionB\r\n\x0b_expires_atB\r\n\x0b_revoked_atB\x0f\n\r_last_used_atB\x0b\n\t_renew_at\":\n\x12ListAccessResponse\x12$\n\x06\x61\x63\x63\x65ss\x18\x01 \x03(\x0b\x32\x14.isochrone.v1.Access\"\x1d\n\rRevokeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x0eRevokeResponse\x12\x0f\n\x07revoked\x18\x01 \x01(\x03\"(\n\x14RecordRestoreRequest\x12\x10\n\x08vantages\x18\x01 \x01(\x08\"A\n\x15RecordRestoreResponse\x12\x13\n\x0binvitations\x18\x01 \x01(\x03\x12\x13\n\x0b\x63redentials\x18\x02 \x01(\x03\"V\n\x10ListAuditRequest\x12\x10\n\x08since_at\x18\x01 \x01(\x10\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x11\n\tprincipal\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\"\\\n\nAuditEntry\x12\n\n\x02\x61t\x18\x01 \x01(\x10\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\">\n\x11ListAuditResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.isochrone.v1.AuditEntry\"\x12\n\x10TestAlertRequest2\x86\x06\n\nOperations\x12L\n\tApplyPlan\x12\x1e.isochrone.v1.ApplyPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12L\n\tListPlans\x12\x1e.isochrone.v1.ListPlansRequest\x1a\x1f.isochrone.v1.ListPlansResponse\x12\x43\n\x07GetPlan\x12\x1c.isochrone.v1.GetPlanRequest\x1a\x1a.isochrone.v1.PlanDocument\x12R\n\x0cRollBackPlan\x12!.isochrone.v1.RollBackPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12\x43\n\x06Invite\x12\x1b.isochrone.v1.InviteRequest\x1a\x1c.isochrone.v1.InviteResponse\x12O\n\nListAccess\x12\x1f.isochrone.v1.ListAccessRequest\x1a .isochrone.v1.ListAccessResponse\x12\x43\n\x06Revoke\x12\x1b.isochrone.v1.RevokeRequest\x1a\x1c.isochrone.v1.RevokeResponse\x12X\n\rRecordRestore\x12\".isochrone.v1.RecordRestoreRequest\x1a#.isochrone.v1.RecordRestoreResponse\x12L\n\tListAudit\x12\x1e.isochrone.v1.ListAuditRequest\x1a\x1f.isochrone.v1.ListAuditResponse\x12@\n\tTestAlert\x12\x1e.isochrone.v1.TestAlertRequest\x1a\x13.isochrone.v1.Alertb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"isochrone_wire/v1/operations.proto\x12\x0cisochrone.v1\x1a#isochrone_wire/v1/observatory.proto\"\\\n\x10\x41pplyPlanRequest\x12\x10\n\x08\x64ocument\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\xbc\x01\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\t\x12\x0f\n\x07removed\x18\x04 \x03(\t\x12\x0f\n\x07\x61ltered\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t\x12\x18\n\x0busd_per_day\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10requests_per_day\x18\x08 \x01(\x03\x42\x0e\n\x0c_usd_per_day\"!\n\x10ListPlansRequest\x12\r\n\x05limit\x18\x01 \x01(\x03\"\xa1\x01\n\x0bPlanVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x12\n\napplied_at\x18\x02 \x01(\x10\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x0f\n\x07targets\x18\x04 \x01(\x03\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tsigned_by\x18\x06 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_restoresB\x0c\n\n_signed_by\"=\n\x11ListPlansResponse\x12(\n\x05plans\x18\x01 \x03(\x0b\x32\x19.isochrone.v1.PlanVersion\"2\n\x0eGetPlanRequest\x12\x14\n\x07version\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"\x90\x01\n\x0cPlanDocument\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\x12\x12\n\napplied_at\x18\x03 \x01(\x10\x12\x12\n\napplied_by\x18\x04 \x01(\t\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tsignature\x18\x06 \x01(\x0c\x42\x0b\n\t_restores\"a\n\x13RollBackPlanRequest\x12\x12\n\nto_version\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\xaf\x01\n\rInviteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x13\n\x06region\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12\x12\n\noverlap_us\x18\x05 \x01(\x03\x12\x10\n\x08rotation\x18\x06 \x01(\x08\x12\x18\n\x0blifetime_us\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\t\n\x07_regionB\x0e\n\x0c_lifetime_us\"3\n\x0eInviteResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nexpires_at\x18\x02 \x01(\x10\"\x13\n\x11ListAccessRequest\"\x93\x02\n\x06\x41\x63\x63\x65ss\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\t\x12\x12\n\ncreated_at\x18\x06 \x01(\x10\x12\x17\n\nexpires_at\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nrevoked_at\x18\x08 \x01(\x03H\x02\x88\x01\x01\x12\x19\n\x0clast_used_at\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08renew_at\x18\n \x01(\x03H\x04\x88\x01\x01\x42\t\n\x07_regionB\r\n\x0b_expires_atB\r\n\x0b_revoked_atB\x0f\n\r_last_used_atB\x0b\n\t_renew_at\":\n\x12ListAccessResponse\x12$\n\x06\x61\x63\x63\x65ss\x18\x01 \x03(\x0b\x32\x14.isochrone.v1.Access\"\x1d\n\rRevokeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x0eRevokeResponse\x12\x0f\n\x07revoked\x18\x01 \x01(\x03\"(\n\x14RecordRestoreRequest\x12\x10\n\x08vantages\x18\x01 \x01(\x08\"A\n\x15RecordRestoreResponse\x12\x13\n\x0binvitations\x18\x01 \x01(\x03\x12\x13\n\x0b\x63redentials\x18\x02 \x01(\x03\"V\n\x10ListAuditRequest\x12\x10\n\x08since_at\x18\x01 \x01(\x10\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x11\n\tprincipal\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\"\\\n\nAuditEntry\x12\n\n\x02\x61t\x18\x01 \x01(\x10\x12\x11\n\tprincipal\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\">\n\x11ListAuditResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.isochrone.v1.AuditEntry\"\x12\n\x10TestAlertRequest2\x86\x06\n\nOperations\x12L\n\tApplyPlan\x12\x1e.isochrone.v1.ApplyPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12L\n\tListPlans\x12\x1e.isochrone.v1.ListPlansRequest\x1a\x1f.isochrone.v1.ListPlansResponse\x12\x43\n\x07GetPlan\x12\x1c.isochrone.v1.GetPlanRequest\x1a\x1a.isochrone.v1.PlanDocument\x12R\n\x0cRollBackPlan\x12!.isochrone.v1.RollBackPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12\x43\n\x06Invite\x12\x1b.isochrone.v1.InviteRequest\x1a\x1c.isochrone.v1.InviteResponse\x12O\n\nListAccess\x12\x1f.isochrone.v1.ListAccessRequest\x1a .isochrone.v1.ListAccessResponse\x12\x43\n\x06Revoke\x12\x1b.isochrone.v1.RevokeRequest\x1a\x1c.isochrone.v1.RevokeResponse\x12X\n\rRecordRestore\x12\".isochrone.v1.RecordRestoreRequest\x1a#.isochrone.v1.RecordRestoreResponse\x12L\n\tListAudit\x12\x1e.isochrone.v1.ListAuditRequest\x1a\x1f.isochrone.v1.ListAuditResponse\x12@\n\tTestAlert\x12\x1e.isochrone.v1.TestAlertRequest\x1a\x13.isochrone.v1.Alertb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,42 +38,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPLYPLANRESPONSE']._serialized_end=372
   _globals['_LISTPLANSREQUEST']._serialized_start=374
   _globals['_LISTPLANSREQUEST']._serialized_end=407
-  _globals['_PLANVERSION']._serialized_start=409
-  _globals['_PLANVERSION']._serialized_end=532
-  _globals['_LISTPLANSRESPONSE']._serialized_start=534
-  _globals['_LISTPLANSRESPONSE']._serialized_end=595
-  _globals['_GETPLANREQUEST']._serialized_start=597
-  _globals['_GETPLANREQUEST']._serialized_end=647
-  _globals['_PLANDOCUMENT']._serialized_start=650
-  _globals['_PLANDOCUMENT']._serialized_end=794
-  _globals['_ROLLBACKPLANREQUEST']._serialized_start=796
-  _globals['_ROLLBACKPLANREQUEST']._serialized_end=893
-  _globals['_INVITEREQUEST']._serialized_start=896
-  _globals['_INVITEREQUEST']._serialized_end=1071
-  _globals['_INVITERESPONSE']._serialized_start=1073
-  _globals['_INVITERESPONSE']._serialized_end=1124
-  _globals['_LISTACCESSREQUEST']._serialized_start=1126
-  _globals['_LISTACCESSREQUEST']._serialized_end=1145
-  _globals['_ACCESS']._serialized_start=1148
-  _globals['_ACCESS']._serialized_end=1423
-  _globals['_LISTACCESSRESPONSE']._serialized_start=1425
-  _globals['_LISTACCESSRESPONSE']._serialized_end=1483
-  _globals['_REVOKEREQUEST']._serialized_start=1485
-  _globals['_REVOKEREQUEST']._serialized_end=1514
-  _globals['_REVOKERESPONSE']._serialized_start=1516
-  _globals['_REVOKERESPONSE']._serialized_end=1549
-  _globals['_RECORDRESTOREREQUEST']._serialized_start=1551
-  _globals['_RECORDRESTOREREQUEST']._serialized_end=1591
-  _globals['_RECORDRESTORERESPONSE']._serialized_start=1593
-  _globals['_RECORDRESTORERESPONSE']._serialized_end=1658
-  _globals['_LISTAUDITREQUEST']._serialized_start=1660
-  _globals['_LISTAUDITREQUEST']._serialized_end=1746
-  _globals['_AUDITENTRY']._serialized_start=1748
-  _globals['_AUDITENTRY']._serialized_end=1840
-  _globals['_LISTAUDITRESPONSE']._serialized_start=1842
-  _globals['_LISTAUDITRESPONSE']._serialized_end=1904
-  _globals['_TESTALERTREQUEST']._serialized_start=1906
-  _globals['_TESTALERTREQUEST']._serialized_end=1924
-  _globals['_OPERATIONS']._serialized_start=1927
-  _globals['_OPERATIONS']._serialized_end=2701
+  _globals['_PLANVERSION']._serialized_start=410
+  _globals['_PLANVERSION']._serialized_end=571
+  _globals['_LISTPLANSRESPONSE']._serialized_start=573
+  _globals['_LISTPLANSRESPONSE']._serialized_end=634
+  _globals['_GETPLANREQUEST']._serialized_start=636
+  _globals['_GETPLANREQUEST']._serialized_end=686
+  _globals['_PLANDOCUMENT']._serialized_start=689
+  _globals['_PLANDOCUMENT']._serialized_end=833
+  _globals['_ROLLBACKPLANREQUEST']._serialized_start=835
+  _globals['_ROLLBACKPLANREQUEST']._serialized_end=932
+  _globals['_INVITEREQUEST']._serialized_start=935
+  _globals['_INVITEREQUEST']._serialized_end=1110
+  _globals['_INVITERESPONSE']._serialized_start=1112
+  _globals['_INVITERESPONSE']._serialized_end=1163
+  _globals['_LISTACCESSREQUEST']._serialized_start=1165
+  _globals['_LISTACCESSREQUEST']._serialized_end=1184
+  _globals['_ACCESS']._serialized_start=1187
+  _globals['_ACCESS']._serialized_end=1462
+  _globals['_LISTACCESSRESPONSE']._serialized_start=1464
+  _globals['_LISTACCESSRESPONSE']._serialized_end=1522
+  _globals['_REVOKEREQUEST']._serialized_start=1524
+  _globals['_REVOKEREQUEST']._serialized_end=1553
+  _globals['_REVOKERESPONSE']._serialized_start=1555
+  _globals['_REVOKERESPONSE']._serialized_end=1588
+  _globals['_RECORDRESTOREREQUEST']._serialized_start=1590
+  _globals['_RECORDRESTOREREQUEST']._serialized_end=1630
+  _globals['_RECORDRESTORERESPONSE']._serialized_start=1632
+  _globals['_RECORDRESTORERESPONSE']._serialized_end=1697
+  _globals['_LISTAUDITREQUEST']._serialized_start=1699
+  _globals['_LISTAUDITREQUEST']._serialized_end=1785
+  _globals['_AUDITENTRY']._serialized_start=1787
+  _globals['_AUDITENTRY']._serialized_end=1879
+  _globals['_LISTAUDITRESPONSE']._serialized_start=1881
+  _globals['_LISTAUDITRESPONSE']._serialized_end=1943
+  _globals['_TESTALERTREQUEST']._serialized_start=1945
+  _globals['_TESTALERTREQUEST']._serialized_end=1963
+  _globals['_OPERATIONS']._serialized_start=1966
+  _globals['_OPERATIONS']._serialized_end=2740
 # @@protoc_insertion_point(module_scope)

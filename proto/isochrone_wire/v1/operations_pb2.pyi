@@ -122,12 +122,15 @@ class PlanVersion(_message.Message):
     APPLIED_BY_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
     RESTORES_FIELD_NUMBER: _builtins.int
+    SIGNED_BY_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     applied_at: _builtins.int
     applied_by: _builtins.str
     targets: _builtins.int
     restores: _builtins.int
     """For a rollback: the version whose document was restored."""
+    signed_by: _builtins.str
+    """The public key of the signature; absent for a plan that was not signed."""
     def __init__(
         self,
         *,
@@ -136,14 +139,20 @@ class PlanVersion(_message.Message):
         applied_by: _builtins.str = ...,
         targets: _builtins.int = ...,
         restores: _builtins.int | None = ...,
+        signed_by: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "restores", b"restores"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "_signed_by", b"_signed_by", "restores", b"restores", "signed_by", b"signed_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "applied_at", b"applied_at", "applied_by", b"applied_by", "restores", b"restores", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "_signed_by", b"_signed_by", "applied_at", b"applied_at", "applied_by", b"applied_by", "restores", b"restores", "signed_by", b"signed_by", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__restores: _TypeAlias = _typing.Literal["restores"]  # noqa: Y015
     _WhichOneofArgType__restores: _TypeAlias = _typing.Literal["_restores", b"_restores"]  # noqa: Y015
+    _WhichOneofReturnType__signed_by: _TypeAlias = _typing.Literal["signed_by"]  # noqa: Y015
+    _WhichOneofArgType__signed_by: _TypeAlias = _typing.Literal["_signed_by", b"_signed_by"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__restores) -> _WhichOneofReturnType__restores | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__signed_by) -> _WhichOneofReturnType__signed_by | None: ...
 
 Global___PlanVersion: _TypeAlias = PlanVersion  # noqa: Y015
 

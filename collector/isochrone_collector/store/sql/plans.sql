@@ -30,7 +30,7 @@ WHERE version = %(version)s
 
 -- The newest plans, the newest first.
 -- name: plan_history
-SELECT version, document, applied_at, applied_by, restores
+SELECT version, document, applied_at, applied_by, restores, signature
 FROM plan
 ORDER BY version DESC
 LIMIT %(limit)s
@@ -71,3 +71,7 @@ ORDER BY name, last_version DESC
 -- name: newest_plan_version
 SELECT coalesce(max(version), 0)
 FROM plan
+
+-- Its signature, empty if it is not signed.
+-- name: newest_plan_signature
+SELECT coalesce((SELECT signature FROM plan ORDER BY version DESC LIMIT 1), '')

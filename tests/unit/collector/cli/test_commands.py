@@ -17,7 +17,9 @@ from isochrone_collector.plans.diff import compare
 from isochrone_wire.cli.command_line import CommandGroup
 from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
+from isochrone_wire.trust.plan_signature import format_key
 
+KEY = format_key(bytes(range(32)))
 CHANGE = PlanChange(
     version=4,
     changed=True,
@@ -83,12 +85,12 @@ def test_forecasts_stand_apart_and_lines_fit() -> None:
 
 
 def test_the_history_is_a_table() -> None:
-    """Each plan has a line that tells who applied it, when, and what it restored."""
+    """Each plan has a line with its author, its instant, what it restored and the key of its signature."""
     first = PlanVersion(version=9, applied_at=0, applied_by="a@b", targets=12)
-    newest = PlanVersion(version=10, applied_at=1_000_000, applied_by="c@d", targets=3, restores=8)
+    newest = PlanVersion(version=10, applied_at=1_000_000, applied_by="c@d", targets=3, restores=8, signed_by=KEY)
     assert plan.history_as_text(PlanHistory(plans=(newest, first))).splitlines() == [
         "VERSION  APPLIED                      TARGETS  BY",
-        "10       1970-01-01T00:00:01.000000Z  3        c@d, restoring 8",
+        "10       1970-01-01T00:00:01.000000Z  3        c@d, restoring 8, signed with isochrone-plan-AAECAwQF…",
         "9        1970-01-01T00:00:00.000000Z  12       a@b",
     ]
 

@@ -56,6 +56,9 @@ def test_a_database_that_is_well() -> None:
         ({"failing_jobs": {"rollup": NOW_AT - 3 * HOUR_US}}, "jobs", "fail", "failing: rollup since 3 h"),
         ({"lost_workers": ()}, "workers", "ok", "every node of the Citus cluster answers"),
         ({"lost_workers": ("db-2:5432", "db-3:5432")}, "workers", "fail", "lost: db-2:5432, db-3:5432"),
+        ({"plan_key": None}, "plan", "ok", "4 in force"),
+        ({"plan_key": ""}, "plan", "ok", "4 in force, not signed"),
+        ({"plan_key": "isochrone-plan-AAEC"}, "plan", "ok", "4 in force, signed with isochrone-plan-AAEC"),
         ({"revision": "0001"}, "schema", "warn", "revision 0001, and this collector's is 0002"),
         ({"revision": None}, "schema", "warn", "the database was never migrated"),
         ({"partitions": frozenset()}, "partitions", "fail", "none for 2024-10-03, 2024-10-04"),
@@ -126,6 +129,18 @@ def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: st
     (found,) = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, vantages=everyone))
     assert (found.verdict, found.sentence[: len(sentence)]) == (verdict, sentence)
     assert ("and 2 more" in found.sentence) == (len(states) == 7)
+
+
+def test_a_refused_plan_is_a_failure() -> None:
+    """It names the vantages that refuse the plan in force, with their reasons; an earlier refusal does not count."""
+    unsigned = replace(
+        vantage("v1", Liveness.ONLINE), refused_plan_version=4, refused_plan_reason="the plan is not signed"
+    )
+    earlier = replace(vantage("v2", Liveness.ONLINE), refused_plan_version=3)
+    plan, _ = health_checks.judge_fleet(VantageList(plan_version=4, answered_at=0, vantages=(unsigned, earlier)))
+    assert (plan.verdict, plan.check) == ("fail", "plan")
+    assert plan.sentence == "4 is refused by v1: the plan is not signed"
+    (_,) = health_checks.judge_fleet(VantageList(plan_version=4, answered_at=0, vantages=(earlier,)))
 
 
 def test_an_expiring_credential_is_a_warning_unless_there_is_a_newer_one() -> None:
