@@ -3,6 +3,7 @@
 import json
 import select
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -202,8 +203,12 @@ class Collector:
 
     def scrape(self) -> dict[str, float]:
         """Return its metrics by name with labels, in the format of Prometheus."""
-        [line] = [line for line in self.log().splitlines() if "metrics.started" in line]
-        with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=ANSWER_SECONDS) as page:
+        request, trust = urllib.request.Request(f"{self.http}/metrics"), None
+        if self.http.startswith("https:"):
+            operator = identity_file.read(self.data_dir / "operator.json")
+            request.add_header("Authorization", f"Bearer {operator.credential}")
+            trust = ssl._create_unverified_context()
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=trust) as page:
             lines = page.read().decode().splitlines()
         options = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {name: float(value) for name, _, value in options}
@@ -317,7 +322,7 @@ def _start(
     *, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str], script: Path | None
 ) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
-    options = ["--listen", f"127.0.0.1:{port}", *where, "--metrics-listen", "127.0.0.1:0", "--http-listen", "off"]
+    options = ["--listen", f"127.0.0.1:{port}", *where, "--http-listen", "127.0.0.1:0"]
     with log_file.open("wb") as log:
         words, streams = ["serve", *options, *more], {"stdout": subprocess.PIPE, "stderr": log}
         process: subprocess.Popen[bytes] = (

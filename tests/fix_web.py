@@ -149,6 +149,7 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
                 query_context=query_context,
                 authenticator=authenticator,
                 clock=local.clock,
+                metrics=list,
             )
             address = await stack.enter_async_context(listening(create_app(sources), Address("127.0.0.1", 0), tls=None))
             web = Web(local, publisher, address)

@@ -30,7 +30,7 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.async_spool import AsyncSpool
-from isochrone_wire.metrics_endpoint import serve_metrics
+from isochrone_wire.metrics.endpoint import serve_metrics
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0

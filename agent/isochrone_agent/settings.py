@@ -13,9 +13,10 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
 from isochrone_agent.spool import kept_batches
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
-from isochrone_wire import identity_file, metrics_endpoint
+from isochrone_wire import identity_file
 from isochrone_wire.address import Address, parse_local_address
 from isochrone_wire.identity_file import Identity
+from isochrone_wire.metrics import endpoint
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
 
@@ -151,7 +152,7 @@ def default_data_dir(vantage: str | None) -> Path:
 
 def _metrics_address(text: str) -> Address | None:
     try:
-        return metrics_endpoint.parse_listen(text, default_port=METRICS_PORT)
+        return endpoint.parse_listen(text, default_port=METRICS_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 

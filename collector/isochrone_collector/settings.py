@@ -9,11 +9,9 @@ from urllib.parse import urlsplit
 from isochrone_collector import durations, webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_wire import address as wire_address
-from isochrone_wire import metrics_endpoint
 from isochrone_wire.address import DEFAULT_PORT, Address
 from isochrone_wire.model import DAY_US, SECOND_US
 
-METRICS_PORT = 4690
 HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
@@ -96,7 +94,6 @@ class Settings:
     http: Address | None = None
     # Further names of this machine in requests over HTTP without TLS.
     http_hosts: tuple[str, ...] = ()
-    metrics: Address | None = None
     retention: RetentionPeriods = RetentionPeriods()
     webhook: WebhookSettings | None = None
     # The share of the disk of the embedded PostgreSQL below which there is little room.
@@ -120,7 +117,6 @@ def check(
     unix_socket: str | None = None,
     http_listen: str = "off",
     http_host: Sequence[str] = (),
-    metrics_listen: str = "off",
     keep_samples: str = "",
     keep_hours: str = "",
     keep_days: str = "",
@@ -150,7 +146,6 @@ def check(
         tls=Tls(certificate=certificate, key=key, client_ca=client_ca) if wanted else None,
         http=http,
         http_hosts=tuple(host.lower() for host in http_host),
-        metrics=_metrics_address(metrics_listen),
         retention=_retention(keep_samples, keep_hours, keep_days),
         question_timeout_us=_question_timeout_us(question_timeout),
         disk_low_percent=disk_low,
@@ -172,13 +167,6 @@ def _http_address(text: str) -> Address | None:
         return wire_address.parse_address(text, default_port=HTTP_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
-
-
-def _metrics_address(text: str) -> Address | None:
-    try:
-        return metrics_endpoint.parse_listen(text, default_port=METRICS_PORT)
-    except ValueError as error:
-        raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 
 
 def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:

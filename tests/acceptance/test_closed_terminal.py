@@ -11,7 +11,7 @@ from testdata.pseudo_terminal import PseudoTerminal, marked_processes
 from testdata.waiting import eventually
 
 PROGRAMS = {
-    "collector": ("isochrone_collector serve --listen 127.0.0.1:0 --metrics-listen off --data-dir {folder}", "listen"),
+    "collector": ("isochrone_collector serve --listen 127.0.0.1:0 --http-listen off --data-dir {folder}", "listen"),
     "agent": (
         "isochrone_agent run --vantage v-1 --region us-east-2 --collector 127.0.0.1:9 --data-dir {folder}",
         "v-1",

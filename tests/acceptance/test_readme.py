@@ -103,7 +103,7 @@ def running(*words: str, environment: dict[str, str], folder: Path) -> Iterator[
     """Run a command until the end of the block; a server is awaited until it is ready."""
     program, command, *options = words
     if program == "isochrone-collector":
-        options += ["--listen", environment["ISOCHRONE_COLLECTOR"], "--http-listen", "off", "--metrics-listen", "off"]
+        options += ["--listen", environment["ISOCHRONE_COLLECTOR"], "--http-listen", "off"]
     log = folder / f"{program}-{len(list(folder.glob('*.log')))}.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(

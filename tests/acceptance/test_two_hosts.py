@@ -136,7 +136,7 @@ def collector(wide_area: WideArea, tmp_path: Path) -> Iterator[Path]:
     """A collector in the hub, over TLS, as the folder of its data."""
     folder = tmp_path / "collector"
     command = ["isochrone_collector", "serve", "--listen", COLLECTOR, "--data-dir", str(folder)]
-    with started_with_json(wide_area.command("hub", [sys.executable, "-m", *command, "--metrics-listen", "off"])):
+    with started_with_json(wide_area.command("hub", [sys.executable, "-m", *command])):
         yield folder
 
 

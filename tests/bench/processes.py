@@ -94,7 +94,7 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
     """Run the collector with `options` on a free port, with its data and log in `folder`."""
     url = f"postgresql:///?{urlencode({key: value for key, value in conninfo_to_dict(conninfo).items() if value})}"
     where = ("--listen", "127.0.0.1:0", "--database-url", url, "--data-dir", str(folder / "collector"))
-    command = [sys.executable, "-m", "isochrone_collector", "serve", "--metrics-listen", "off", *where, *options]
+    command = [sys.executable, "-m", "isochrone_collector", "serve", *where, *options]
     log = folder / "collector.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output)

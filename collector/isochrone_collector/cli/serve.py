@@ -59,7 +59,7 @@ def _kept(kept_us: int | None) -> str:
     envvar="ISOCHRONE_HTTP_LISTEN",
     default=settings.DEFAULT_HTTP_LISTEN,
     show_default=True,
-    help="Address for route tables over HTTP; port 0 takes a free one, `off` disables it.",
+    help="Address for HTTP: route tables, /metrics; port 0 takes a free one, `off` disables it.",
 )
 @click.option(
     "--http-host",
@@ -67,13 +67,6 @@ def _kept(kept_us: int | None) -> str:
     multiple=True,
     metavar="NAME",
     help="Further name in the Host header that HTTP without TLS accepts; by default localhost and the address.",
-)
-@click.option(
-    "--metrics-listen",
-    envvar="ISOCHRONE_METRICS_LISTEN",
-    default=f"127.0.0.1:{settings.METRICS_PORT}",
-    show_default=True,
-    help="Address for Prometheus (/metrics), on this machine only; port 0 takes a free one, `off` disables it.",
 )
 @click.option(
     "--keep-samples",

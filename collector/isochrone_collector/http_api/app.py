@@ -1,7 +1,9 @@
 """The Starlette application of the HTTP interface."""
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,6 +23,10 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.json_format import rfc3339
+from isochrone_wire.metrics.endpoint import encode_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _GET = ["GET"]
 _DESCRIPTION = encode_line(openapi.document())
@@ -28,13 +34,16 @@ _DESCRIPTION = encode_line(openapi.document())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The services behind the application; `clock` returns microseconds since the epoch."""
+    """The services behind the application; `clock` returns microseconds since the epoch. `metrics` is called in the
+    event loop, and its result is read in a thread.
+    """
 
     publisher: Publisher
     plans: Plans
     query_context: QueryContext
     authenticator: Authenticator
     clock: Callable[[], int]
+    metrics: Callable[[], "Iterable[Metric]"]
 
 
 def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starlette:
@@ -43,6 +52,8 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
     queries = QueryRoutes(sources.query_context)
+    # One after the other, because the metrics of many series take much of a second.
+    scrape = asyncio.Lock()
 
     async def readyz(_request: Request) -> Response:
         """Report that tables are served, and since when without the database."""
@@ -54,6 +65,13 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
         }
         return _uncached(value)
 
+    async def metrics(request: Request) -> Response:
+        """Return the metrics in a format of Prometheus."""
+        accept = request.headers.get("accept", "")
+        async with scrape:
+            content, media_type = await asyncio.to_thread(encode_metrics, sources.metrics(), accept)
+        return Response(content, headers={"Cache-Control": "no-store", "Content-Type": media_type})
+
     app = Starlette(
         routes=[
             Route("/v1/routes", tables.overview, methods=_GET),
@@ -62,6 +80,7 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
             Route("/v1/explain/{client_region}/{route}", queries.explain, methods=_GET),
             Route("/v1/diff", queries.diff, methods=_GET),
             Route("/v1/openapi.json", _openapi, methods=_GET),
+            Route("/metrics", metrics, methods=_GET),
             Route("/healthz", _healthz, methods=_GET),
             Route("/readyz", readyz, methods=_GET),
         ],

@@ -135,6 +135,7 @@ def _paths() -> dict[str, Schema]:
         ),
         "/v1/diff": _diff(),
         "/v1/openapi.json": _operation("This document.", {"type": "object"}),
+        "/metrics": _metrics(),
         "/healthz": _operation("Liveness of the process; open to all.", _ALIVE),
         "/readyz": _operation("Readiness to serve tables; open to all.", _READY),
     }
@@ -186,6 +187,12 @@ def _diff() -> Schema:
         _in_query("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all if missing."),
         _FORMAT,
     )
+
+
+def _metrics() -> Schema:
+    operation = _operation("The metrics of this collector and of what it measured, for Prometheus.", _TEXT)
+    operation["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return operation
 
 
 def _operation(summary: str, answer: Schema, *parameters: Schema) -> Schema:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.ingest.copy_format import pack_rows
+from isochrone_collector.ingest.probe_counts import count_probes
 from isochrone_collector.ingest.sample_columns import COLUMN
 from isochrone_collector.ingest.validation import PushBatch, validate
 from isochrone_collector.store.batches import PackedBatch
@@ -48,4 +49,5 @@ def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
         rejections=[(rejection.index, rejection.reason) for rejection in validated.rejections],
         oldest_round_at=int(rounds.min()) if len(rounds) else None,
         newest_round_at=int(rounds.max()) if len(rounds) else None,
+        probe_counts=count_probes(columns, validated.fresh),
     )

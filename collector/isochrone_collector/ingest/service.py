@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from isochrone_collector.analysis.disk_space import DiskLevel
+from isochrone_collector.analysis.probe_totals import ProbeTotals
 from isochrone_collector.errors import (
     BadRequest,
     Conflict,
@@ -97,6 +98,7 @@ class Ingest:
         packer: Packer | None = None,
     ) -> None:
         self.window = window
+        self.probe_totals = ProbeTotals(lambda: plans.current)
         self._keep_us = keep_us
         self._database = database
         self._plans = plans
@@ -255,6 +257,9 @@ class Ingest:
             recording = await vantages.record_vitals(connection, reports)
             await self._instances.require_owners(connection, reports, recording)
         _log_set_aside([given for _, given in pushes], checked, in_ledger)
+        for batch, known in zip(checked, in_ledger, strict=True):
+            if known is None:
+                self.probe_totals.add(batch.origin.region, batch.probe_counts, samples=batch.rows.rows)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
             self._on_stored()

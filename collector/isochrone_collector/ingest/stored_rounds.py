@@ -92,6 +92,7 @@ def set_aside(batch: PackedBatch, rows: Sequence[Row], places: AbstractSet[int])
         late_rows=PackedRows(LATE_ORDER, batch.late_rows.rows + len(places), batch.late_rows.content + late),
         oldest_round_at=min((row.round_at for row in kept), default=None),
         newest_round_at=max((row.round_at for row in kept), default=None),
+        probe_counts=None,
     )
 
 

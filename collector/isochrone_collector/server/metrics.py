@@ -3,15 +3,18 @@
 Names begin with `isochrone_`; durations are `_seconds`, counters `_total`. See docs/collector.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from isochrone_collector.analysis.clock_guard import ClockGuard
 from isochrone_collector.analysis.disk_space import DiskSpace
+from isochrone_collector.analysis.probe_totals import REASONS
 from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_wire import __version__
+from isochrone_wire.metrics import probes
+from isochrone_wire.metrics.probes import Series
 from isochrone_wire.model import SECOND_US
 
 # Statistics of psycopg's pool → the label `state` of isochrone_pool_connections.
@@ -21,6 +24,8 @@ _POOL = {"pool_available": "idle", "pool_size": "all"}
 def families(
     pushes: CollectorRegistry,
     *,
+    series: Sequence[Series],
+    left_out: Mapping[str, int],
     plan_version: Callable[[], int],
     pool: Callable[[], Mapping[str, int]],
     clock: ClockGuard,
@@ -28,9 +33,13 @@ def families(
     expiring: Callable[[], int],
     disk: Callable[[], DiskSpace | None],
 ) -> Iterator[Metric]:
-    """Yield every metric. `pushes` has the counters of pushes; `pool` returns the statistics of psycopg's pool."""
+    """Yield every metric. `pushes` has the counters of pushes, `series` the counts of probes and `left_out` the number
+    of those that are in no series, by reason; `pool` returns the statistics of psycopg's pool.
+    """
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
+    yield from probes.families(series)
+    yield _left_out(left_out)
     yield GaugeMetricFamily("isochrone_plan_version", "The plan in force, 0 before the first.", value=plan_version())
     yield GaugeMetricFamily("isochrone_clock_trusted", "1, or 0 while jobs are paused.", value=not clock.reason)
     corrected_s = clock.verdict.correction_us / SECOND_US
@@ -42,6 +51,14 @@ def families(
         yield GaugeMetricFamily("isochrone_disk_level", "0 to 3: ok, low, no backlog, full.", value=space.level)
     yield from _pool(pool())
     yield from _jobs(jobs())
+
+
+def _left_out(samples: Mapping[str, int]) -> Metric:
+    described = "Samples stored that no series counts."
+    family = CounterMetricFamily("isochrone_metrics_left_out_samples", described, labels=["reason"])
+    for reason in REASONS:
+        family.add_metric([reason], samples.get(reason, 0))
+    return family
 
 
 def _jobs(health: Mapping[str, JobHealth]) -> Iterator[Metric]:

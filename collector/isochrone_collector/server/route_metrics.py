@@ -1,7 +1,6 @@
 """Prometheus metrics of the route tables in force, of the generations that consumers get.
 
-Names begin with `isochrone_route_`; metrics of a member have the labels of the route and of the member. See
-docs/routing.md.
+Metrics of a member have the labels of the route and of the member. See docs/routing.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ def families(
     for name, documentation, value_of in _GAUGES:
         yield _of_members(f"isochrone_route_{name}", documentation, tables, value_of)
     yield _quantiles(tables)
+    yield _goodput(tables)
     yield _of_tables("generation", "Number of the table.", tables, lambda table: table.generation)
     yield _of_tables("age_seconds", "Time since the newest evidence.", tables, lambda table: _age_s(table, now_at))
     yield _of_tables(
@@ -67,6 +67,16 @@ def _quantiles(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
         for entry in table.entries:
             for share, found in _known(entry):
                 family.add_metric([*_labels(table, entry), share], found.value / SECOND_US)
+    return family
+
+
+def _goodput(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
+    described = "Share of planned requests that kept the limits of the route's objective."
+    family = GaugeMetricFamily("isochrone_goodput_ratio", described, labels=["region", "route", *_MEMBER[2:]])
+    for table in tables:
+        for entry in table.entries:
+            if entry.goodput is not None:
+                family.add_metric(_labels(table, entry), entry.goodput.value)
     return family
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import structlog
@@ -27,7 +27,7 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
 from isochrone_wire.cli.signals import stop_event
 from isochrone_wire.credentials import format_fingerprint
-from isochrone_wire.metrics_endpoint import serve_metrics
+from isochrone_wire.metrics.probes import Series
 
 _log = structlog.get_logger()
 
@@ -67,13 +67,13 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                     query_context=parts.query_context,
                     authenticator=parts.authenticator,
                     clock=parts.clock.now_at,
+                    metrics=partial(_metrics, parts),
                 ),
                 settings.http,
                 tls=certificates.context() if certificates else None,
                 hosts=settings.http_hosts,
             )
         )
-        stack.enter_context(_metrics_endpoint(settings, partial(_families, parts)))
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
@@ -140,25 +140,18 @@ async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None
         await asyncio.to_thread(postgres.stop)
 
 
-@contextmanager
-def _metrics_endpoint(settings: Settings, families: Callable[[], Iterable[Metric]]) -> Iterator[None]:
-    """Serve metrics if they are configured. A port in use is logged: the collector runs without metrics."""
-    if settings.metrics is None:
-        yield
-        return
-    with ExitStack() as stack:
-        try:
-            address = stack.enter_context(serve_metrics(settings.metrics, families))
-            _log.info("metrics.started", listen=str(address))
-        except OSError as error:
-            _log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
-        yield
+def _metrics(parts: Parts) -> Iterator[Metric]:
+    """Return the metrics of now. The totals are read at once, because the event loop adds to them."""
+    totals = parts.ingest.probe_totals
+    return _families(parts, list(totals.series()), dict(totals.left_out))
 
 
-def _families(parts: Parts) -> Iterator[Metric]:
+def _families(parts: Parts, series: Sequence[Series], left_out: Mapping[str, int]) -> Iterator[Metric]:
     plans, publisher = parts.plans, parts.publishing.publisher
     yield from metrics.families(
         parts.push_metrics.registry,
+        series=series,
+        left_out=left_out,
         plan_version=lambda: plans.version,
         pool=parts.database.statistics,
         jobs=parts.jobs.health,

@@ -10,6 +10,7 @@ from psycopg import sql
 from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
+from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
@@ -37,6 +38,7 @@ class PackedRows:
 class PackedBatch:
     """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and the rejected
     samples as (index, reason). The rounds are the oldest and the newest of the rows for `sample`, if there are any.
+    `probe_counts` are of these rows, if they are known.
     """
 
     origin: Origin
@@ -47,6 +49,7 @@ class PackedBatch:
     rejections: Sequence[tuple[int, str]]
     oldest_round_at: int | None = None
     newest_round_at: int | None = None
+    probe_counts: BatchCounts | None = None
 
     @property
     def key(self) -> BatchKey:

@@ -323,9 +323,7 @@ def test_serve_and_doctor_name_the_missing_right(
 ) -> None:
     """`serve` does not start if it may not create partitions, and the doctor reports the reason."""
     start_collector(database_url=database_url).stop()
-    served = run_command(
-        "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "off", "--database-url", restricted_url
-    )
+    served = run_command("serve", "--listen", "127.0.0.1:0", "--http-listen", "off", "--database-url", restricted_url)
     assert served.returncode == 1
     assert "may not create partitions" in served.stderr
     assert "GRANT CREATE ON SCHEMA" in served.stderr

@@ -1,13 +1,17 @@
 """Prometheus metrics of a collector: every push is counted, also a refused one."""
 
-import json
+import ssl
 import time
+import urllib.error
+import urllib.request
 
 import grpc
 import pytest
 
 from fix_collector import Collector, StartCollector, run_command
-from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from isochrone_wire import enrolment
+from isochrone_wire.address import parse_address
+from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -58,18 +62,68 @@ def test_every_name_has_its_prefix(collector: Collector) -> None:
     assert {name for name in names if not name.startswith(("isochrone_", "process_"))} == set()
 
 
-def test_a_port_in_use_is_logged(collector: Collector, start_collector: StartCollector) -> None:
-    """A collector that cannot serve metrics logs it, and stores samples all the same."""
-    [line] = [line for line in collector.log().splitlines() if "metrics.started" in line]
-    second = start_collector(more=["--metrics-listen", json.loads(line)["listen"]])
-    assert "metrics.unavailable" in second.log()
-    assert second.call.push(Batch(vantage=US, epoch=5, seq=0)).plan_version == 0
+def test_what_was_measured_is_exported(collector: Collector) -> None:
+    """A stored sample counts once in the histograms of its target and region, however often it is pushed."""
+    collector.call.apply(PLAN)
+    at = time.time_ns() // 1000
+    target_id = collector.call.targets().targets[0].id
+    good = Sample(target_id=target_id, round_at=at, outcome=Outcome.OK, dispatched_at=at, ttft_us=250_000)
+    failed = Sample(target_id=target_id, round_at=at + 1, outcome=Outcome.HTTP_ERROR, dispatched_at=at)
+    old = Sample(target_id=target_id, round_at=at - 60 * DAY_US, outcome=Outcome.OK, dispatched_at=at, ttft_us=1)
+    batch = Batch(vantage=US, epoch=5, seq=1, samples=(good, failed, old))
+    collector.call.push(batch)
+    collector.call.push(batch)
+    metrics = collector.scrape()
+    labels = 'model="a",provider="sim",region="us-east-2",target="sim/a"'
+    assert metrics[f'isochrone_ttft_seconds_bucket{{le="0.2",{labels}}}'] == 0
+    assert metrics[f'isochrone_ttft_seconds_bucket{{le="0.3",{labels}}}'] == 1
+    assert metrics[f"isochrone_ttft_seconds_sum{{{labels}}}"] == 0.25
+    assert metrics[f"isochrone_last_success_timestamp_seconds{{{labels}}}"] == at / 1e6
+    outcomes = {name: value for name, value in metrics.items() if name.startswith("isochrone_probes_total")}
+    assert sorted(outcomes.values()) == [1, 1]
+    assert metrics['isochrone_metrics_left_out_samples_total{reason="limit"}'] == 0
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.1:4690", "nonsense:x"])
-def test_metrics_stay_on_this_machine(listen: str) -> None:
-    """An address that others could reach is exit code 2 and an error, before anything is started."""
-    done = run_command("serve", "--listen", "127.0.0.1:0", "--metrics-listen", listen)
+def test_a_large_batch_counts_like_a_small_one(collector: Collector) -> None:
+    """Batches that the packer process packs are counted too."""
+    collector.call.apply(PLAN)
+    at = time.time_ns() // 1000
+    target_id = collector.call.targets().targets[0].id
+    samples = tuple(
+        Sample(target_id=target_id, round_at=at + one, outcome=Outcome.OK, dispatched_at=at, e2e_us=one * 1000)
+        for one in range(1000)
+    )
+    for seq in (1, 2):  # the first large batch starts the process
+        collector.call.push(Batch(vantage=US, epoch=5, seq=seq, samples=samples))
+        eventually(20, lambda: "packer.started" in collector.log(), "the packer process has started")
+    labels = 'model="a",provider="sim",region="us-east-2",target="sim/a"'
+    metrics = collector.scrape()
+    assert metrics[f"isochrone_e2e_seconds_count{{{labels}}}"] == 2000
+    assert metrics[f'isochrone_e2e_seconds_bucket{{le="0.5",{labels}}}'] == 2 * 501
+
+
+def test_a_reader_s_credential_is_required_with_tls(start_collector: StartCollector) -> None:
+    """Metrics have the access rule of the other paths: 401 without a credential, 200 for a reader."""
+    collector = start_collector(more=["--tls"])
+    trust = ssl._create_unverified_context()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{collector.http}/metrics", timeout=10, context=trust)
+    refused.value.close()
+    assert refused.value.code == 401
+    reader = enrolment.join(
+        parse_address(collector.address),
+        collector.call.invite("prometheus", role="reader", region=None),
+        version="test",
+    )
+    headers = {"Authorization": f"Bearer {reader.credential}"}
+    request = urllib.request.Request(f"{collector.http}/metrics", headers=headers)
+    with urllib.request.urlopen(request, timeout=10, context=trust) as page:
+        assert page.headers["Content-Type"].startswith("text/plain")
+        assert b"isochrone_plan_version 0.0" in page.read()
+
+
+def test_the_former_listener_is_gone() -> None:
+    """The option of the separate listener is an error that names the option."""
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--metrics-listen", "off")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert "hint: --metrics-listen 127.0.0.1:4690, or off" in done.stderr
+    assert "--metrics-listen" in done.stderr

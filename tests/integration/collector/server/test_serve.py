@@ -121,7 +121,7 @@ def test_it_waits_for_its_database(database_url: str, tmp_path: Path, *, stopped
     url = make_conninfo(database_url, host=str(sockets))
     process = Program[str](
         *("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--database-url", url),
-        *("--data-dir", str(tmp_path), "--http-listen", "off", "--metrics-listen", "off", "--log-format", "json"),
+        *("--data-dir", str(tmp_path), "--http-listen", "off", "--log-format", "json"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,7 +16,14 @@ def routes() -> dict[str, Route]:
     """Return the served paths."""
     nothing = cast(Any, SimpleNamespace())
     app = create_app(
-        Sources(publisher=nothing, plans=nothing, query_context=nothing, authenticator=nothing, clock=lambda: 0)
+        Sources(
+            publisher=nothing,
+            plans=nothing,
+            query_context=nothing,
+            authenticator=nothing,
+            clock=lambda: 0,
+            metrics=list,
+        )
     )
     return {route.path: route for route in app.routes if isinstance(route, Route)}
 

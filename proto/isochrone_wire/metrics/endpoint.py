@@ -1,11 +1,12 @@
-"""The Prometheus endpoint of agent and collector: `/metrics` over plain HTTP on loopback, served by a thread.
+"""Metrics in the formats of Prometheus, and an endpoint for them: `/metrics` over plain HTTP, served by a thread.
 
-`prometheus_client` is imported when the endpoint starts, so that an agent without metrics does not load it.
+`prometheus_client` is imported when it is used, so that an agent without metrics does not load it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from isochrone_wire.address import Address, parse_address
@@ -19,6 +20,22 @@ class _CallbackCollector:
     """A Prometheus collector that calls `collect` at every scrape."""
 
     collect: "Callable[[], Iterable[Metric]]"
+
+
+def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, str]:
+    """Return these metrics, and the memory and CPU use of this process, in the format that the value of an `Accept`
+    header requests; with the media type.
+    """
+    from prometheus_client import ProcessCollector  # noqa: PLC0415  # see above
+    from prometheus_client.exposition import choose_encoder  # noqa: PLC0415  # as above
+
+    try:
+        encode, media_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # A version that is no number.
+        encode, media_type = choose_encoder("")
+    process = ProcessCollector(registry=None).collect()
+    return encode(_CallbackCollector(lambda: chain(families, process))), media_type
 
 
 def parse_listen(text: str, *, default_port: int) -> Address | None:

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from isochrone_wire.address import Address
-from isochrone_wire.metrics_endpoint import parse_listen, serve_metrics
+from isochrone_wire.metrics.endpoint import parse_listen, serve_metrics
 
 LOOPBACK = Address("127.0.0.1", 0)
 

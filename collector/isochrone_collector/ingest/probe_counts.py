@@ -1,0 +1,89 @@
+"""Counts of the probes of a batch for Prometheus, made of its columns.
+
+The law: they are what `isochrone_wire.metrics.probes.ProbeCounts.add` counts sample by sample.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
+from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, RATES, Flags, Numbers, SampleColumns
+from isochrone_wire.metrics.probes import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES, ProbeHistogram
+from isochrone_wire.model import Outcome, Quality
+
+_LIMIT_COLUMNS = [COLUMN[LIMIT + name] for name in LIMITS]
+_EDGES = [np.array(histogram.edges) for histogram in HISTOGRAMS]
+
+
+def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
+    """Count the `chosen` rows, which must be valid."""
+    numbers, present = columns.numbers[chosen], columns.present[chosen]
+    target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
+    shape = (len(target_ids), OFFSETS[-1])
+    outcome, began_at = numbers[:, COLUMN["outcome"]], numbers[:, COLUMN["dispatched_at"]]
+    cells = [row * shape[1] + outcome]
+    sums = np.zeros((len(target_ids), len(HISTOGRAMS)))
+    for place, histogram in enumerate(HISTOGRAMS):
+        values, is_counted = _values(histogram, columns, chosen, numbers, present)
+        rows, values = row[is_counted], values[is_counted]
+        cells.append(rows * shape[1] + OFFSETS[place] + np.searchsorted(_EDGES[place], values))
+        sums[:, place] = np.bincount(rows, weights=values, minlength=shape[0]) / histogram.per
+    last_success_at = np.zeros(len(target_ids), np.int64)
+    is_ok = outcome == OUTCOMES.index(Outcome.OK)
+    np.maximum.at(last_success_at, row[is_ok], began_at[is_ok])
+    limits, limits_at = _newest_limits(row, began_at, numbers, present, of=len(target_ids))
+    return BatchCounts(
+        target_ids=target_ids,
+        counts=np.bincount(np.concatenate(cells), minlength=shape[0] * shape[1]).reshape(shape).astype(np.uint16),
+        sums=sums,
+        last_success_at=last_success_at,
+        limits=limits,
+        limits_at=limits_at,
+    )
+
+
+def _values(
+    histogram: ProbeHistogram, columns: SampleColumns, chosen: Numbers, numbers: Numbers, present: Flags
+) -> tuple[NDArray[np.float64], Flags]:
+    """Return the value of each row for a histogram, in the unit of its column, and whether it is counted; the law is
+    `metrics.probes.value_of`.
+    """
+    outcome = numbers[:, COLUMN["outcome"]]
+    is_measured = _is_in(outcome, histogram.outcomes) & _is_valid(numbers)
+    if not histogram.is_duration:
+        place = RATES.index(histogram.field)
+        return columns.rates[chosen, place], is_measured & columns.rated[chosen, place]
+    own, limit = COLUMN[histogram.field], COLUMN["timeout_us"]
+    is_measured &= present[:, own]
+    is_cut_off = ~is_measured & present[:, limit] & _is_in(outcome, CUT_OFF)
+    if histogram.field == "ttft_us":
+        is_cut_off &= ~present[:, own]
+    values = np.where(is_cut_off, numbers[:, limit], numbers[:, own])
+    return values.astype(np.float64), is_measured | is_cut_off
+
+
+def _is_in(outcome: Numbers, outcomes: frozenset[Outcome]) -> Flags:
+    table = np.array([one in outcomes for one in OUTCOMES])
+    return table[outcome]
+
+
+def _is_valid(numbers: Numbers) -> Flags:
+    quality = numbers[:, COLUMN["quality"]]
+    is_cached = (quality & Quality.CACHED != 0) & (
+        2 * numbers[:, COLUMN["cached_tokens"]] >= numbers[:, COLUMN["prompt_tokens"]]
+    )
+    return np.asarray((quality & Quality.CLOCK_STEPPED == 0) & ~is_cached)
+
+
+def _newest_limits(
+    row: Numbers, began_at: Numbers, numbers: Numbers, present: Flags, *, of: int
+) -> tuple[Numbers, Numbers]:
+    """Return the rate limits of the newest probe with any, per target, and when it began; 0 if there is none."""
+    limits, limits_at = np.full((of, len(LIMITS)), UNKNOWN, np.int64), np.zeros(of, np.int64)
+    (limited,) = np.nonzero(present[:, _LIMIT_COLUMNS].any(axis=1))
+    if len(limited):
+        # Of rows that are assigned twice the last one stays, which is the newest.
+        limited = limited[np.argsort(began_at[limited], kind="stable")]
+        found = np.where(present[:, _LIMIT_COLUMNS], numbers[:, _LIMIT_COLUMNS], UNKNOWN)
+        limits[row[limited]], limits_at[row[limited]] = found[limited], began_at[limited]
+    return limits, limits_at
