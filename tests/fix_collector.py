@@ -19,6 +19,7 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import answers, codec, identity_file, insights, model, operations
 from isochrone_wire.address import parse_local_address
 from isochrone_wire.channel import PLAIN, open_channel
+from isochrone_wire.fleet import Coverage, CoverageList, SpendLine, SpendList, StoredSample, VantageList
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.v1 import (
     fleet_pb2,
@@ -102,16 +103,16 @@ class Caller:
         response = self.observatory.ListTargets(observatory_pb2.ListTargetsRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(answers.TargetList, response)
 
-    def samples(self, selection: answers.Selection, limit: int = 0) -> list[answers.StoredSample]:
+    def samples(self, selection: answers.Selection, limit: int = 0) -> list[StoredSample]:
         """Return the newest samples of a selection."""
         request = observatory_pb2.ListSamplesRequest(selection=codec.encode(selection), limit=limit)
         response = self.observatory.ListSamples(request, timeout=ANSWER_SECONDS)
-        return [codec.decode(answers.StoredSample, sample) for sample in response.samples]
+        return [codec.decode(StoredSample, sample) for sample in response.samples]
 
-    def leaderboard(self, selection: answers.Selection, order: str = "") -> answers.Leaderboard:
+    def leaderboard(self, selection: answers.Selection, order: str = "") -> insights.Leaderboard:
         """Return the standings of a selection."""
         request = observatory_pb2.GetLeaderboardRequest(selection=codec.encode(selection), order=order)
-        return codec.decode(answers.Leaderboard, self.observatory.GetLeaderboard(request, timeout=ANSWER_SECONDS))
+        return codec.decode(insights.Leaderboard, self.observatory.GetLeaderboard(request, timeout=ANSWER_SECONDS))
 
     def region_costs(self, selection: answers.Selection, metric: str = "") -> tuple[insights.RegionCost, ...]:
         """Return the region costs of a selection."""
@@ -138,16 +139,16 @@ class Caller:
         response = self.observatory.GetDifferentials(request, timeout=ANSWER_SECONDS)
         return codec.decode(answers.DifferentialList, response).differentials
 
-    def coverage(self, selection: answers.Selection) -> tuple[answers.Coverage, ...]:
+    def coverage(self, selection: answers.Selection) -> tuple[Coverage, ...]:
         """Return the coverage of a selection."""
         request = observatory_pb2.GetCoverageRequest(selection=codec.encode(selection))
         response = self.observatory.GetCoverage(request, timeout=ANSWER_SECONDS)
-        return codec.decode(answers.CoverageList, response).coverage
+        return codec.decode(CoverageList, response).coverage
 
-    def vantages(self) -> answers.VantageList:
+    def vantages(self) -> VantageList:
         """Return the state of every vantage."""
         response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
-        return codec.decode(answers.VantageList, response)
+        return codec.decode(VantageList, response)
 
     def series(self, selection: answers.Selection, **question: Any) -> insights.SeriesList:
         """Return values over time; `metric` and `points` as in the request."""
@@ -169,11 +170,11 @@ class Caller:
         response = self.operations.TestAlert(operations_pb2.TestAlertRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(insights.Alert, response)
 
-    def spend(self, selection: answers.Selection) -> tuple[answers.SpendLine, ...]:
+    def spend(self, selection: answers.Selection) -> tuple[SpendLine, ...]:
         """Return the spending of the vantages of a selection today."""
         request = observatory_pb2.GetSpendRequest(selection=codec.encode(selection))
         response = self.observatory.GetSpend(request, timeout=ANSWER_SECONDS)
-        return codec.decode(answers.SpendList, response).spend
+        return codec.decode(SpendList, response).spend
 
 
 @dataclass(slots=True)

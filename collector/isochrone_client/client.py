@@ -17,20 +17,7 @@ from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import AddressError, CollectorError
 from isochrone_client.names import Names
-from isochrone_wire.answers import (
-    CoverageList,
-    DifferentialList,
-    Leaderboard,
-    Metric,
-    Order,
-    SampleList,
-    Selection,
-    SpendList,
-    StoredSample,
-    TargetList,
-    VantageList,
-    Window,
-)
+from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, TargetList, Window
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
 from isochrone_wire.model import SECOND_US
@@ -42,10 +29,12 @@ from isochrone_wire.v1.routes_pb2_grpc import RoutesStub
 
 # The methods import these, because to make a class takes a millisecond, and a command has one kind of answer.
 if TYPE_CHECKING:
+    from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample, VantageList
     from isochrone_wire.insights import (
         AlertList,
         DriftList,
         LatencyBudgetList,
+        Leaderboard,
         RegionCostList,
         SeriesList,
         SimulationList,
@@ -131,16 +120,20 @@ class ObservatoryClient:
         response = self._call(self._stub.ListTargets, messages.ListTargetsRequest())
         return self._value(TargetList, response)
 
-    def list_samples(self, selection: Selection, *, limit: int) -> tuple[StoredSample, ...]:
+    def list_samples(self, selection: Selection, *, limit: int) -> "tuple[StoredSample, ...]":
         """The newest `limit` samples of the selection."""
+        from isochrone_wire.fleet import StoredSample
+
         if limit > _MAX_SAMPLES_PER_MESSAGE:
             return tuple(sample for batch in self.export_samples(selection, newest=limit) for sample in batch)
         request = messages.ListSamplesRequest(selection=encode(selection), limit=limit)
         response = self._call(self._stub.ListSamples, request)
         return tuple(self._value(StoredSample, sample) for sample in response.samples)
 
-    def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> Leaderboard:
+    def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> "Leaderboard":
         """Targets ranked within each region of the selection."""
+        from isochrone_wire.insights import Leaderboard
+
         request = messages.GetLeaderboardRequest(selection=encode(selection), order=order)
         return self._value(Leaderboard, self._call(self._stub.GetLeaderboard, request))
 
@@ -166,17 +159,23 @@ class ObservatoryClient:
         )
         return self._value(DifferentialList, self._call(self._stub.GetDifferentials, request))
 
-    def get_coverage(self, selection: Selection) -> CoverageList:
+    def get_coverage(self, selection: Selection) -> "CoverageList":
         """Planned and recorded rounds of the selection, per vantage and target."""
+        from isochrone_wire.fleet import CoverageList
+
         request = messages.GetCoverageRequest(selection=encode(selection))
         return self._value(CoverageList, self._call(self._stub.GetCoverage, request))
 
-    def list_vantages(self) -> VantageList:
+    def list_vantages(self) -> "VantageList":
         """Every vantage known to the collector, with its status."""
+        from isochrone_wire.fleet import VantageList
+
         return self._value(VantageList, self._call(self._stub.ListVantages, messages.ListVantagesRequest()))
 
-    def get_spend(self, selection: Selection) -> SpendList:
+    def get_spend(self, selection: Selection) -> "SpendList":
         """Today's spend (UTC) of each vantage of the selection, per provider; its window does not apply."""
+        from isochrone_wire.fleet import SpendList
+
         request = messages.GetSpendRequest(selection=encode(selection))
         return self._value(SpendList, self._call(self._stub.GetSpend, request))
 
@@ -247,7 +246,7 @@ class ObservatoryClient:
         request = messages.SimulateRequest(selection=encode(selection), policies=policies)
         return self._value(SimulationList, self._call(self._stub.Simulate, request))
 
-    def follow_samples(self, selection: Selection, *, since_at: int = 0) -> Iterator[SampleList]:
+    def follow_samples(self, selection: Selection, *, since_at: int = 0) -> "Iterator[SampleList]":
         """Samples received since `since_at` (0: now), in batches as they are stored, until the iterator is closed.
 
         The first batch comes at once; batches may be empty.
@@ -256,7 +255,7 @@ class ObservatoryClient:
         request = messages.FollowSamplesRequest(selection=encode(selection), since_at=since_at)
         return self._sample_batches(self._stub.FollowSamples, request)
 
-    def export_samples(self, selection: Selection, *, newest: int = 0) -> Iterator[tuple[StoredSample, ...]]:
+    def export_samples(self, selection: Selection, *, newest: int = 0) -> "Iterator[tuple[StoredSample, ...]]":
         """Every sample of the selection in batches, oldest round first, without a limit on the total time; or the
         `newest` so many, newest first.
         """
@@ -307,7 +306,9 @@ class ObservatoryClient:
 
     def _sample_batches(
         self, method: "grpc.UnaryStreamMultiCallable[Request, messages.ListSamplesResponse]", request: Request
-    ) -> Iterator[SampleList]:
+    ) -> "Iterator[SampleList]":
+        from isochrone_wire.fleet import SampleList
+
         return self._stream(method, request, lambda response: self._value(SampleList, response), self._timeout_us)
 
     def _stream(
@@ -365,6 +366,8 @@ class ObservatoryClient:
 
     def _expand_short_names(self, request: Message, error: grpc.RpcError) -> bool:
         """Replace short names in a refused request by full ones; return whether that changed it."""
+        from isochrone_wire.fleet import VantageList
+
         if cast(grpc.Call, error).code() is not grpc.StatusCode.NOT_FOUND:
             return False
         targets, vantages = messages.ListTargetsRequest(), messages.ListVantagesRequest()

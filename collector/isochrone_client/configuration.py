@@ -20,7 +20,6 @@ answer in one of its formats, not of those that write a file in another: `report
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -152,6 +151,8 @@ def check_name(name: str) -> str:
 
 def parse(text: str) -> Configuration:
     """The configuration in a TOML text. Raises `ValueError` and `ConfigurationError`."""
+    import tomllib  # noqa: PLC0415  # only where there is a configuration
+
     document = tomllib.loads(text)
     _check_keys("", document, ("current", "defaults", "contexts"))
     contexts = {

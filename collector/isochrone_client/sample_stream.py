@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError, UnreachableError
-from isochrone_wire.answers import SampleList, Selection, StoredSample
+from isochrone_wire.answers import Selection
+from isochrone_wire.fleet import SampleList, StoredSample
 
 _RETRY_SECONDS = 1.0
 _EXPORT_ATTEMPTS = 30

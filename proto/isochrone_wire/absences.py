@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from isochrone_wire.answers import Absence, VantageStatus, Window
+from isochrone_wire.answers import Absence, Window
+from isochrone_wire.fleet import VantageStatus
 
 ELSEWHERE = "has delivered others"
 """The end of the sentence of a region whose vantage has delivered samples, but none of the selection."""

@@ -1,11 +1,14 @@
-"""Value classes of the collector's answers to readers. Units as in `isochrone_wire.model`."""
+"""Value classes of the collector's answers to readers: what all have in common, and differentials.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+Units as in `isochrone_wire.model`. The values of other questions are in `fleet`, `insights` and `routes`, because to
+make a class takes half a millisecond, and a command has one kind of answer.
+"""
+
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from isochrone_wire.model import Budget, Sample, Target
+from isochrone_wire.model import Target
 from isochrone_wire.text import same_name
 
 
@@ -99,29 +102,6 @@ class TargetList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSample:
-    """A sample with the names of its target and vantage, and the time at which the collector received it."""
-
-    target: str
-    vantage: str
-    region: str
-    received_at: int
-    sample: Sample
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleList:
-    """Samples, or one page of them. When following samples, `resume_at` is the `since_at` of the next call after the
-    stream breaks: samples received before it have been sent, later ones may have been.
-    """
-
-    MESSAGE: ClassVar[str] = "ListSamplesResponse"
-
-    samples: tuple[StoredSample, ...] = ()
-    resume_at: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
     """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level; bounds are
     `None` with too few independent values. `n_eff` is their effective number: as many independent values have as wide
@@ -171,49 +151,6 @@ class Order(StrEnum):
         """Accept `_` in place of `-`, and any case."""
         name = same_name(str(value), cls)
         return None if name is None else cls(name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """One row of a leaderboard: a target seen from one region. `n` counts samples with a first token.
-
-    `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
-    `skipped` rounds count neither as successes nor as failures.
-    """
-
-    region: str
-    rank: int
-    target: str
-    provider: str
-    model: str
-    n: int
-    failed: int
-    ttft_p50_us: Quantile | None = None
-    ttft_p95_us: Quantile | None = None
-    tokens_per_second_p50: Quantile | None = None
-    usd_per_m_output: float | None = None
-    newest_at: int | None = None
-    ttft_p99_us: Quantile | None = None
-    ttft_cold_p50_us: Quantile | None = None
-    ttfat_p50_us: Quantile | None = None
-    e2e_p50_us: Quantile | None = None
-    success: Proportion | None = None
-    usd_per_m_input: float | None = None
-    tokens_per_second_per_usd: float | None = None
-    throttled: int = 0
-    skipped: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaderboard:
-    """Standings of the selected regions, ranked within each region by `order`."""
-
-    MESSAGE: ClassVar[str] = "GetLeaderboardResponse"
-
-    window: Window
-    standings: tuple[Standing, ...] = ()
-    order: Order = Order.TTFT
-    source: Source = Source.SAMPLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,119 +268,3 @@ class DifferentialList:
     window: Window
     differentials: tuple[Differential, ...] = ()
     missing: tuple[Absence, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """The planned rounds of one vantage and target, those with a sample, and their outcomes. `oldest_at` and
-    `newest_at` are the first and the last round with a sample.
-    """
-
-    vantage: str
-    region: str
-    target: str
-    planned: int
-    recorded: int
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    newest_at: int | None = None
-    oldest_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoverageList:
-    """One row per vantage and target."""
-
-    MESSAGE: ClassVar[str] = "GetCoverageResponse"
-
-    window: Window
-    coverage: tuple[Coverage, ...] = ()
-
-
-class Liveness(StrEnum):
-    """The state of a vantage. `ONLINE`: samples arrive. `LATE`: its announced heartbeat is overdue. `SILENT`:
-    heartbeats arrive, but no samples for some time. `EMPTY`: it has no targets to probe.
-    """
-
-    ONLINE = "online"
-    LATE = "late"
-    SILENT = "silent"
-    EMPTY = "empty"
-
-    @property
-    def phrase(self) -> str:
-        """The state in words for people."""
-        return {Liveness.SILENT: "no samples", Liveness.EMPTY: "nothing to probe"}.get(self, self.value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VantageStatus:
-    """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
-    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
-    sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
-    policy refuses. `rival_at` is when a second agent with the same credential was refused last.
-    """
-
-    name: str
-    region: str
-    liveness: Liveness
-    reason: str
-    last_seen_at: int
-    newest_sample_at: int | None = None
-    next_heartbeat_at: int | None = None
-    agent_version: str = ""
-    plan_version: int = 0
-    refused_plan_version: int | None = None
-    refused_plan_reason: str | None = None
-    spool_depth: int = 0
-    spool_oldest_at: int | None = None
-    quarantined: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    clock_offset_us: int | None = None
-    clock_uncertainty_us: int | None = None
-    loop_lag_us: int | None = None
-    finished: int = 0
-    ledgered: int = 0
-    rounds_missed: int = 0
-    missing_keys: str | None = None
-    refused_targets: str | None = None
-    rival_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VantageList:
-    """All vantages by region and name, as of `answered_at`; `paused` is why the jobs are paused, or empty."""
-
-    MESSAGE: ClassVar[str] = "ListVantagesResponse"
-
-    plan_version: int
-    answered_at: int
-    vantages: tuple[VantageStatus, ...] = ()
-    paused: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpendLine:
-    """The spending of one vantage with one provider today (UTC), and the forecast for the whole day under the plan in
-    force. `forecast_usd` is `None` without a known price.
-    """
-
-    vantage: str
-    region: str
-    provider: str
-    day_at: int
-    usd: float = 0.0
-    tokens: int = 0
-    requests: int = 0
-    forecast_usd: float | None = None
-    forecast_tokens: int = 0
-    forecast_requests: int = 0
-    budget: Budget | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpendList:
-    """One row per vantage and provider."""
-
-    MESSAGE: ClassVar[str] = "GetSpendResponse"
-
-    spend: tuple[SpendLine, ...] = ()

@@ -29,7 +29,8 @@ from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_p
 Value = TypeVar("Value")
 
 # Named and not imported: to make a class takes a millisecond, and a command needs only those of its answer.
-VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in ("answers", "insights", "model", "operations", "routes"))
+_VALUE_MODULE_NAMES = ("answers", "fleet", "insights", "model", "operations", "routes")
+VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in _VALUE_MODULE_NAMES)
 _MESSAGE_MODULES = (fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2)
 
 

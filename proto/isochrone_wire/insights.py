@@ -4,7 +4,50 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from isochrone_wire.answers import Decision, Metric, Proportion, Quantile, Source, Window
+from isochrone_wire.answers import Decision, Metric, Order, Proportion, Quantile, Source, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One row of a leaderboard: a target seen from one region. `n` counts samples with a first token.
+
+    `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
+    `skipped` rounds count neither as successes nor as failures.
+    """
+
+    region: str
+    rank: int
+    target: str
+    provider: str
+    model: str
+    n: int
+    failed: int
+    ttft_p50_us: Quantile | None = None
+    ttft_p95_us: Quantile | None = None
+    tokens_per_second_p50: Quantile | None = None
+    usd_per_m_output: float | None = None
+    newest_at: int | None = None
+    ttft_p99_us: Quantile | None = None
+    ttft_cold_p50_us: Quantile | None = None
+    ttfat_p50_us: Quantile | None = None
+    e2e_p50_us: Quantile | None = None
+    success: Proportion | None = None
+    usd_per_m_input: float | None = None
+    tokens_per_second_per_usd: float | None = None
+    throttled: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """Standings of the selected regions, ranked within each region by `order`."""
+
+    MESSAGE: ClassVar[str] = "GetLeaderboardResponse"
+
+    window: Window
+    standings: tuple[Standing, ...] = ()
+    order: Order = Order.TTFT
+    source: Source = Source.SAMPLES
 
 
 class Eligible(StrEnum):

@@ -8,7 +8,6 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import differentials
-from isochrone_client.pages import explain as stories
 from isochrone_client.pages.targets import require_baseline
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
@@ -107,6 +106,8 @@ def diff(
 
 def _print_story(answer: DifferentialList, *, metric: Metric, now_at: int, output: Output) -> None:
     """The sentences and a table of the phases for people; everything for programs."""
+    from isochrone_client.pages import explain as stories  # noqa: PLC0415  # only for --explain
+
     if not output.is_for_people:
         terminal.write(stories.records_page(answer, metric=metric, now_at=now_at), output)
         return

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 import click
 
 from isochrone_client import completion
-from isochrone_client.absence import explain
 from isochrone_client.address import DEFAULT_COLLECTOR, resolve_collector
 from isochrone_client.clock import now_at
 from isochrone_client.configuration import defaults_for
@@ -232,6 +231,8 @@ def verdict(function: Function) -> Function:
 
 def _explained(error: InsufficientError, options: Mapping[str, Any]) -> InsufficientError:
     """The error with the regions that lack samples, asked from the collector of these options."""
+    from isochrone_client.absence import explain  # noqa: PLC0415  # few commands end so, and each would load its values
+
     regions = options.get("regions", ())
     return explain(error, options["collector"], regions=regions, timeout_us=options["timeout_us"])
 

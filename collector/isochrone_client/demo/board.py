@@ -6,7 +6,8 @@ Durations are in microseconds.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from isochrone_wire.answers import Decision, Differential, Standing
+from isochrone_wire.answers import Decision, Differential
+from isochrone_wire.insights import Standing
 
 # The collector states no interval for fewer rounds.
 ROUNDS_NEEDED = 6

@@ -5,7 +5,7 @@ from isochrone_client.formats import UNKNOWN, age, between, share
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import Coverage, CoverageList
+from isochrone_wire.fleet import Coverage, CoverageList
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Outcome
 

@@ -8,7 +8,8 @@ from isochrone_client.pages.insufficient import no_price, no_samples, too_few_fo
 from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of, worth
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import Leaderboard, Order, Source, Standing
+from isochrone_wire.answers import Order, Source
+from isochrone_wire.insights import Leaderboard, Standing
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.text import ESTIMAND
 

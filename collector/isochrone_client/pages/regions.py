@@ -8,7 +8,8 @@ from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.accounting import Account
-from isochrone_wire.answers import Liveness, VantageList, VantageStatus, Window
+from isochrone_wire.answers import Window
+from isochrone_wire.fleet import Liveness, VantageList, VantageStatus
 from isochrone_wire.json_format import rfc3339
 
 SCHEMA = "isochrone.regions/1"

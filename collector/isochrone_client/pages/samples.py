@@ -9,7 +9,8 @@ from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.answers import StoredSample, Window
+from isochrone_wire.answers import Window
+from isochrone_wire.fleet import StoredSample
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Outcome
 

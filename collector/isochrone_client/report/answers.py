@@ -8,21 +8,13 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import BaselineError, CollectorError, InsufficientError, RefusedError, SlowError
 from isochrone_client.pages.targets import require_baseline
 from isochrone_client.route_tables import collect_tables
-from isochrone_wire.answers import (
-    CoverageList,
-    DifferentialList,
-    Leaderboard,
-    Metric,
-    Selection,
-    Source,
-    TargetList,
-    VantageList,
-    Window,
-)
+from isochrone_wire.answers import DifferentialList, Metric, Selection, Source, TargetList, Window
+from isochrone_wire.fleet import CoverageList, VantageList
 from isochrone_wire.insights import (
     AlertList,
     DriftList,
     LatencyBudgetList,
+    Leaderboard,
     RegionCostList,
     SeriesList,
     TierList,

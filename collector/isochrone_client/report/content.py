@@ -24,8 +24,8 @@ from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.incidents import Incident, find_incidents
 from isochrone_client.report.sections import Report, Section, facts
 from isochrone_client.report.tables import ChartBuilder
-from isochrone_wire.answers import DifferentialList, Leaderboard
-from isochrone_wire.insights import SeriesList
+from isochrone_wire.answers import DifferentialList
+from isochrone_wire.insights import Leaderboard, SeriesList
 
 _NOTHING = "Nothing in this window."
 

@@ -17,7 +17,8 @@ from isochrone_client.formats import (
 from isochrone_client.render.page import Column, Page, cell_texts
 from isochrone_client.report import tables
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
-from isochrone_wire.answers import Decision, Differential, Metric, Quantile, Standing
+from isochrone_wire.answers import Decision, Differential, Metric, Quantile
+from isochrone_wire.insights import Standing
 
 SCHEMA = "isochrone.report-regions/1"
 MAX_COLUMNS = 8

@@ -6,7 +6,8 @@ from itertools import groupby
 
 from isochrone_client.formats import UNKNOWN, display_unit, displayed, moment, number
 from isochrone_client.render.page import Column, Page
-from isochrone_wire.answers import Differential, DifferentialList, Level, Liveness, Metric, VantageList
+from isochrone_wire.answers import Differential, DifferentialList, Level, Metric
+from isochrone_wire.fleet import Liveness, VantageList
 from isochrone_wire.insights import AlertKind, AlertList, DriftEvent, DriftList, SeriesList, SeriesPoint
 from isochrone_wire.model import MINUTE_US
 

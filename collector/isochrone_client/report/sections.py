@@ -7,7 +7,8 @@ from isochrone_client.formats import between, minute, share
 from isochrone_client.render.page import Page
 from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.tables import ChartBuilder
-from isochrone_wire.answers import CoverageList, Metric, Window
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.fleet import CoverageList
 from isochrone_wire.text import ESTIMAND_SENTENCE
 
 

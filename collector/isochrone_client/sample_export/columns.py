@@ -6,7 +6,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
-from isochrone_wire.answers import StoredSample
+from isochrone_wire.fleet import StoredSample
 from isochrone_wire.model import Quality, RateLimit, Sample
 
 _DERIVED: dict[str, type] = {"connect_us": int, "ttft_cold_us": int, "tpot_us": float}

@@ -9,7 +9,8 @@ from isochrone_client.pages import samples as sample_pages
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_client.sample_export.columns import Column, Instant, Strings, columns, parts
-from isochrone_wire.answers import StoredSample, Window
+from isochrone_wire.answers import Window
+from isochrone_wire.fleet import StoredSample
 
 Rows = tuple[StoredSample, ...]
 # Rows per row group of a Parquet file; a row group is held in memory.

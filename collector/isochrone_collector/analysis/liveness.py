@@ -9,7 +9,7 @@ The laws:
 
 from dataclasses import dataclass
 
-from isochrone_wire.answers import Liveness
+from isochrone_wire.fleet import Liveness
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan
 
 LATE_GRACE_US = 5 * SECOND_US

@@ -8,7 +8,7 @@ tokens. Budgets do not limit the forecast: a forecast above the budget means tha
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from isochrone_wire.answers import SpendLine
+from isochrone_wire.fleet import SpendLine
 from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target, day_of
 from isochrone_wire.request_estimate import estimate_request
 from isochrone_wire.rounds import rounds_between

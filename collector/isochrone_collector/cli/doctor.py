@@ -23,10 +23,10 @@ from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
 from isochrone_wire import __version__, codec
 from isochrone_wire.address import Address
-from isochrone_wire.answers import VantageList
 from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc

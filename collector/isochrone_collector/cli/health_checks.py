@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.store.rows import DatabaseFacts
-from isochrone_wire.answers import Liveness, VantageList
 from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_wire.fleet import Liveness, VantageList
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
 from isochrone_wire.operations import Access, AccessState
 from isochrone_wire.text import first_of

@@ -6,7 +6,8 @@ from isochrone_collector.analysis.coverage import PlanSpan, active_window, plann
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import probe_queries, vantages
 from isochrone_collector.store.rows import RecordedRow, VantageRow
-from isochrone_wire.answers import Coverage, CoverageList, Selection
+from isochrone_wire.answers import Selection
+from isochrone_wire.fleet import Coverage, CoverageList
 
 
 async def coverage(context: QueryContext, selection: Selection) -> CoverageList:

@@ -7,7 +7,8 @@ from isochrone_collector.analysis.spend import Spender, reported, spend_lines
 from isochrone_collector.queries.context import QueryContext, resolve_names
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
-from isochrone_wire.answers import Selection, SpendList, VantageList, VantageStatus
+from isochrone_wire.answers import Selection
+from isochrone_wire.fleet import SpendList, VantageList, VantageStatus
 from isochrone_wire.model import Plan
 
 _SIGNALS = [field.name for field in fields(VantageSignals)]

@@ -14,8 +14,8 @@ from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import hourly_levels, leaderboards, long_windows
 from isochrone_collector.store.leaderboards import SeriesValues
-from isochrone_wire.answers import Leaderboard, Metric, Order, Selection, Source, Window
-from isochrone_wire.insights import TierList
+from isochrone_wire.answers import Metric, Order, Selection, Source, Window
+from isochrone_wire.insights import Leaderboard, TierList
 
 
 async def leaderboard(context: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:

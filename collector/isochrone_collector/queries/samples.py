@@ -11,7 +11,8 @@ from isochrone_collector.queries.context import QueryContext, ResolvedSelection,
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
 from isochrone_collector.store.samples import Position, Record, position_of
-from isochrone_wire.answers import SampleList, Selection, StoredSample, Window
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 Row = TypeVar("Row")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
-from isochrone_wire.answers import StoredSample
+from isochrone_wire.fleet import StoredSample
 from isochrone_wire.model import Outcome, Quality, RateLimit, Sample, TokenSource
 
 Row = tuple[Any, ...]

@@ -1,1 +1,1 @@
-"""Renewal of identities, and signatures of plans."""
+"""Enrolment, renewal of identities, and signatures of plans."""

@@ -1046,7 +1046,7 @@ class VantageStatus(_message.Message):
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
-    """online | late | silent | empty: see isochrone_wire.answers.Liveness."""
+    """online | late | silent | empty: see isochrone_wire.fleet.Liveness."""
     reason: _builtins.str
     last_seen_at: _builtins.int
     newest_sample_at: _builtins.int

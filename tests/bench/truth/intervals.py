@@ -24,7 +24,8 @@ from isochrone_collector.analysis.stats.long_run_variance import Inflation, inde
 from isochrone_collector.analysis.stats.paired import Shifts, paired_shifts
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.ragged import Reals
-from isochrone_wire.answers import Metric, Standing
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import Standing
 
 ROWS = 4_000
 QUANTILE_ROWS = 500

@@ -30,8 +30,9 @@ from isochrone_client.errors import (
     SlowError,
     UnreachableError,
 )
-from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection, SpendList
-from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
+from isochrone_wire.answers import DifferentialList, Metric, Selection
+from isochrone_wire.fleet import CoverageList, SpendList
+from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
 from isochrone_wire.v1 import observatory_pb2
 from testdata import insights
 

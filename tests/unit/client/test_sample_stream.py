@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fix_observatory import NOW_AT, stored
 from isochrone_client.sample_stream import Deduplication
-from isochrone_wire.answers import StoredSample
+from isochrone_wire.fleet import StoredSample
 
 # Other tests and processes share these cores.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -25,7 +25,8 @@ from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, a
 from isochrone_collector.analysis.probes import Flags
 from isochrone_collector.analysis.ranking.memory import memory
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_wire.answers import Metric, Order, Proportion, Quantile, Standing
+from isochrone_wire.answers import Metric, Order, Proportion, Quantile
+from isochrone_wire.insights import Standing
 
 Quantiles = Mapping[tuple[Metric, float], Quantile | None]
 """Quantiles of one target from one region, by metric and share."""

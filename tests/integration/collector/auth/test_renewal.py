@@ -14,13 +14,14 @@ import pytest
 
 from fix_agent import Agent, StartAgent
 from fix_collector import Caller, Collector, StartCollector, run_command
-from isochrone_wire import enrolment, identity_file
+from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import presented_certificate
 from isochrone_wire.credentials import fingerprint_of
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Vantage
 from isochrone_wire.operations import Access
+from isochrone_wire.trust import enrolment
 from testdata import preforked
 from testdata.waiting import eventually
 

@@ -12,9 +12,10 @@ import pytest
 from fix_collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.server import certificates
-from isochrone_wire import enrolment, identity_file
+from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.trust import enrolment
 from testdata.pushed_rounds import FIRST, PLAN, US, Fleet, rounds_until
 from testdata.waiting import eventually
 

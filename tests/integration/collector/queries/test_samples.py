@@ -10,7 +10,8 @@ import pytest
 
 from fix_collector import Collector
 from isochrone_wire import codec
-from isochrone_wire.answers import SampleList, Selection, Window
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.fleet import SampleList
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import observatory_pb2
 

@@ -15,8 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 from fix_collector import Caller, Collector
 from fix_postgres import address_of
 from isochrone_collector.store.postgres import schema
-from isochrone_wire import enrolment, identity_file
+from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
+from isochrone_wire.trust import enrolment
 
 PLAN = "baseline: us-east-2\ntargets: [{model: %s, provider: sim, base_url: 'http://h'}]\n"
 

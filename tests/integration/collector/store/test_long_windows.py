@@ -15,8 +15,8 @@ from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
 from isochrone_collector.store import leaderboards, long_windows, partitions
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_wire.answers import Metric, Order, Quantile, Selection, Source, Standing, Window
-from isochrone_wire.insights import Eligible
+from isochrone_wire.answers import Metric, Order, Quantile, Selection, Source, Window
+from isochrone_wire.insights import Eligible, Standing
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage, day_of
 
 PLAN = (

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from isochrone_client.demo.board import Board, by_place, read_board
-from isochrone_wire.answers import Decision, Differential, Metric, Quantile, Standing
+from isochrone_wire.answers import Decision, Differential, Metric, Quantile
+from isochrone_wire.insights import Standing
 
 TARGETS = ("acme/large", "acme/small")
 BASELINE, REGION, OTHER = "us-east-2", "ap-southeast-1", "eu-central-1"

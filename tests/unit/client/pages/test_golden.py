@@ -41,17 +41,17 @@ from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.fields import select_fields
 from isochrone_client.render.page import Page, RenderOptions
-from isochrone_wire.answers import (
-    CoverageList,
-    Decision,
-    DifferentialList,
+from isochrone_wire.answers import Decision, DifferentialList, Metric, Order
+from isochrone_wire.fleet import CoverageList, Liveness, SpendList
+from isochrone_wire.insights import (
+    AlertKind,
+    Eligible,
+    LatencyBudgetList,
     Leaderboard,
-    Liveness,
-    Metric,
-    Order,
-    SpendList,
+    RegionCostList,
+    SimulationList,
+    TierList,
 )
-from isochrone_wire.insights import AlertKind, Eligible, LatencyBudgetList, RegionCostList, SimulationList, TierList
 from isochrone_wire.model import Outcome
 from isochrone_wire.routes import ChangeKind, RouteEventList
 from testdata.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS

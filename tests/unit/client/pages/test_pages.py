@@ -27,19 +27,17 @@ from isochrone_client.pages.quantiles import TOO_FEW
 from isochrone_client.render.page import Page, Row
 from isochrone_wire.answers import (
     Absence,
-    CoverageList,
     Decision,
     Differential,
     DifferentialList,
-    Leaderboard,
     Metric,
     Proportion,
     Quantile,
     Side,
-    SpendList,
     TargetList,
-    VantageList,
 )
+from isochrone_wire.fleet import CoverageList, SpendList, VantageList
+from isochrone_wire.insights import Leaderboard
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)

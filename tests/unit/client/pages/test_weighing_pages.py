@@ -11,8 +11,8 @@ from isochrone_client.formats import UNKNOWN, minute
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
-from isochrone_wire.answers import Decision, Leaderboard, Metric, Order, Quantile, Source
-from isochrone_wire.insights import Eligible, LatencyBudgetList, RegionCostList, TierList
+from isochrone_wire.answers import Decision, Metric, Order, Quantile, Source
+from isochrone_wire.insights import Eligible, LatencyBudgetList, Leaderboard, RegionCostList, TierList
 from testdata.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
 
 BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)

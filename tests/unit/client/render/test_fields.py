@@ -12,7 +12,8 @@ from isochrone_client.pages import leaderboard
 from isochrone_client.render import renderer
 from isochrone_client.render.fields import field_names, select_fields
 from isochrone_client.render.page import RenderOptions
-from isochrone_wire.answers import Leaderboard, Order
+from isochrone_wire.answers import Order
+from isochrone_wire.insights import Leaderboard
 
 PAGE = leaderboard.page(Leaderboard(window=WINDOW, order=Order.TTFT, standings=STANDINGS))
 

@@ -11,7 +11,9 @@ from fix_observatory import COVERAGE, DIFFERENTIALS, STANDINGS, TARGETS, stored
 from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
 from isochrone_client.render.page import Page
 from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.answers import CoverageList, Differential, DifferentialList, Leaderboard, Metric, Standing, Window
+from isochrone_wire.answers import Differential, DifferentialList, Metric, Window
+from isochrone_wire.fleet import CoverageList
+from isochrone_wire.insights import Leaderboard, Standing
 from isochrone_wire.model import Quality, RateLimit
 
 WINDOW = Window(from_at=0, until_at=1)

@@ -20,7 +20,8 @@ from isochrone_client.report.html_elements import Markup, element, joined
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report, Section, facts, span_text
-from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric, Window
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Window
+from isochrone_wire.fleet import CoverageList
 from isochrone_wire.model import MINUTE_US
 from testdata import insights
 

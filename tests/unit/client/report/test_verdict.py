@@ -7,7 +7,8 @@ import pytest
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.verdict import comparison, missing, present
-from isochrone_wire.answers import Absence, CoverageList, Decision, DifferentialList, TargetList, VantageList
+from isochrone_wire.answers import Absence, Decision, DifferentialList, TargetList
+from isochrone_wire.fleet import CoverageList, VantageList
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 SLOW = Incident(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from isochrone_collector.analysis.liveness import LATE_GRACE_US, VantageSignals, classify, fresh_us, rough_duration
-from isochrone_wire.answers import Liveness
+from isochrone_wire.fleet import Liveness
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
 
 NOW_AT = 1_795_248_000_000_000

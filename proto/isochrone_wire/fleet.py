@@ -1,0 +1,151 @@
+"""Value classes of the collector's answers on the fleet: its vantages, their spend, their coverage and single samples.
+
+Units as in `isochrone_wire.model`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from isochrone_wire.answers import Window
+from isochrone_wire.model import Budget, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSample:
+    """A sample with the names of its target and vantage, and the time at which the collector received it."""
+
+    target: str
+    vantage: str
+    region: str
+    received_at: int
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleList:
+    """Samples, or one page of them. When following samples, `resume_at` is the `since_at` of the next call after the
+    stream breaks: samples received before it have been sent, later ones may have been.
+    """
+
+    MESSAGE: ClassVar[str] = "ListSamplesResponse"
+
+    samples: tuple[StoredSample, ...] = ()
+    resume_at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """The planned rounds of one vantage and target, those with a sample, and their outcomes. `oldest_at` and
+    `newest_at` are the first and the last round with a sample.
+    """
+
+    vantage: str
+    region: str
+    target: str
+    planned: int
+    recorded: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    newest_at: int | None = None
+    oldest_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageList:
+    """One row per vantage and target."""
+
+    MESSAGE: ClassVar[str] = "GetCoverageResponse"
+
+    window: Window
+    coverage: tuple[Coverage, ...] = ()
+
+
+class Liveness(StrEnum):
+    """The state of a vantage. `ONLINE`: samples arrive. `LATE`: its announced heartbeat is overdue. `SILENT`:
+    heartbeats arrive, but no samples for some time. `EMPTY`: it has no targets to probe.
+    """
+
+    ONLINE = "online"
+    LATE = "late"
+    SILENT = "silent"
+    EMPTY = "empty"
+
+    @property
+    def phrase(self) -> str:
+        """The state in words for people."""
+        return {Liveness.SILENT: "no samples", Liveness.EMPTY: "nothing to probe"}.get(self, self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageStatus:
+    """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
+    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
+    sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
+    policy refuses. `rival_at` is when a second agent with the same credential was refused last.
+    """
+
+    name: str
+    region: str
+    liveness: Liveness
+    reason: str
+    last_seen_at: int
+    newest_sample_at: int | None = None
+    next_heartbeat_at: int | None = None
+    agent_version: str = ""
+    plan_version: int = 0
+    refused_plan_version: int | None = None
+    refused_plan_reason: str | None = None
+    spool_depth: int = 0
+    spool_oldest_at: int | None = None
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    clock_offset_us: int | None = None
+    clock_uncertainty_us: int | None = None
+    loop_lag_us: int | None = None
+    finished: int = 0
+    ledgered: int = 0
+    rounds_missed: int = 0
+    missing_keys: str | None = None
+    refused_targets: str | None = None
+    rival_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageList:
+    """All vantages by region and name, as of `answered_at`; `paused` is why the jobs are paused, or empty."""
+
+    MESSAGE: ClassVar[str] = "ListVantagesResponse"
+
+    plan_version: int
+    answered_at: int
+    vantages: tuple[VantageStatus, ...] = ()
+    paused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendLine:
+    """The spending of one vantage with one provider today (UTC), and the forecast for the whole day under the plan in
+    force. `forecast_usd` is `None` without a known price.
+    """
+
+    vantage: str
+    region: str
+    provider: str
+    day_at: int
+    usd: float = 0.0
+    tokens: int = 0
+    requests: int = 0
+    forecast_usd: float | None = None
+    forecast_tokens: int = 0
+    forecast_requests: int = 0
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendList:
+    """One row per vantage and provider."""
+
+    MESSAGE: ClassVar[str] = "GetSpendResponse"
+
+    spend: tuple[SpendLine, ...] = ()
