@@ -95,6 +95,13 @@ class ClockGuard:
         """
         return self._wall() if self._database_us is None else self._elapsed() + self._database_us
 
+    def shared_at(self) -> int:
+        """Return the clock that the collectors on one database share, for what they judge together: the database's, or
+        the estimate if these do not agree.
+        """
+        now_at, database_at = self.now_at(), self.database_at()
+        return database_at if abs(database_at - now_at) <= AGREE_US else now_at
+
     @property
     def reason(self) -> str:
         """Return why the wall clock is not trusted; empty if it is."""

@@ -138,16 +138,10 @@ class Authenticator:
         fresh = [key for key, at in used.items() if at - self._last_recorded_at(key) > _RECORD_USE_EVERY_US]
         if fresh:
             now_at = self._clock()
-            await self._end_renewed(connection, fresh, now_at)
+            # The database knows which of them are successors: a copy may lack one that was renewed a moment ago.
+            await access.end_renewed(connection, fresh, expires_at=now_at + _RENEWED_OVERLAP_US)
             await access.record_use(connection, fresh, used_at=now_at)
             self._recorded_at |= dict.fromkeys(fresh, now_at)
-
-    async def _end_renewed(self, connection: Connection, used: Iterable[int], now_at: int) -> None:
-        """End the credentials of which a successor is used for the first time, after an overlap."""
-        rows = (self._known[key] for key in used if key in self._known)
-        renewed = [row.renews for row in rows if row.renews is not None and row.last_used_at is None]
-        if renewed:
-            await access.end_renewed(connection, renewed, expires_at=now_at + _RENEWED_OVERLAP_US)
 
     def _last_recorded_at(self, credential_id: int) -> int:
         row = self._known.get(credential_id)

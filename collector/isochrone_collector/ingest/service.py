@@ -80,8 +80,10 @@ class Ingest:
     """Stores pushes in the database.
 
     Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
-    without limit if `None`. `hear_vantage` gets the id and the wall clock of the vantage of each push. `disk_level` is
-    the room on the disk of the database; `on_stored` is called after each commit of new samples, and must be quick.
+    without limit if `None`. The `shared_clock`, by default `clock`, is the same for all collectors on the database:
+    agents of one vantage take turns by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
+    `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples, and
+    must be quick.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Ingest:
         plans: Plans,
         window: Window,
         clock: Callable[[], int],
+        shared_clock: Callable[[], int] | None = None,
         hear_vantage: Callable[[int, int], None] | None = None,
         disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
         on_stored: Callable[[], None] = lambda: None,
@@ -103,11 +106,12 @@ class Ingest:
         self._database = database
         self._plans = plans
         self._clock = clock
+        self._shared_clock = shared_clock or clock
         self._hear_vantage = hear_vantage
         self._disk_level = disk_level
         self._on_stored = on_stored
         self._regions: dict[int, str] = {}
-        self._instances = Instances(database=database, clock=clock)
+        self._instances = Instances(database=database, clock=self._shared_clock)
         self._lost_batches = LostBatches(database=database, clock=clock)
         self._large = _Commits(
             self._commit,
@@ -129,7 +133,7 @@ class Ingest:
         """
         batch = raw_push.batch(received_at)
         check_batch(batch)
-        await self._check_region(batch.vantage, received_at)
+        await self._check_region(batch.vantage)
         await self._instances.admit(batch)
         if self._hear_vantage is not None and MIN_INSTANT_AT <= batch.sent_at <= MAX_INSTANT_AT:
             self._hear_vantage(batch.vantage.id, batch.sent_at)
@@ -153,11 +157,12 @@ class Ingest:
             _log.error("partition.missing", hint="new samples are set aside in sample_late until today has a partition")
         self.window = window
 
-    async def _check_region(self, vantage: Vantage, seen_at: int) -> None:
+    async def _check_region(self, vantage: Vantage) -> None:
         """Register a new vantage, and require that a known one is in its region."""
         if vantage.id not in self._regions:
             async with self._database.connection() as connection:
-                self._regions[vantage.id] = (await vantages.register(connection, vantage, seen_at=seen_at)).region
+                row = await vantages.register(connection, vantage, seen_at=self._shared_clock())
+            self._regions[vantage.id] = row.region
         known = self._regions[vantage.id]
         if known != vantage.region:
             raise Conflict(
@@ -169,7 +174,7 @@ class Ingest:
         if self._small.is_full or self._disk_level() is DiskLevel.FULL:
             # Dropped, and the next one delayed: samples that wait matter more than vitals.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
-        await self._small.submit(_Work(vitals=_vitals_of(batch), packed=None), rows=0)
+        await self._small.submit(_Work(vitals=self._vitals_of(batch), packed=None), rows=0)
         return self._receipt(batch, missing=await self._lost_batches.find(batch))
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
@@ -190,7 +195,7 @@ class Ingest:
                 await self._plans.refresh_after_now()
                 packed = await self._pack_with_unknown_targets(batch)
         self._check_room(batch, packed)
-        earlier = await commits.submit(_Work(vitals=_vitals_of(batch), packed=packed), rows=packed.stored)
+        earlier = await commits.submit(_Work(vitals=self._vitals_of(batch), packed=packed), rows=packed.stored)
         if earlier is not None:
             return self._receipt_of_duplicate(batch, packed, earlier)
         return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
@@ -271,6 +276,15 @@ class Ingest:
         for vantage_id in vantage_ids:
             self._regions.pop(vantage_id, None)
 
+    def _vitals_of(self, batch: PushBatch) -> VitalsReport:
+        return VitalsReport(
+            vantage_id=batch.vantage.id,
+            batch_epoch=batch.epoch,
+            seen_at=self._shared_clock(),
+            vitals=trimmed(batch.vitals),
+            lineage=batch.lineage,
+        )
+
     def _receipt_of_duplicate(self, batch: PushBatch, packed: PackedBatch, earlier: LedgerRow) -> Receipt:
         """Return what the ledger has of this batch, even if validation would differ today. Raises `NumberTaken`, and
         for earlier agents `BadRequest`: they would repeat the batch for ever, but halve it under new numbers.
@@ -309,16 +323,6 @@ class Ingest:
             plan_hash=self._plans.content_hash,
             missing=missing,
         )
-
-
-def _vitals_of(batch: PushBatch) -> VitalsReport:
-    return VitalsReport(
-        vantage_id=batch.vantage.id,
-        batch_epoch=batch.epoch,
-        seen_at=batch.received_at,
-        vitals=trimmed(batch.vitals),
-        lineage=batch.lineage,
-    )
 
 
 def _log_set_aside(

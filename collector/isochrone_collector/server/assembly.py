@@ -154,6 +154,7 @@ async def _ingest(
         plans=plans,
         window=window,
         clock=clock.now_at,
+        shared_clock=clock.shared_at,
         hear_vantage=clock.hear_vantage,
         disk_level=lambda: disk_watch.level,
         on_stored=publishing.stored,

@@ -162,11 +162,11 @@ async def set_renewal_key(connection: Connection, credential_id: int, renewal_ke
     await execute(connection, query("set_renewal_key"), id=credential_id, renewal_key=renewal_key)
 
 
-async def end_renewed(connection: Connection, credential_ids: Iterable[int], *, expires_at: int) -> None:
-    """End credentials whose successors are used at that instant, unless they end sooner."""
-    await execute(
-        connection, query("end_renewed_credentials"), ids=list(credential_ids), expires_at=Instant(expires_at)
-    )
+async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at: int) -> None:
+    """End at that instant, unless they end sooner, the credentials of which one of `used` is the successor and has no
+    recorded use yet.
+    """
+    await execute(connection, query("end_renewed_credentials"), used=list(used), expires_at=Instant(expires_at))
 
 
 async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:

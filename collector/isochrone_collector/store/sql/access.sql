@@ -62,11 +62,15 @@ UPDATE credential
 SET renewal_key = %(renewal_key)s
 WHERE id = %(id)s
 
--- End the credentials whose successors are used, unless they end sooner anyway.
+-- End the credentials whose successors are used for the first time, unless they end sooner anyway.
 -- name: end_renewed_credentials
 UPDATE credential
 SET expires_at = least(expires_at, %(expires_at)s)
-WHERE id = ANY(%(ids)s::bigint[]) AND revoked_at IS NULL
+WHERE revoked_at IS NULL AND id IN (
+    SELECT successor.renews
+    FROM credential AS successor
+    WHERE successor.id = ANY(%(used)s::bigint[]) AND successor.last_used_at IS NULL
+)
 
 -- End earlier credentials of a name with the overlap, unless they end sooner anyway.
 -- name: end_earlier_credentials

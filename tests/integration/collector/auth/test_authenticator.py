@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,7 +11,7 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import NotAdmitted
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
-from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
@@ -127,3 +128,27 @@ async def test_use_is_recorded_once_a_minute(database: Database, database_url: s
         assert row is not None
         written.append(row[0] - NOW_AT // SECOND_US)
     assert sorted(set(written)) == [0, 65]
+
+
+async def test_a_successor_that_appears_during_a_refresh_ends_its_predecessor(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another collector renews the credential and the holder comes here with the successor, while this collector reads
+    all credentials: the copy lacks the successor, whose first use is recorded all the same.
+    """
+    successor, read = Credential(id=MANY + 2, secret=bytes(32)), access.credentials
+    await granted(database)
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+
+    async def renewed_meanwhile(connection: Connection) -> list[CredentialRow]:
+        rows = await read(connection)
+        async with database.connection() as other:
+            await access.issue(other, replace(rows[0], id=successor.id, renews=OURS.id))
+        await authenticator.authenticate([("authorization", f"Bearer {successor}")], [Role.OPERATOR])
+        return rows
+
+    monkeypatch.setattr(access, "credentials", renewed_meanwhile)
+    await authenticator.refresh()
+    with psycopg.connect(database_url) as connection:
+        ends = "SELECT extract(epoch FROM expires_at)::bigint FROM credential ORDER BY id"
+        assert connection.execute(ends).fetchall() == [(NOW_AT // SECOND_US + 600,), (None,)]

@@ -139,6 +139,35 @@ def test_the_old_credential_is_valid_until_the_new_one_is_used(collector: Collec
     assert [entry["target"] for entry in actions] == ["vantage us-1"]
 
 
+def test_a_credential_is_renewed_behind_a_balancer(collector: Collector, start_collector: StartCollector) -> None:
+    """Each call may reach another collector on the database, also one that has the earlier credential in memory: a
+    renewal whose reply was lost is repeated there, and the earlier credential has one end.
+    """
+    files = collector.data_dir / "tls"
+    shared = ["--tls", "--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")]
+    other = start_collector(database_url=collector.database_url, more=shared)
+    first = join(collector, "us-1")
+    assert push(other, first) == "OK"
+    second = renew(collector, first)
+    assert renew(other, first) == second
+    assert push(other, first) == push(other, second) == push(collector, first) == "OK"
+
+    def ends() -> int | None:
+        return credentials(collector, "us-1")[0].expires_at
+
+    eventually(5, lambda: ends() != first.expires_at, "the end of the first")
+    ends_at = ends()
+    third = renew(other, second)
+    assert push(collector, second) == push(collector, third) == push(other, third) == "OK"
+    eventually(5, lambda: credentials(collector, "us-1")[1].expires_at != second.expires_at, "the end of the second")
+    assert ends() == ends_at
+    end_first(collector, first)
+    eventually(5, lambda: "has expired" in push(other, first), "its end at the other collector")
+    with pytest.raises(grpc.RpcError, match="has expired"):
+        renew(other, first)
+    assert push(other, third) == "OK"
+
+
 def test_a_credential_expires_and_is_reported_before(collector: Collector) -> None:
     """It is listed as expiring, counted in a metric and by doctor, and refused with the reason after its end."""
     identity = join(collector, "us-1", lifetime_us=40 * DAY_US)

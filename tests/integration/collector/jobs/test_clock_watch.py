@@ -12,7 +12,8 @@ import pytest
 import testdata
 from fix_collector import Collector, StartCollector
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage, Vitals
+from testdata.waiting import eventually
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 VANTAGES = (Vantage(name="us-1", region="us"), Vantage(name="eu-1", region="eu"))
@@ -168,3 +169,26 @@ def test_progress_in_the_future_is_set_back(
 
     fleet.until(summarised)
     assert facts_of(database_url)["progress_ahead"] == facts_of(database_url)["vantages_ahead"] == 0
+
+
+def test_collectors_a_minute_apart_judge_agents_alike(
+    start_collector: StartCollector, clock_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them leads, and a second agent of a vantage is refused wherever it pushes while the first one delivers."""
+    right = start_collector(script=SCRIPT)
+    (tmp_path / "fast").write_text("60")
+    monkeypatch.setenv("TEST_CLOCK_FILE", str(tmp_path / "fast"))
+    fast = start_collector(script=SCRIPT)
+    (vantage, _) = VANTAGES
+
+    def beat(collector: Collector, epoch: int) -> None:
+        vitals = Vitals(epoch=epoch)
+        collector.call.push(Batch(vantage=vantage, epoch=epoch, seq=0, lineage=(epoch,), vitals=vitals))
+
+    for first, second in ((right, fast), (fast, right)):
+        beat(first, 1)
+        with pytest.raises(grpc.RpcError, match="another agent delivered"):
+            beat(second, 2)
+        beat(second, 1)
+    eventually(10, lambda: "leadership.taken" in right.log() + fast.log(), "a leader")
+    assert (right.log() + fast.log()).count("leadership.taken") == 1

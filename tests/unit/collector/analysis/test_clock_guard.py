@@ -157,3 +157,17 @@ def test_vantages_do_not_move_the_clock_of_credentials() -> None:
     guard.update()
     machine.true_at += SECOND_US
     assert (guard.now_at(), guard.database_at()) == (machine.true_at - 2 * FAR_US, machine.true_at)
+
+
+@pytest.mark.parametrize(
+    ("ahead_us", "off_us"), [(MINUTE_US, 0), (-4 * MINUTE_US, 0), (10 * MINUTE_US, 10 * MINUTE_US)]
+)
+def test_collectors_share_the_clock_of_their_database(ahead_us: int, off_us: int) -> None:
+    """Whatever their own clocks are, unless vantages confirm a clock that the database contradicts."""
+    machine = Machine(ahead_us=ahead_us)
+    guard = machine.guard()
+    guard.hear_database(-ahead_us)
+    machine.hear(guard, ahead_us, ahead_us)
+    guard.update()
+    machine.true_at += SECOND_US
+    assert guard.shared_at() == machine.true_at + off_us
