@@ -4,18 +4,28 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from chaos import disk
+import psycopg
+
+from chaos import disk, stored_samples
+from chaos.journal import Key
 from isochrone_collector.errors import EmbeddedError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from testdata.database_relay import DatabaseRelay, url_through
-from testdata.replication import promote, start_standby
+from testdata.replication import back_up, promote, start_standby
 
 DISK_MB = 1024
+RESTART_SECONDS = 60.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(eq=False, slots=True)
@@ -42,6 +52,15 @@ class Server:
         """Stop the relay and the server."""
         await self.relay.stop()
         await asyncio.to_thread(self.postgres.stop)
+
+    def replace(self, backup: Path) -> None:
+        """Start it again from a backup."""
+        self.postgres.stop()
+        _empty(self.home)
+        shutil.copytree(backup, self.home / "postgres")
+        self.postgres = EmbeddedPostgres(self.home)
+        self.postgres.start()
+        self.relay.forward_to(self.postgres.conninfo)
 
     def restart_if_gone(self) -> bool:
         """Start it again if it has ended; return true if it was started."""
@@ -89,8 +108,34 @@ class Database:
             self.lock.release()
             raise
 
+    async def back_up(self, folder: Path) -> None:
+        """Copy the primary to a missing folder."""
+        async with self.lock:
+            await _patiently(lambda: asyncio.to_thread(back_up, self.primary.postgres, folder))
+
+    async def restore(self, backup: Path, note: Callable[[Mapping[str, AbstractSet[Key]]], None]) -> None:
+        """Replace the primary by a backup, and make a new standby, until which the lock is held. Before any connection
+        reaches the restored database, `note` is called with the samples, by vantage, that it has no longer.
+        """
+        await self.lock.acquire()
+        try:
+            server = self.primary
+            server.relay.swallowing = True
+            before = await _patiently(lambda: stored_samples.stored(server.postgres.conninfo))
+            for one in (self.primary, self.standby):
+                one.signal(signal.SIGKILL)
+            await asyncio.to_thread(server.replace, backup)
+            after = await stored_samples.stored(server.postgres.conninfo)
+            note({vantage: keys.keys() - after[vantage].keys() for vantage, keys in before.items()})
+            server.relay.cut()
+            server.relay.swallowing = False
+            self._rebuilding = asyncio.create_task(self._rebuild())
+        except BaseException:
+            self.lock.release()
+            raise
+
     async def rebuilt(self) -> None:
-        """Wait for the standby of the last failover. Raises what went wrong there."""
+        """Wait for the standby of the last failover or restore. Raises what went wrong there."""
         if self._rebuilding is not None:
             await self._rebuilding
 
@@ -128,6 +173,18 @@ async def _behind_relay(stack: AsyncExitStack, home: Path, postgres: EmbeddedPos
     stack.push_async_callback(server.stop)
     await server.relay.start()
     return server
+
+
+async def _patiently(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Do some work on a server that may be restarting after the last fault."""
+    deadline = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            return await work()
+        except (psycopg.OperationalError, subprocess.CalledProcessError):
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
 
 
 def _empty(folder: Path) -> None:

@@ -2,20 +2,22 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from random import Random
 
 import psycopg
 
 from chaos import disk
-from chaos.database import Server
+from chaos.database import RESTART_SECONDS, Server
 from chaos.faults import Fault
+from chaos.journal import Key
 from chaos.testbed import Testbed
 
-RESTART_SECONDS = 60.0
 STUCK_SECONDS = 20.0
 SWITCHES = 8
 
@@ -69,6 +71,26 @@ async def fail_over(testbed: Testbed, fault: Fault) -> str:
     vanish = bool(fault.seconds) or Random(fault.seed).random() < 0.5
     await testbed.database.fail_over(vanish=vanish)
     return "vanished" if vanish else "killed"
+
+
+async def restore(testbed: Testbed, fault: Fault) -> str:
+    """Set the database back to a backup of some seconds ago. Agents must deliver what they have of the removed samples
+    again.
+    """
+    seconds = Random(fault.seed).uniform(2.0, 5.0)
+    backup = testbed.folder / f"backup-{fault.number}"
+    await testbed.database.back_up(backup)
+    await asyncio.sleep(seconds)
+    counts = list[int]()
+
+    def note(removed: Mapping[str, AbstractSet[Key]]) -> None:
+        counts.append(sum(map(len, removed.values())))
+        for agent in testbed.agents:
+            agent.note_removed(removed.get(agent.vantage.name, set()))
+
+    await testbed.database.restore(backup, note)
+    await asyncio.to_thread(shutil.rmtree, backup)
+    return f"{seconds:.1f} s, {counts[0]} samples removed"
 
 
 async def forbid_writes(testbed: Testbed, fault: Fault) -> str:

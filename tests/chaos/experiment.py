@@ -54,6 +54,7 @@ async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: b
             events = await _inject_all(running, faults, echo)
             await running.database.rebuilt()
             echo("no more faults; waiting for the spools to drain")
+            await _delivered_again(running)
             await _drained(running.agents)
             measured = await _measure(running, echo) if measure else {}
         finally:
@@ -115,6 +116,33 @@ async def _drained(agents: Sequence[TestedAgent], *, below: int = NEARLY_EMPTY) 
             return
 
 
+async def _delivered_again(running: Testbed) -> None:
+    """Wait until what restores removed is stored again. Agents whose pushes did not fail notice a restore at their next
+    start, or within 15 minutes: these are restarted.
+    """
+    lacking = await _lacking(running)
+    for agent in lacking:
+        async with agent.program.lock:
+            await agent.program.stop()
+            agent.program.start()
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while lacking and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+        lacking = await _lacking(running)
+
+
+async def _lacking(running: Testbed) -> list[TestedAgent]:
+    """Return the agents with copies of removed samples that the database does not have again."""
+    if not any(agent.removed for agent in running.agents):
+        return []
+    stored = await stored_samples.stored(running.database.primary.postgres.conninfo)
+    return [
+        agent
+        for agent in running.agents
+        if agent.removed & spool_reader.copies(agent.data_dir) - stored[agent.vantage.name].keys()
+    ]
+
+
 async def _stop_agents(running: Testbed) -> bool:
     """Stop all agents; return true if their spools are empty. Agents with a backlog are run again for a while."""
     codes = await asyncio.gather(*(agent.program.stop() for agent in running.agents))
@@ -164,6 +192,7 @@ def _evidence(agent: TestedAgent, stored: Counter[Key]) -> Evidence:
         stored=stored,
         cloned=agent.cloned,
         at_risk=agent.at_risk,
+        irrecoverable=agent.removed & agent.without_copy,
         counted=agent.dropped(account.dropped),
         unbalanced=account.missing,
         left=agent.read_spool() | spool_reader.quarantined(agent.data_dir),

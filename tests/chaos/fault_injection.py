@@ -8,10 +8,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
-from chaos import collector_faults, database_faults, disk, spool_damage
+from chaos import collector_faults, database_faults, disk, spool_damage, spool_reader
 from chaos.faults import Fault, Kind
 from chaos.journal import Status
-from chaos.testbed import Testbed
+from chaos.testbed import Testbed, TestedAgent
 
 HOUR_NS = 3_600_000_000_000
 CUT_PATIENCE_SECONDS = 8.0
@@ -32,20 +32,32 @@ async def kill_agent(testbed: Testbed, fault: Fault) -> str:
 
 
 async def clone_agent(testbed: Testbed, fault: Fault) -> str:
-    """Run a copy of an agent, with its spool and its credential, beside the agent for a while."""
-    agent = testbed.agents[fault.agent]
+    """Run a copy of an agent, with its spool and its credential, beside the agent for a while. In half of the cases
+    the copy delivers first, and the agent has to wait until it has been silent for 30 s.
+    """
+    agent, is_first = testbed.agents[fault.agent], fault.seed % 2 == 0
     async with agent.program.lock:
         agent.program.kill()
         agent.read_spool()
         clone = agent.copy(fault.number)
-        agent.program.start()
         clone.program.start()
         try:
+            if is_first:
+                await _has_delivered(clone)
+            agent.program.start()
             await asyncio.sleep(CLONE_SECONDS)
         finally:
             clone.program.kill()
         agent.cloned |= {entry.key for entry in clone.journal() if entry.status is Status.KEPT}
-    return f"{len(clone.acknowledged_ns())} batches acknowledged to the clone"
+    started = "first, " if is_first else ""
+    return f"{started}{len(clone.acknowledged_ns())} batches acknowledged to the clone"
+
+
+async def _has_delivered(agent: TestedAgent) -> None:
+    """Wait until a batch of an agent was acknowledged, but not for long: other faults may prevent it."""
+    deadline = time.monotonic() + CLONE_SECONDS
+    while not agent.acknowledged_ns() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
 
 
 async def cut_reply(testbed: Testbed, fault: Fault) -> str:
@@ -72,6 +84,7 @@ async def fill_disk(testbed: Testbed, fault: Fault) -> str:
             disk.free(agent.data_dir)
         # Eviction drops the oldest samples: everything recorded so far may be dropped, and must then be counted.
         agent.at_risk |= {entry.key for entry in agent.journal() if entry.status is Status.KEPT}
+        agent.without_copy |= agent.at_risk
     return f"{seconds:.1f} s"
 
 
@@ -84,6 +97,7 @@ async def damage_spool(testbed: Testbed, fault: Fault) -> str:
         agent.program.kill()
         waiting = agent.read_spool()
         agent.at_risk |= waiting
+        agent.without_copy |= spool_reader.copies(agent.data_dir)
         agent.damaged_ns = time.monotonic_ns()
         how = spool_damage.damage(agent.spool, Random(fault.seed)) if agent.spool.exists() else "no spool yet"
         agent.program.start()
@@ -114,6 +128,7 @@ INJECTORS: Mapping[Kind, Injector] = {
     Kind.POSTGRES_FROZEN: database_faults.freeze,
     Kind.DATABASE_BLACKHOLED: database_faults.blackhole,
     Kind.FAILOVER: database_faults.fail_over,
+    Kind.DATABASE_RESTORED: database_faults.restore,
     Kind.READ_ONLY: database_faults.forbid_writes,
     Kind.TOO_MANY_CONNECTIONS: database_faults.take_all_connections,
     Kind.DATABASE_DISK_FULL: database_faults.fill_disk,

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     POSTGRES_FROZEN = "postgres-frozen"
     DATABASE_BLACKHOLED = "database-blackholed"
     FAILOVER = "failover"
+    DATABASE_RESTORED = "database-restored"
     READ_ONLY = "read-only"
     TOO_MANY_CONNECTIONS = "too-many-connections"
     DATABASE_DISK_FULL = "database-disk-full"
@@ -57,6 +58,7 @@ FAULT_TYPES: Mapping[Kind, FaultType] = {
     Kind.POSTGRES_FROZEN: FaultType(weight=3, one_agent=False, sentence="all of PostgreSQL is stopped for 1 to 4 s"),
     Kind.DATABASE_BLACKHOLED: FaultType(weight=2, one_agent=False, sentence="no byte reaches PostgreSQL for 1 to 4 s"),
     Kind.FAILOVER: FaultType(weight=3, one_agent=False, sentence="the primary is killed or vanishes; promotion"),
+    Kind.DATABASE_RESTORED: FaultType(weight=2, one_agent=False, sentence="set back to a backup of 2 to 5 s before"),
     Kind.READ_ONLY: FaultType(weight=3, one_agent=False, sentence="PostgreSQL accepts no writes for 1 to 3 s"),
     Kind.TOO_MANY_CONNECTIONS: FaultType(weight=3, one_agent=False, sentence="PostgreSQL has none left for 1 to 3 s"),
     Kind.DATABASE_DISK_FULL: FaultType(weight=3, one_agent=False, sentence="no space left for PostgreSQL for 1 to 3 s"),

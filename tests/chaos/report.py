@@ -77,6 +77,7 @@ def result(verdict: Verdict, recoveries: Mapping[str, float], *, kills: int, kin
         "lost": verdict.lost,
         "duplicated": verdict.duplicated,
         "dropped": verdict.dropped,
+        "rolled_back": verdict.rolled_back,
         "spooled": verdict.spooled,
         "invented": verdict.invented,
         "unbalanced": verdict.unbalanced,

@@ -17,22 +17,39 @@ from isochrone_wire.v1 import sample_pb2
 FILE = "spool.sqlite3"
 # The newest commits are in the write-ahead log only.
 SUFFIXES = ("", "-wal")
+_SEALED = "id, epoch, seq, samples, oldest_at, checksum, body"
 
 
 def waiting(data_dir: Path) -> set[Key]:
     """Return the readable samples that wait in the spool, sealed or not. The spool must not be open."""
     with _copy(data_dir) as db:
-        sealed = _readable_keys(db, "select * from sealed", lambda row: database.read_sealed(row).bodies)
-        unsealed = _readable_keys(db, "select checksum, body from waiting", lambda row: [database.read_sample(*row)])
+        sealed = _readable_keys(db, f"select {_SEALED} from sealed", _batch)
+        unsealed = _readable_keys(db, "select checksum, body from waiting", _sample)
         return set(sealed) | set(unsealed)
+
+
+def copies(data_dir: Path) -> set[Key]:
+    """Return the readable samples in a spool that an agent may have open: those that wait, are in quarantine, or were
+    delivered and are kept in case that the database is restored.
+    """
+    found = set[Key]()
+    try:
+        with closing(database.connect_read_only(data_dir / FILE)) as db:
+            # One state of the file: a batch is moved from one table to the other when it is acknowledged.
+            db.execute("begin")
+            for table in ("waiting", "quarantine"):
+                found |= set(_readable_keys(db, f"select checksum, body from {table}", _sample))
+            for columns in ("sealed", "kept"):
+                found |= set(_readable_keys(db, f"select {_SEALED} from {columns}", _batch))
+    except sqlite3.Error:
+        pass  # damaged
+    return found
 
 
 def quarantined(data_dir: Path) -> set[Key]:
     """Return the samples in quarantine, which the collector rejected."""
     with _copy(data_dir) as db:
-        return set(
-            _readable_keys(db, "select checksum, body from quarantine", lambda row: [database.read_sample(*row)])
-        )
+        return set(_readable_keys(db, "select checksum, body from quarantine", _sample))
 
 
 def account(data_dir: Path) -> Account:
@@ -48,6 +65,14 @@ def waiting_count(data_dir: Path) -> int:
             return read_stats(db).waiting
     except sqlite3.Error:
         return 0
+
+
+def _sample(row: tuple[object, ...]) -> list[bytes]:
+    return [database.read_sample(*row)]
+
+
+def _batch(row: tuple[object, ...]) -> list[bytes]:
+    return database.read_sealed(row).bodies
 
 
 def _readable_keys(

@@ -35,6 +35,8 @@ SET_ASIDE = "update sample_late set reason = 'already_stored' where idx = 3"
         ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[0]}, "counted": 0}, {"stored": 4, "lost": 1}),
         ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[1]}, "counted": 1}, {"stored": 4, "lost": 1}),
         ({"stored": Counter(KEYS[2:]), "at_risk": set(KEYS), "counted": 1}, {"stored": 3, "dropped": 1, "lost": 1}),
+        ({"stored": Counter(KEYS[1:]), "irrecoverable": {KEYS[0]}}, {"stored": 4, "rolled_back": 1}),
+        ({"stored": Counter(KEYS[1:]), "irrecoverable": {KEYS[1]}}, {"stored": 4, "lost": 1}),
         ({"stored": ALL + Counter([Key(8, 0)])}, {"stored": 5, "invented": 1}),
         ({"stored": ALL + Counter([Key(8, 0)]), "cloned": {Key(8, 0)}}, {"stored": 5}),
         ({"unbalanced": -2}, {"stored": 5, "unbalanced": 2}),

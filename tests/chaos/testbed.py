@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,8 @@ _BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fa
 @dataclass(eq=False, slots=True, kw_only=True)
 class TestedAgent:
     """One agent with its relay and its disk, and the samples found in its spool at every kill. `cloned` are the samples
-    that its clones recorded.
+    that its clones recorded, `removed` those that restores of the database have removed, and `without_copy` those whose
+    copies a damaged or full disk may have destroyed.
     """
 
     vantage: Vantage
@@ -41,6 +43,8 @@ class TestedAgent:
     seen: set[Key] = field(default_factory=set)
     at_risk: set[Key] = field(default_factory=set)
     cloned: set[Key] = field(default_factory=set)
+    removed: set[Key] = field(default_factory=set)
+    without_copy: set[Key] = field(default_factory=set)
     damaged_ns: int = 0
 
     @property
@@ -62,6 +66,11 @@ class TestedAgent:
         waiting = spool_reader.waiting(self.data_dir)
         self.seen |= waiting
         return waiting
+
+    def note_removed(self, keys: AbstractSet[Key]) -> None:
+        """Note samples that the database has no longer. No batch may be acknowledged meanwhile."""
+        self.removed |= keys
+        self.without_copy -= spool_reader.copies(self.data_dir)
 
     def dropped(self, counted: Mapping[str, int]) -> int:
         """Return the number of recorded samples that this agent reports as dropped. Its counters include samples that
@@ -103,8 +112,9 @@ class TestedAgent:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Testbed:
-    """All running parts."""
+    """All running parts, with their files in `folder`."""
 
+    folder: Path
     database: Database
     collectors: list[Collector]
     agents: list[TestedAgent]
@@ -158,7 +168,7 @@ async def testbed(folder: Path, scale: Scale) -> AsyncIterator[Testbed]:
             await _start_agent(stack, folder, number, ports, own_disks=scale.own_disks, operator=operator)
             for number in range(scale.agents)
         ]
-        yield Testbed(database=servers, collectors=serving, agents=tested)
+        yield Testbed(folder=folder, database=servers, collectors=serving, agents=tested)
 
 
 async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str, str]]:

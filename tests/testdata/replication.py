@@ -33,16 +33,21 @@ def start_standby(primary: EmbeddedPostgres, home: Path) -> EmbeddedPostgres:
     for setting in _SETTINGS:
         ask(primary, f"ALTER SYSTEM SET {setting}")
     ask(primary, "SELECT pg_reload_conf()")
-    where = conninfo_to_dict(primary.conninfo)
-    command = [str(binaries() / "pg_basebackup"), "-h", str(where["host"]), "-p", str(where["port"])]
-    command += ["-U", str(where["user"]), "-D", str(home / "postgres"), "-R", "-X", "stream", "-c", "fast"]
-    subprocess.run(command, check=True, capture_output=True)
+    back_up(primary, home / "postgres", "-R")
     standby = EmbeddedPostgres(home)
     standby.start()
     ask(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
     ask(primary, "SELECT pg_reload_conf()")
     eventually(READY_SECONDS, lambda: ask(primary, _IN_SYNC) == 1, "the standby in sync")
     return standby
+
+
+def back_up(server: EmbeddedPostgres, folder: Path, *options: str) -> None:
+    """Copy a running server to an empty or missing folder, which another server can run on."""
+    where = conninfo_to_dict(server.conninfo)
+    command = [str(binaries() / "pg_basebackup"), "-h", str(where["host"]), "-p", str(where["port"])]
+    command += ["-U", str(where["user"]), "-D", str(folder), "-X", "stream", "-c", "fast", "--no-sync", *options]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def promote(standby: EmbeddedPostgres) -> None:
