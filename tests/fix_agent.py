@@ -2,6 +2,7 @@
 
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,7 @@ class Agent:
 
 class StartAgent(Protocol):
     """Starts an agent; a second start of the same vantage uses its old spool. A joined agent, with `folder` as its data
-    folder, needs neither collector nor region.
+    folder, needs neither collector nor region. `script` is a file to run instead of the real command.
     """
 
     def __call__(
@@ -75,6 +76,7 @@ class StartAgent(Protocol):
         region: str = "",
         folder: Path | None = None,
         more: Sequence[str] = (),
+        script: Path | None = None,
     ) -> Agent:
         """Return the running agent."""
         ...
@@ -86,7 +88,13 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
     agents: list[Agent] = []
 
     def start(
-        *, vantage: str, collector: str = "", region: str = "", folder: Path | None = None, more: Sequence[str] = ()
+        *,
+        vantage: str,
+        collector: str = "",
+        region: str = "",
+        folder: Path | None = None,
+        more: Sequence[str] = (),
+        script: Path | None = None,
     ) -> Agent:
         folder = folder or tmp_path / "agents" / vantage
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +102,11 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
         options = ["--data-dir", str(folder), *(("--vantage", vantage, "--region", region) if region else ())]
         options += [*(("--collector", collector) if collector else ()), *more]
         with log_file.open("wb") as log:
-            process = Program[bytes]("isochrone_agent", "run", *options, stderr=log, stdout=log)
+            process: subprocess.Popen[bytes] = (
+                subprocess.Popen([sys.executable, script, "run", *options], stderr=log, stdout=log)
+                if script
+                else Program[bytes]("isochrone_agent", "run", *options, stderr=log, stdout=log)
+            )
         agents.append(Agent(process=process, spool=folder / "spool.sqlite3", log_file=log_file))
         return agents[-1]
 
