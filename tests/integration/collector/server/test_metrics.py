@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from fix_collector import Collector, StartCollector, run_command
-from isochrone_wire import enrolment
 from isochrone_wire.address import parse_address
 from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.trust import enrolment
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
