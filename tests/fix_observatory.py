@@ -47,6 +47,7 @@ from isochrone_wire.insights import (
     AlertList,
     DriftEvent,
     DriftList,
+    IncidentList,
     LatencyBudget,
     LatencyBudgetList,
     Leaderboard,
@@ -422,6 +423,7 @@ class FakeObservatory(ObservatoryServicer):
     series: SeriesList = insights.SERIES
     drift: DriftList = insights.DRIFT
     alerts: AlertList = insights.ALERTS
+    incidents: IncidentList = insights.INCIDENTS
     simulations: tuple[Simulation, ...] = insights.SIMULATIONS
     regions: frozenset[str] | None = None
     breaking: bool = False
@@ -495,6 +497,18 @@ class FakeObservatory(ObservatoryServicer):
         selection = self._selection(request, context)
         events = self._chosen(self.drift.events, selection)
         return self.message or encode(replace(self.drift, window=selection.window, events=events))
+
+    def ListIncidents(self, request: observatory_pb2.ListIncidentsRequest, context: grpc.ServicerContext) -> Any:
+        self._receive(request, context)
+        chosen = tuple(
+            one
+            for one in self.incidents.incidents
+            if request.id in (0, one.id) and (request.past or request.id or one.recovered_at is None)
+        )
+        if request.id and not chosen:
+            context.abort(grpc.StatusCode.NOT_FOUND, "there is no such incident")
+        window = decode(Window, request.window)
+        return self.message or encode(replace(self.incidents, window=window, incidents=chosen))
 
     def ListAlerts(self, request: observatory_pb2.ListAlertsRequest, context: grpc.ServicerContext) -> Any:
         self._receive(request, context)

@@ -37,6 +37,9 @@ COMMANDS: dict[str, Entry] = {
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
     "drift": Entry("isochrone_client.commands.drift:drift", "Show lasting changes, and since when."),
+    "incidents": Entry(
+        "isochrone_client.commands.incidents:incidents", "Show the targets that fail or are throttled, and since when."
+    ),
     "alerts": Entry("isochrone_client.commands.alerts:alerts", "Show the alerts and their delivery to the webhook."),
     "report": Entry(
         "isochrone_client.commands.report:report",

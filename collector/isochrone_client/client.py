@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from isochrone_wire.insights import (
         AlertList,
         DriftList,
+        IncidentList,
         LatencyBudgetList,
         Leaderboard,
         RegionCostList,
@@ -231,6 +232,13 @@ class ObservatoryClient:
 
         request = messages.ListDriftRequest(selection=encode(selection))
         return self._value(DriftList, self._call(self._stub.ListDrift, request))
+
+    def list_incidents(self, window: Window, *, past: bool = False, incident_id: int = 0) -> "IncidentList":
+        """Open incidents, and with `past` those of the window that have recovered; or one of them by its id."""
+        from isochrone_wire.insights import IncidentList
+
+        request = messages.ListIncidentsRequest(window=encode(window), past=past, id=incident_id)
+        return self._value(IncidentList, self._call(self._stub.ListIncidents, request))
 
     def list_alerts(self, window: Window) -> "AlertList":
         """Alerts raised in the window, with their delivery."""

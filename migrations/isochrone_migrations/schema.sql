@@ -92,6 +92,33 @@ COMMENT ON COLUMN hourly_levels.levels IS 'Four-byte floats, oldest hour first; 
 
 COMMENT ON COLUMN hourly_levels.quantile IS 'Quantile of the week whose exceedances the levels are, in the unit of the metric; NaN for other quantities.';
 
+CREATE TABLE incident (
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    target_id bigint NOT NULL,
+    subject text NOT NULL,
+    failing text[] NOT NULL,
+    regions text[] NOT NULL,
+    scope text NOT NULL,
+    never_worked boolean NOT NULL,
+    first_failed_at timestamp with time zone NOT NULL,
+    last_failed_at timestamp with time zone NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    escalated_at timestamp with time zone,
+    recovered_at timestamp with time zone,
+    classes jsonb DEFAULT '{}'::jsonb NOT NULL,
+    samples jsonb DEFAULT '[]'::jsonb NOT NULL,
+    example text DEFAULT ''::text NOT NULL
+);
+
+COMMENT ON TABLE incident IS 'Failures of targets, from the first failed round until they are answered again.';
+
+COMMENT ON COLUMN incident.failing IS 'The regions from which the target fails now; regions are all of them so far.';
+
+COMMENT ON COLUMN incident.classes IS 'Failed probes by outcome and HTTP status.';
+
+COMMENT ON COLUMN incident.samples IS 'The newest failed samples, and example is the error of the newest one.';
+
 CREATE TABLE ingest_batch (
     vantage_id bigint NOT NULL,
     epoch bigint NOT NULL,
@@ -381,6 +408,9 @@ ALTER TABLE ONLY drift_event
 ALTER TABLE ONLY hourly_levels
     ADD CONSTRAINT hourly_levels_pkey PRIMARY KEY (target_id, region, metric, quantity);
 
+ALTER TABLE ONLY incident
+    ADD CONSTRAINT incident_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ingest_batch
     ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (vantage_id, epoch, seq);
 
@@ -418,6 +448,8 @@ ALTER TABLE ONLY vantage
     ADD CONSTRAINT vantage_pkey PRIMARY KEY (id);
 
 CREATE INDEX audit_at ON audit USING btree (at);
+
+CREATE UNIQUE INDEX incident_open ON incident USING btree (kind, target_id) WHERE (recovered_at IS NULL);
 
 CREATE INDEX ingest_batch_received_at ON ingest_batch USING btree (received_at);
 

@@ -1,6 +1,7 @@
 """Answers that combine several samples, targets or regions. Units as in `isochrone_wire.model`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
@@ -275,6 +276,53 @@ class AlertList:
     window: Window
     alerts: tuple[Alert, ...] = ()
     webhook: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedProbe:
+    """A failed probe of an incident; `outcome` is followed by the HTTP status if there is one: `http_error 500`."""
+
+    vantage: str
+    region: str
+    round_at: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """An incident of the target `subject`. `failing` are the regions from which it fails now, `regions` all of them
+    since the first failure, and `scope` is the widest so far: `one`, `several` or `all` of the regions.
+
+    `recovered_at` is `None` while it is open. `classes` are the numbers of failed probes by outcome and HTTP status,
+    `samples` the newest of them, and `example` is the error of the newest.
+    """
+
+    id: int
+    kind: AlertKind
+    subject: str
+    first_failed_at: int
+    last_failed_at: int
+    opened_at: int
+    scope: str
+    failing: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    never_worked: bool = False
+    escalated_at: int | None = None
+    recovered_at: int | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[FailedProbe, ...] = ()
+    example: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentList:
+    """Incidents of a window, newest first; `watched` is the number of targets that are measured now."""
+
+    MESSAGE: ClassVar[str] = "ListIncidentsResponse"
+
+    window: Window
+    incidents: tuple[Incident, ...] = ()
+    watched: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,9 @@ from isochrone_wire.insights import (
     DriftEvent,
     DriftList,
     Eligible,
+    FailedProbe,
+    Incident,
+    IncidentList,
     LatencyBudget,
     RegionCost,
     Series,
@@ -247,6 +250,62 @@ ALERTS = AlertList(
         ),
     ),
     webhook=True,
+)
+
+_PROBE = FailedProbe(
+    vantage="sg-1", region="ap-southeast-1", round_at=NOW_AT - 60 * SECOND_US, outcome="http_error 503"
+)
+_FAILING = Incident(
+    id=0x288A8EFA7AB91175,
+    kind=AlertKind.TARGET_FAILING,
+    subject="moonshot/kimi-k2.5",
+    first_failed_at=NOW_AT - 1_440 * SECOND_US,
+    last_failed_at=NOW_AT - 60 * SECOND_US,
+    opened_at=NOW_AT - 1_310 * SECOND_US,
+    escalated_at=NOW_AT - 900 * SECOND_US,
+    scope="all",
+    failing=("ap-southeast-1", "us-east-2"),
+    regions=("ap-southeast-1", "us-east-2"),
+    classes={"http_error 503": 31, "timed_out": 4},
+    samples=(_PROBE, replace(_PROBE, vantage="ohio-1", region="us-east-2")),
+    example="the service is overloaded",
+)
+INCIDENTS = IncidentList(
+    window=WINDOW,
+    incidents=(
+        _FAILING,
+        replace(
+            _FAILING,
+            id=0x1F,
+            kind=AlertKind.TARGET_THROTTLED,
+            subject="openai/gpt-5-mini",
+            first_failed_at=NOW_AT - 7_200 * SECOND_US,
+            last_failed_at=NOW_AT - 6_000 * SECOND_US,
+            opened_at=NOW_AT - 7_080 * SECOND_US,
+            escalated_at=None,
+            recovered_at=NOW_AT - 5_800 * SECOND_US,
+            scope="one",
+            failing=(),
+            regions=("us-east-2",),
+            classes={"throttled 429": 11},
+            samples=(replace(_PROBE, vantage="ohio-1", region="us-east-2", outcome="throttled 429"),),
+            example="",
+        ),
+        replace(
+            _FAILING,
+            id=0x2A,
+            subject="openai/gpt-6-mini",
+            escalated_at=None,
+            never_worked=True,
+            scope="one",
+            failing=("us-east-2",),
+            regions=("us-east-2",),
+            classes={"http_error 404": 24},
+            samples=(),
+            example="the model `gpt-6-mini` does not exist",
+        ),
+    ),
+    watched=9,
 )
 
 MEMBERS = ("deepseek/deepseek-v4-flash", "openai/gpt-5-mini")

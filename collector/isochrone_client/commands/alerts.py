@@ -18,8 +18,8 @@ from isochrone_client.window import parse_window
 def alerts(*, collector: Collector, timeout_us: int, output: Output, window: str) -> None:
     """Show the alerts that were raised, the newest first.
 
-    They report lasting changes, vantages that are absent, and their return. The collector sends them to a webhook, with
-    retries for a day, and stores them in any case.
+    They report incidents of targets, lasting changes, vantages that are absent, and their return. The collector sends
+    them to a webhook, with retries for a day, and stores them in any case.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_alerts(parse_window(window, now_at=now_at()))

@@ -24,7 +24,7 @@ SUSPICIOUS_SHARE = 2 / 3
 # Longer than the time limits of a probe: a vantage whose request hangs reports nothing of that target.
 _SILENCE_US = 5 * MINUTE_US
 _SILENT_ROUNDS = 3
-# A region from which nothing was reported for so long is no longer part of the evidence.
+# A region that was silent for so long is left out of the evidence.
 _GONE_US = 60 * MINUTE_US
 _TOGETHER_ROUNDS = 3
 _TWO = 2
@@ -70,7 +70,7 @@ class WatchedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is measured: the targets by id, the id of the plan's control target (0: none), and the ids of the vantages
+    """The measured fleet: the targets by id, the id of the plan's control target (0: none), and the ids of the vantages
     whose clocks are wrong.
     """
 

@@ -9,7 +9,7 @@ The laws:
    rounds end at different instants are reported together.
 3. A target is answered again after three rounds without the failure. The number doubles with each incident of the same
    kind that ended within sixty rounds before this one, up to `_MOST_CLEAR`.
-4. Where nothing is known, nothing changes: a region keeps its state while its vantages are silent or not trusted, but
+4. Silence changes nothing: a region keeps its state while its vantages are silent or not trusted, but
    for an hour at most if another region is measured.
 """
 
@@ -41,7 +41,7 @@ class Scope(IntEnum):
 
 
 class Step(StrEnum):
-    """What happened to an incident. `WITHDRAWN`: its target is no longer measured."""
+    """A step of an incident. `WITHDRAWN`: its target left the plan, or is paused."""
 
     OPENED = "opened"
     ESCALATED = "escalated"

@@ -1,4 +1,4 @@
-"""Failed rounds in a row, and the number of them that is no longer chance. Pure; instants are microseconds.
+"""Failed rounds in a row, and the number of them that exceeds chance. Pure; instants are microseconds.
 
 Two thresholds are three and two failures for a series that fails in one of a hundred rounds, independently. A series
 that fails more often, or whose failures come in bursts, has shown so: then more are needed, so that chance reaches them

@@ -13,6 +13,7 @@ from isochrone_collector.queries import (
     differentials,
     drift,
     fleet,
+    incidents,
     latency_targets,
     ranking,
     region_costs,
@@ -64,6 +65,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     GetTiers = _unary(ranking.price_tiers)
     GetSeries = _unary(series.series)
     ListDrift = _unary(drift.drift_events)
+    ListIncidents = _unary(incidents.incidents)
     ListAlerts = _unary(alerts.alerts)
     Simulate = _unary(simulations.simulations)
 

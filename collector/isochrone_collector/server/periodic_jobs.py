@@ -9,11 +9,13 @@ from isochrone_collector.jobs import (
     clock_watch,
     disk_watch,
     drift_detection,
+    incident_detection,
     job_health,
     retention,
     rollup,
 )
 from isochrone_collector.jobs.drift_detection import DriftDetection
+from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.jobs.job_health import JobHealthCheck
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.jobs.retention import Retention
@@ -39,6 +41,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
     database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+    incidents = IncidentDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
     guarded = parts.clock_watch.guarded
 
     async def make_partitions() -> None:
@@ -58,6 +61,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         guarded(Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
         Job(name="rivals", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
         Job(name="lost batches", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
+        guarded(Job(name="incidents", every_us=incident_detection.EVERY_US, work=incidents.run)),
         guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
         Job(
             name="job health",

@@ -1955,7 +1955,7 @@ class Alert(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     kind: _builtins.str
-    """drift | vantage_absent | vantage_back | test"""
+    """target_failing | target_throttled | target_recovered | drift | vantage_absent | vantage_back | …: see docs/alerts.md"""
     subject: _builtins.str
     sentence: _builtins.str
     raised_at: _builtins.int
@@ -2010,6 +2010,194 @@ class ListAlertsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListAlertsResponse: _TypeAlias = ListAlertsResponse  # noqa: Y015
+
+@_typing.final
+class ListIncidentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    PAST_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    past: _builtins.bool
+    """Also the incidents of the window that have recovered."""
+    id: _builtins.int
+    """Only this incident, whatever the window is; 0 for all."""
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        past: _builtins.bool = ...,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "past", b"past", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListIncidentsRequest: _TypeAlias = ListIncidentsRequest  # noqa: Y015
+
+@_typing.final
+class FailedProbe(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VANTAGE_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    ROUND_AT_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    vantage: _builtins.str
+    region: _builtins.str
+    round_at: _builtins.int
+    outcome: _builtins.str
+    """Followed by the HTTP status if there is one: http_error 500."""
+    def __init__(
+        self,
+        *,
+        vantage: _builtins.str = ...,
+        region: _builtins.str = ...,
+        round_at: _builtins.int = ...,
+        outcome: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "region", b"region", "round_at", b"round_at", "vantage", b"vantage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedProbe: _TypeAlias = FailedProbe  # noqa: Y015
+
+@_typing.final
+class Incident(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ClassesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    FIRST_FAILED_AT_FIELD_NUMBER: _builtins.int
+    LAST_FAILED_AT_FIELD_NUMBER: _builtins.int
+    OPENED_AT_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    FAILING_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    NEVER_WORKED_FIELD_NUMBER: _builtins.int
+    ESCALATED_AT_FIELD_NUMBER: _builtins.int
+    RECOVERED_AT_FIELD_NUMBER: _builtins.int
+    CLASSES_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    EXAMPLE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    kind: _builtins.str
+    """target_failing | target_throttled"""
+    subject: _builtins.str
+    first_failed_at: _builtins.int
+    last_failed_at: _builtins.int
+    opened_at: _builtins.int
+    scope: _builtins.str
+    """The widest so far: one | several | all"""
+    never_worked: _builtins.bool
+    escalated_at: _builtins.int
+    recovered_at: _builtins.int
+    example: _builtins.str
+    """The error of the newest failed probe, without keys, prompts or answers."""
+    @_builtins.property
+    def failing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The regions from which the target fails now."""
+
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All regions from which it has failed."""
+
+    @_builtins.property
+    def classes(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The numbers of failed probes by outcome and HTTP status."""
+
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedProbe]:
+        """The newest failed probes."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        first_failed_at: _builtins.int = ...,
+        last_failed_at: _builtins.int = ...,
+        opened_at: _builtins.int = ...,
+        scope: _builtins.str = ...,
+        failing: _abc.Iterable[_builtins.str] | None = ...,
+        regions: _abc.Iterable[_builtins.str] | None = ...,
+        never_worked: _builtins.bool = ...,
+        escalated_at: _builtins.int | None = ...,
+        recovered_at: _builtins.int | None = ...,
+        classes: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        samples: _abc.Iterable[Global___FailedProbe] | None = ...,
+        example: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at", "_recovered_at", b"_recovered_at", "escalated_at", b"escalated_at", "recovered_at", b"recovered_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at", "_recovered_at", b"_recovered_at", "classes", b"classes", "escalated_at", b"escalated_at", "example", b"example", "failing", b"failing", "first_failed_at", b"first_failed_at", "id", b"id", "kind", b"kind", "last_failed_at", b"last_failed_at", "never_worked", b"never_worked", "opened_at", b"opened_at", "recovered_at", b"recovered_at", "regions", b"regions", "samples", b"samples", "scope", b"scope", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__escalated_at: _TypeAlias = _typing.Literal["escalated_at"]  # noqa: Y015
+    _WhichOneofArgType__escalated_at: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at"]  # noqa: Y015
+    _WhichOneofReturnType__recovered_at: _TypeAlias = _typing.Literal["recovered_at"]  # noqa: Y015
+    _WhichOneofArgType__recovered_at: _TypeAlias = _typing.Literal["_recovered_at", b"_recovered_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__escalated_at) -> _WhichOneofReturnType__escalated_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recovered_at) -> _WhichOneofReturnType__recovered_at | None: ...
+
+Global___Incident: _TypeAlias = Incident  # noqa: Y015
+
+@_typing.final
+class ListIncidentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    INCIDENTS_FIELD_NUMBER: _builtins.int
+    WATCHED_FIELD_NUMBER: _builtins.int
+    watched: _builtins.int
+    """The number of targets that are measured now."""
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        incidents: _abc.Iterable[Global___Incident] | None = ...,
+        watched: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incidents", b"incidents", "watched", b"watched", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListIncidentsResponse: _TypeAlias = ListIncidentsResponse  # noqa: Y015
 
 @_typing.final
 class SimulateRequest(_message.Message):

@@ -94,6 +94,11 @@ class ObservatoryStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.FromString,
                 _registered_method=True)
+        self.ListIncidents = channel.unary_unary(
+                '/isochrone.v1.Observatory/ListIncidents',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsResponse.FromString,
+                _registered_method=True)
         self.ListAlerts = channel.unary_unary(
                 '/isochrone.v1.Observatory/ListAlerts',
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsRequest.SerializeToString,
@@ -192,6 +197,12 @@ class ObservatoryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListIncidents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAlerts(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -280,6 +291,11 @@ def add_ObservatoryServicer_to_server(servicer, server):
                     servicer.ListDrift,
                     request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.SerializeToString,
+            ),
+            'ListIncidents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIncidents,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsResponse.SerializeToString,
             ),
             'ListAlerts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAlerts,
@@ -626,6 +642,33 @@ class Observatory(object):
             '/isochrone.v1.Observatory/ListDrift',
             isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIncidents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/ListIncidents',
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListIncidentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

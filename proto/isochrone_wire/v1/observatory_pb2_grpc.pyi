@@ -48,6 +48,7 @@ class ObservatoryStub:
     GetSeries: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]
     """Values and outcomes over time, per target and region."""
     ListDrift: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]
+    ListIncidents: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListIncidentsRequest, _observatory_pb2.ListIncidentsResponse]
     ListAlerts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]
     Simulate: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]
     FollowSamples: _grpc.UnaryStreamMultiCallable[_observatory_pb2.FollowSamplesRequest, _observatory_pb2.ListSamplesResponse]
@@ -71,6 +72,7 @@ class ObservatoryAsyncStub(ObservatoryStub):
     GetSeries: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]  # type: ignore[assignment]
     """Values and outcomes over time, per target and region."""
     ListDrift: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]  # type: ignore[assignment]
+    ListIncidents: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListIncidentsRequest, _observatory_pb2.ListIncidentsResponse]  # type: ignore[assignment]
     ListAlerts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]  # type: ignore[assignment]
     Simulate: _aio.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]  # type: ignore[assignment]
     FollowSamples: _aio.UnaryStreamMultiCallable[_observatory_pb2.FollowSamplesRequest, _observatory_pb2.ListSamplesResponse]  # type: ignore[assignment]
@@ -163,6 +165,13 @@ class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
         request: _observatory_pb2.ListDriftRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.ListDriftResponse, _abc.Awaitable[_observatory_pb2.ListDriftResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListIncidents(
+        self,
+        request: _observatory_pb2.ListIncidentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.ListIncidentsResponse, _abc.Awaitable[_observatory_pb2.ListIncidentsResponse]]: ...
 
     @_abc_1.abstractmethod
     def ListAlerts(

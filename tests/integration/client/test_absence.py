@@ -48,7 +48,7 @@ QUESTIONS = {
 # It runs until it is interrupted.
 ENDLESS = {"routes watch"}
 # They list events, of which there may be none, and ask for no samples.
-EVENTS = {"alerts", "routes history"}
+EVENTS = {"alerts", "incidents", "routes history"}
 
 
 @dataclass(frozen=True, slots=True)

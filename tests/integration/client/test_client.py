@@ -60,6 +60,7 @@ ASKS: list[tuple[Ask, Any]] = [
     (lambda client: client.get_tiers(ALL), TierList(window=WINDOW, tiers=insights.TIERS)),
     (lambda client: client.list_drift(ALL), insights.DRIFT),
     (lambda client: client.list_alerts(WINDOW), insights.ALERTS),
+    (lambda client: client.list_incidents(WINDOW, past=True), insights.INCIDENTS),
     (
         lambda client: client.simulate(ALL),
         SimulationList(window=WINDOW, members=insights.MEMBERS, simulations=insights.SIMULATIONS),

@@ -34,6 +34,7 @@ REFERENCE = (
     "audit",
     "chore",
     "credential",
+    "incident",
     "invitation",
     "plan",
     "region",

@@ -54,7 +54,7 @@ from isochrone_wire.insights import (
 )
 from isochrone_wire.model import Outcome
 from isochrone_wire.routes import ChangeKind, RouteEventList
-from testdata.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
+from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GLOSSARY = Path(__file__).parents[4] / "docs" / "glossary.md"
@@ -82,6 +82,8 @@ PAGES: dict[str, Page[Any]] = {
     "regions": regions.page(VANTAGES),
     "drift": drift.page(DRIFT),
     "alerts": alerts.page(ALERTS),
+    "incidents": alerts.incidents_page(INCIDENTS, past=True),
+    "incident": alerts.incident_page(INCIDENTS.incidents[0]),
     "spend": spend.page(SpendList(spend=SPEND)),
     "routes": routes.page(TABLES, now_at=NOW_AT),
     "routes-watch": route_changes.page(TABLES, now_at=NOW_AT),

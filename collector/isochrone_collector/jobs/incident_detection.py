@@ -1,0 +1,166 @@
+"""Incident detection: feeds new rounds to the watch over the targets, and records what happens, with an alert each.
+Runs on the leader.
+
+Theory of operation. The newest rounds of each series are kept in memory. A run reads the rounds that were received
+since the last one, with some overlap, because batches are not committed in the order in which they were received; the
+evidence ignores rounds that it has. A new leader reads the open incidents and the rounds of the last two hours. So does
+a run after one that failed, because the transitions of that run may not be recorded.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget
+from isochrone_collector.alerts.incident_message import IncidentTarget, incident_name, of_transition
+from isochrone_collector.alerts.incidents import IncidentWatch, Step, Transition
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import incidents, vantages
+from isochrone_collector.store import plans as plan_table
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.routes import oldest_round_since
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target, Vantage
+
+EVERY_US = 2 * SECOND_US
+
+_HISTORY_US = 120 * MINUTE_US
+_OVERLAP_US = 30 * SECOND_US
+# Rounds that were delivered later are not read: a vantage that catches up is judged by its newest ones.
+_LATE_US = 15 * MINUTE_US
+_LATE_ROUNDS = 4
+# After a longer pause another collector may have led.
+_STALE_US = 2 * MINUTE_US
+_RECENTLY_US = DAY_US
+# An incident that merely goes on is recorded so often.
+_RECORD_EVERY_US = MINUTE_US
+_VANTAGES_EVERY_US = 30 * SECOND_US
+_CLOCK_WRONG_US = 10 * SECOND_US
+
+_log = structlog.get_logger()
+
+
+class IncidentDetection:
+    """The watch over the targets of the plan in force."""
+
+    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._plans = plans
+        self._alerting = alerting
+        self._clock = clock
+        self._watch: IncidentWatch | None = None
+        self._read_at = 0
+        self._known: set[int] = set()
+        self._worked: set[int] = set()
+        self._recorded_at: dict[int, int] = {}
+        self._distrusted: frozenset[int] = frozenset()
+        self._vantages_at = 0
+
+    async def run(self) -> None:
+        """Read new rounds, and record the incidents that they open, continue and end. Raises `DatabaseUnavailable`."""
+        plan, now_at = self._plans.current, self._clock()
+        if plan is None:
+            return
+        targets = [target for target in plan.targets if not target.paused]
+        is_stale = not 0 <= now_at - self._read_at <= _STALE_US
+        watch, self._watch = None if is_stale else self._watch, None
+        async with self._database.connection() as connection:
+            if watch is None:
+                watch = await self._load(connection, targets, now_at)
+            else:
+                await self._read_new(connection, watch, targets, now_at)
+            await self._read_vantages(connection, now_at)
+            await self._find_worked(connection, watch, targets, now_at)
+        self._read_at = now_at
+        watch.evidence.keep({target.id for target in targets})
+        for transition in watch.step(self._fleet(plan, targets), now_at=now_at):
+            if not await self._record(transition, now_at):
+                return
+        self._watch = watch
+
+    async def _load(self, connection: Connection, targets: list[Target], now_at: int) -> IncidentWatch:
+        rows = await incidents.since(connection, now_at - _RECENTLY_US)
+        watch = IncidentWatch(row.state for row in rows)
+        self._known = set()
+        self._recorded_at = {}
+        from_at = now_at - _HISTORY_US
+        ids = [target.id for target in targets]
+        watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=from_at))
+        return watch
+
+    async def _read_new(self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int) -> None:
+        since_at = self._read_at - _OVERLAP_US
+        oldest_at = await oldest_round_since(connection, since_at)
+        if oldest_at is not None:
+            late_us = max([_LATE_US, *(_LATE_ROUNDS * target.every_us for target in targets)])
+            ids, from_at = [target.id for target in targets], max(oldest_at, now_at - late_us)
+            watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at))
+
+    async def _read_vantages(self, connection: Connection, now_at: int) -> None:
+        if 0 <= now_at - self._vantages_at < _VANTAGES_EVERY_US:
+            return
+        rows = await vantages.states(connection, now_at=now_at)
+        self._distrusted = frozenset(
+            Vantage(name=row.name, region=row.region).id
+            for row in rows
+            if abs(row.clock_offset_us or 0) - (row.clock_uncertainty_us or 0) > _CLOCK_WRONG_US
+        )
+        self._vantages_at = now_at
+
+    async def _find_worked(
+        self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int
+    ) -> None:
+        """Keep the set of the targets that were ever answered; a new target is looked up once."""
+        self._worked |= {target.id for target in targets if watch.evidence.has_answered(target.id)}
+        new = {target.id for target in targets} - self._known
+        if unknown := new - self._worked:
+            self._worked |= await incidents.answered(connection, unknown, now_at=now_at)
+        self._known |= new
+
+    def _fleet(self, plan: Plan, targets: list[Target]) -> Fleet:
+        return Fleet(
+            targets={
+                target.id: WatchedTarget(
+                    id=target.id,
+                    name=target.name,
+                    provider=target.provider,
+                    every_us=target.every_us,
+                    has_worked=target.id in self._worked,
+                )
+                for target in targets
+            },
+            control=next((target.id for target in targets if target.name == plan.control), 0),
+            distrusted=self._distrusted,
+        )
+
+    async def _record(self, transition: Transition, now_at: int) -> bool:
+        """Record what happened and raise its alert; return false if another collector has recorded something else."""
+        incident = transition.incident
+        is_due = now_at - self._recorded_at.get(incident.id, 0) >= _RECORD_EVERY_US
+        if transition.step is Step.CONTINUED and not is_due:
+            return True
+        async with self._database.transaction() as connection:
+            target = await self._target(connection, incident.target_id)
+            failures = await incidents.summarised(connection, incident)
+            if not await incidents.record(connection, incident, target.name, failures):
+                return False
+            message = of_transition(
+                transition, target, classes=failures.classes, example=failures.example, raised_at=now_at
+            )
+            if message is not None:
+                await self._alerting.raise_alert(connection, message)
+        self._recorded_at[incident.id] = now_at
+        if message is not None:
+            _log.warning(
+                f"incident.{transition.step}",
+                id=incident_name(incident.id),
+                kind=incident.kind.value,
+                target=target.name,
+                regions=sorted(incident.failing),
+            )
+        return True
+
+    async def _target(self, connection: Connection, target_id: int) -> IncidentTarget:
+        rows = await plan_table.targets(connection)
+        [found] = [row for row in rows if row.id == target_id]
+        return IncidentTarget(name=found.name, provider=found.provider, model=found.model)
