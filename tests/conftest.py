@@ -15,6 +15,7 @@ pytest_plugins = [
     "fix_network",
     "fix_observatory",
     "fix_postgres",
+    "fix_prometheus",
     "fix_routes",
     "fix_simulator",
     "fix_transformers",

@@ -4,14 +4,17 @@ The law: they are what `isochrone_wire.metrics.probes.ProbeCounts.add` counts sa
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
 from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, RATES, Flags, Numbers, SampleColumns
-from isochrone_wire.metrics.probes import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES, ProbeHistogram
+from isochrone_wire.metrics.probes import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
 from isochrone_wire.model import Outcome, Quality
 
 _LIMIT_COLUMNS = [COLUMN[LIMIT + name] for name in LIMITS]
+_OK = OUTCOMES.index(Outcome.OK)
+# By the number of an outcome: does it have values, and was the probe cut off?
+_MEASURED = [np.array([one in histogram.outcomes for one in OUTCOMES]) for histogram in HISTOGRAMS]
+_IS_CUT_OFF = np.array([one in CUT_OFF for one in OUTCOMES])
 _EDGES = [np.array(histogram.edges) for histogram in HISTOGRAMS]
 
 
@@ -21,15 +24,27 @@ def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
     target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
     shape = (len(target_ids), OFFSETS[-1])
     outcome, began_at = numbers[:, COLUMN["outcome"]], numbers[:, COLUMN["dispatched_at"]]
+    is_valid, limit_us = _is_valid(numbers), numbers[:, COLUMN["timeout_us"]]
+    is_cut_off = _IS_CUT_OFF[outcome] & present[:, COLUMN["timeout_us"]]
     cells = [row * shape[1] + outcome]
-    sums = np.zeros((len(target_ids), len(HISTOGRAMS)))
+    sums = np.zeros((shape[0], len(HISTOGRAMS)))
     for place, histogram in enumerate(HISTOGRAMS):
-        values, is_counted = _values(histogram, columns, chosen, numbers, present)
+        is_counted = _MEASURED[place][outcome] & is_valid
+        if histogram.is_duration:
+            own = COLUMN[histogram.field]
+            is_counted &= present[:, own]
+            # The law is `metrics.probes.value_of`.
+            is_limit = is_cut_off & ~(present[:, own] if histogram.field == "ttft_us" else is_counted)
+            values = np.where(is_limit, limit_us, numbers[:, own])
+            is_counted |= is_limit
+        else:
+            values = columns.rates[chosen, RATES.index(histogram.field)]
+            is_counted &= columns.rated[chosen, RATES.index(histogram.field)]
         rows, values = row[is_counted], values[is_counted]
-        cells.append(rows * shape[1] + OFFSETS[place] + np.searchsorted(_EDGES[place], values))
+        cells.append(rows * shape[1] + OFFSETS[place] + _EDGES[place].searchsorted(values))
         sums[:, place] = np.bincount(rows, weights=values, minlength=shape[0]) / histogram.per
     last_success_at = np.zeros(len(target_ids), np.int64)
-    is_ok = outcome == OUTCOMES.index(Outcome.OK)
+    is_ok = outcome == _OK
     np.maximum.at(last_success_at, row[is_ok], began_at[is_ok])
     limits, limits_at = _newest_limits(row, began_at, numbers, present, of=len(target_ids))
     return BatchCounts(
@@ -42,37 +57,12 @@ def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
     )
 
 
-def _values(
-    histogram: ProbeHistogram, columns: SampleColumns, chosen: Numbers, numbers: Numbers, present: Flags
-) -> tuple[NDArray[np.float64], Flags]:
-    """Return the value of each row for a histogram, in the unit of its column, and whether it is counted; the law is
-    `metrics.probes.value_of`.
-    """
-    outcome = numbers[:, COLUMN["outcome"]]
-    is_measured = _is_in(outcome, histogram.outcomes) & _is_valid(numbers)
-    if not histogram.is_duration:
-        place = RATES.index(histogram.field)
-        return columns.rates[chosen, place], is_measured & columns.rated[chosen, place]
-    own, limit = COLUMN[histogram.field], COLUMN["timeout_us"]
-    is_measured &= present[:, own]
-    is_cut_off = ~is_measured & present[:, limit] & _is_in(outcome, CUT_OFF)
-    if histogram.field == "ttft_us":
-        is_cut_off &= ~present[:, own]
-    values = np.where(is_cut_off, numbers[:, limit], numbers[:, own])
-    return values.astype(np.float64), is_measured | is_cut_off
-
-
-def _is_in(outcome: Numbers, outcomes: frozenset[Outcome]) -> Flags:
-    table = np.array([one in outcomes for one in OUTCOMES])
-    return table[outcome]
-
-
 def _is_valid(numbers: Numbers) -> Flags:
     quality = numbers[:, COLUMN["quality"]]
-    is_cached = (quality & Quality.CACHED != 0) & (
+    is_cached = (quality & Quality.CACHED.value != 0) & (
         2 * numbers[:, COLUMN["cached_tokens"]] >= numbers[:, COLUMN["prompt_tokens"]]
     )
-    return np.asarray((quality & Quality.CLOCK_STEPPED == 0) & ~is_cached)
+    return np.asarray((quality & Quality.CLOCK_STEPPED.value == 0) & ~is_cached)
 
 
 def _newest_limits(

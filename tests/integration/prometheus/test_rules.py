@@ -1,0 +1,138 @@
+"""The alert rules of deploy/: each one fires on its fault, and none does while everything is well."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
+pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's prometheus")
+
+TARGET = 'region="us",target="sim/a",provider="sim",model="a"'
+ROUTE = 'client_region="us",route="chat"'
+# Minutes with one probe each; every fault begins after them.
+QUIET = 90
+# Series while everything is well: their first value, and what every minute adds.
+HEALTHY: dict[str, tuple[float, float]] = {
+    f'isochrone_probes_total{{{TARGET},outcome="ok"}}': (0, 1),
+    f'isochrone_probes_total{{{TARGET},outcome="http_error"}}': (0, 0),
+    f'isochrone_probes_total{{{TARGET},outcome="throttled"}}': (0, 0),
+    f'isochrone_probes_total{{{TARGET},outcome="skipped_paused"}}': (0, 1),
+    f"isochrone_last_success_timestamp_seconds{{{TARGET}}}": (0, 60),
+    f'isochrone_ttft_seconds_bucket{{{TARGET},le="0.3"}}': (0, 1),
+    f'isochrone_ttft_seconds_bucket{{{TARGET},le="1.2"}}': (0, 1),
+    f'isochrone_ttft_seconds_bucket{{{TARGET},le="+Inf"}}': (0, 1),
+    f"isochrone_ttft_seconds_count{{{TARGET}}}": (0, 1),
+    f'isochrone_ratelimit_remaining{{{TARGET},kind="requests"}}': (90, 0),
+    f'isochrone_ratelimit_limit{{{TARGET},kind="requests"}}': (100, 0),
+    f'isochrone_route_state{{{ROUTE},state="ok"}}': (1, 0),
+    f'isochrone_route_state{{{ROUTE},state="degraded"}}': (0, 0),
+    f'isochrone_route_state{{{ROUTE},state="frozen"}}': (0, 0),
+    f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (1800, 60),
+    'isochrone_vantage_last_push_timestamp_seconds{vantage="us-1"}': (0, 60),
+    'isochrone_pushes_total{status="OK"}': (0, 4),
+    'isochrone_pushes_total{status="UNAVAILABLE"}': (0, 0),
+    'isochrone_samples_dropped_total{instance="us-1",reason="spool_full"}': (0, 0),
+    'up{job="isochrone",instance="c:4680"}': (1, 0),
+    'up{job="other",instance="o:1"}': (0, 0),
+    'isochrone_disk_level{instance="c:4680"}': (0, 0),
+    'isochrone_job_failing{instance="c:4680",job="isochrone",exported_job="rollup"}': (0, 0),
+    'isochrone_clock_trusted{instance="c:4680"}': (1, 0),
+    'isochrone_credentials_expiring{instance="c:4680"}': (0, 0),
+    'isochrone_pool_waiting{instance="c:4680"}': (0, 0),
+    'isochrone_metrics_left_out_samples_total{instance="c:4680",reason="limit"}': (0, 0),
+    'isochrone_metrics_left_out_samples_total{instance="c:4680",reason="not_in_plan"}': (0, 1),
+}
+
+
+def probes(outcome: str) -> str:
+    return f'isochrone_probes_total{{{TARGET},outcome="{outcome}"}}'
+
+
+# Alert → the series that its fault changes, with their further course, and the minutes until it must fire.
+FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
+    "IsochroneTargetFailing": ({probes("ok"): (QUIET, 0), probes("http_error"): (0, 1)}, 15),
+    "IsochroneTargetThrottled": ({probes("ok"): (QUIET, 0.5), probes("throttled"): (0, 0.5)}, 25),
+    "IsochroneNoSuccess": ({f"isochrone_last_success_timestamp_seconds{{{TARGET}}}": (60.0 * QUIET, 0)}, 70),
+    "IsochroneTtftHigh": ({f'isochrone_ttft_seconds_bucket{{{TARGET},le="0.3"}}': (QUIET, 0)}, 45),
+    "IsochroneRateLimitLow": ({f'isochrone_ratelimit_remaining{{{TARGET},kind="requests"}}': (5, 0)}, 8),
+    "IsochroneRouteDegraded": ({f'isochrone_route_state{{{ROUTE},state="degraded"}}': (1, 0)}, 13),
+    "IsochroneRouteFrozen": ({f'isochrone_route_state{{{ROUTE},state="frozen"}}': (1, 0)}, 13),
+    "IsochroneRouteStale": ({f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (60.0 * QUIET, 0)}, 5),
+    "IsochroneVantageSilent": (
+        {'isochrone_vantage_last_push_timestamp_seconds{vantage="us-1"}': (60.0 * QUIET, 0)},
+        7,
+    ),
+    "IsochronePushesRefused": ({'isochrone_pushes_total{status="UNAVAILABLE"}': (0, 2)}, 28),
+    "IsochroneSamplesDropped": ({'isochrone_samples_dropped_total{instance="us-1",reason="spool_full"}': (5, 0)}, 3),
+    "IsochroneDown": ({'up{job="isochrone",instance="c:4680"}': (0, 0)}, 5),
+    "IsochroneDiskLow": ({'isochrone_disk_level{instance="c:4680"}': (1, 0)}, 4),
+    "IsochroneJobFailing": (
+        {'isochrone_job_failing{instance="c:4680",job="isochrone",exported_job="rollup"}': (3, 1)},
+        8,
+    ),
+    "IsochroneClockNotTrusted": ({'isochrone_clock_trusted{instance="c:4680"}': (0, 0)}, 5),
+    "IsochroneCredentialsExpiring": ({'isochrone_credentials_expiring{instance="c:4680"}': (2, 0)}, 65),
+    "IsochroneDatabaseBusy": ({'isochrone_pool_waiting{instance="c:4680"}': (3, 0)}, 14),
+    "IsochroneSamplesLeftOut": (
+        {'isochrone_metrics_left_out_samples_total{instance="c:4680",reason="limit"}': (9, 0)},
+        3,
+    ),
+}
+
+
+def course(begin: float, step: float, minutes: int) -> str:
+    """Return values of `promtool`: `begin`, and `minutes` steps."""
+    return f"{begin:g}+{step:g}x{minutes}"
+
+
+def case(name: str, changed: dict[str, tuple[float, float]], minutes: int, expected: list[str]) -> dict[str, Any]:
+    series = [
+        {"series": one, "values": f"{course(*healthy, QUIET)} {course(*changed.get(one, (_after(healthy))), minutes)}"}
+        for one, healthy in HEALTHY.items()
+    ]
+    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in expected]
+    return {
+        "name": name,
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": [
+            {"expr": firing, "eval_time": f"{QUIET}m", "exp_samples": []},
+            {"expr": firing, "eval_time": f"{QUIET + minutes}m", "exp_samples": samples},
+        ],
+    }
+
+
+def _after(course_before: tuple[float, float]) -> tuple[float, float]:
+    begin, step = course_before
+    return begin + (QUIET + 1) * step, step
+
+
+def test_every_alert_has_its_fault() -> None:
+    """No rule is without a test, and each has a severity and two sentences."""
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    assert {rule["alert"] for rule in rules} == set(FAULTS)
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
+
+
+def test_each_alert_fires_on_its_fault_alone(tmp_path: Path) -> None:
+    """After a quiet time each fault raises its alert and no other one; a further quiet hour raises none."""
+    tests = [case(name, changed, minutes, [name]) for name, (changed, minutes) in FAULTS.items()]
+    tests.append(case("quiet", {}, 60, []))
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
+    # JSON is YAML.
+    (tmp_path / "test.yaml").write_text(json.dumps(document))
+    checked = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(tmp_path / "test.yaml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
