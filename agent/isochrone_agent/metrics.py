@@ -4,12 +4,14 @@ Names begin with `isochrone_`; durations end in `_seconds`, counters in `_total`
 metrics are enabled, because prometheus_client takes a tenth of the agent's memory. See docs/agent.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from isochrone_wire import __version__
+from isochrone_wire.metrics import probes
+from isochrone_wire.metrics.probes import Series
 from isochrone_wire.model import SECOND_US, Vantage, Vitals
 
 
@@ -17,7 +19,7 @@ def families(
     vantage: Vantage,
     *,
     vitals: Callable[[], Vitals],
-    probes: Mapping[str, int],
+    series: Callable[[], Sequence[Series]],
     pushes: Mapping[str, int],
     missed: Callable[[], int],
     spool: Path,
@@ -25,12 +27,13 @@ def families(
 ) -> Iterator[Metric]:
     """All metrics at the current values; those about delivery are as of the newest push, successful or not.
 
-    `probes` counts samples by outcome, `pushes` by gRPC status. The event loop updates both; this runs in a thread.
+    `series` returns the counts of probes; `pushes` counts by gRPC status. The event loop updates both; this runs in a
+    thread.
     """
     newest = vitals()
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
-    yield _by("isochrone_probes", "Planned rounds that ended in a sample.", "outcome", dict(probes))
+    yield from probes.families(series())
     yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed())
     yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
     yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=newest.plan_version)

@@ -128,7 +128,7 @@ def _metrics_endpoint(
         metrics.families,
         settings.vantage,
         vitals=lambda: push_metrics.vitals,
-        probes=rounds.outcomes,
+        series=lambda: rounds.series(settings.vantage.region),
         pushes=push_metrics.pushes,
         missed=lambda: rounds.missed,
         expires_at=lambda: connection.identity.expires_at if connection.identity else None,
@@ -138,6 +138,9 @@ def _metrics_endpoint(
         try:
             address = stack.enter_context(serve_metrics(settings.metrics, families))
             log.info("metrics.started", listen=str(address))
+            if not address.is_loopback:
+                hint = "machines that reach this port can read names and latencies of targets: limit it by a firewall"
+                log.warning("metrics.exposed", listen=str(address), hint=hint)
         except OSError as error:
             log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
         yield

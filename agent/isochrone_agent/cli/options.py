@@ -90,7 +90,7 @@ _RUNNING = (
     _option(
         "--metrics-listen",
         metavar="HOST:PORT",
-        help="Address of /metrics for Prometheus, on this machine only, such as 127.0.0.1:4691.  [default: off]",
+        help="Address of /metrics for Prometheus, such as 127.0.0.1:4691; it needs no credential.  [default: off]",
     ),
 )
 

@@ -21,6 +21,7 @@ from isochrone_agent.probe.destinations import REFUSED
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.metrics.probes import ProbeCounts, Series, labels_of
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Quality, Sample, Spend, Target, day_of
 
 # Short, so that a jump of the wall clock is noticed.
@@ -98,7 +99,9 @@ class RoundRunner:
         self.lost = 0
         self.missing_keys: dict[str, CredentialError] = {}
         self.refused_targets: dict[str, str] = {}
-        self.outcomes: Counter[str] = Counter()
+        # Per target of the plan, by id.
+        self._targets: dict[int, Target] = {}
+        self._counts: dict[int, ProbeCounts] = {}
 
     @property
     def in_flight(self) -> int:
@@ -120,6 +123,12 @@ class RoundRunner:
         """The targets that the policy refuses, with the reasons; `None` if there are none."""
         return describe_refused(self.refused_targets) or None
 
+    def series(self, region: str) -> list[Series]:
+        """Return the counts of the probes of each target of the plan since the agent started, for metrics."""
+        targets = self._targets
+        counted = list(self._counts.items())
+        return [(labels_of(region, targets[known]), counts) for known, counts in counted if known in targets]
+
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
         schedule = Schedule(
@@ -130,6 +139,8 @@ class RoundRunner:
             begun=self._schedule.begun,
         )
         self._missed_before, self._schedule = self.missed, schedule
+        self._targets = {target.id: target for target in plan.targets}
+        self._counts = {known: counts for known, counts in self._counts.items() if known in self._targets}
         self._budgets.budgets = plan.budgets
         self.plan_version, self.plan_hash = plan.version, plan.content_hash
         self._changed.set()
@@ -195,7 +206,8 @@ class RoundRunner:
         entries = self._budgets.settle(samples, target=due.target, reserved=reserved)
         for sample, spends in zip(samples, entries, strict=True):
             _log_sample(due.target, sample)
-            self.outcomes[sample.outcome.value] += 1
+            if sample.target_id in self._targets:
+                self._counts.setdefault(sample.target_id, ProbeCounts()).add(sample)
             await self._record(sample, spends)
 
     async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:

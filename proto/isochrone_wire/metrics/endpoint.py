@@ -1,18 +1,29 @@
-"""Metrics in the formats of Prometheus, and an endpoint for them: `/metrics` over plain HTTP, served by a thread.
+"""Metrics in the formats of Prometheus, and an endpoint for them: `/metrics` over plain HTTP, served by threads.
+
+The endpoint needs no credential, so it may be used only where names and latencies of targets are no secret.
 
 `prometheus_client` is imported when it is used, so that an agent without metrics does not load it.
 """
 
+import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
-from typing import TYPE_CHECKING
+from socketserver import TCPServer
+from typing import TYPE_CHECKING, Any
 
 from isochrone_wire.address import Address, parse_address
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+
+MAX_SCRAPES = 4
+"""Requests that an endpoint serves at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +50,10 @@ def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, st
 
 
 def parse_listen(text: str, *, default_port: int) -> Address | None:
-    """Parse `host:port` (port 0 selects a free port); return `None` for `off`.
-
-    Raises `ValueError` with a message for users, also for an address that other machines can reach.
+    """Parse `host:port` (port 0 selects a free port); return `None` for `off`. Raises `ValueError` with a message for
+    users.
     """
-    if text == "off":
-        return None
-    address = parse_address(text, default_port=default_port)
-    if not address.is_loopback:
-        raise ValueError(f"{address} can be reached from other machines: metrics are served on loopback only")
-    return address
+    return None if text == "off" else parse_address(text, default_port=default_port)
 
 
 @contextmanager
@@ -58,15 +63,73 @@ def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") ->
     Yields the address with the actual port. `collect` is called from other threads. Raises `OSError` if the port is in
     use.
     """
-    from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server  # noqa: PLC0415  # see above
 
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    registry.register(_CallbackCollector(collect))
-    server, thread = start_http_server(listen.port, addr=listen.host, registry=registry)
+    class Handler(_Handler):
+        def content(self) -> tuple[bytes, str]:
+            return encode_metrics(collect(), self.headers.get("Accept", ""))
+
+    server = _Server((listen.host, listen.port), Handler)
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     try:
         yield Address(listen.host, server.server_port)
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """A server of at most `MAX_SCRAPES` requests at once; it closes other connections."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.Semaphore(MAX_SCRAPES)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of the machine's name in http.server, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_port = self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as in socketserver
+        """Start a thread for a connection, if there is room."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as above
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as above
+        """Ignore connections that break; socketserver would print a traceback."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Serves `/metrics`, one request per connection."""
+
+    timeout = 10.0
+
+    def content(self) -> tuple[bytes, str]:
+        """Return the metrics and their media type."""
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        content, media_type = self.content()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: Any) -> None:  # noqa: ANN401  # as in http.server
+        """Log nothing."""
