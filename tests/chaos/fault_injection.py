@@ -17,6 +17,7 @@ HOUR_NS = 3_600_000_000_000
 CUT_PATIENCE_SECONDS = 8.0
 BACKLOG_SECONDS = 2.0
 CLONE_SECONDS = 5.0
+FIRST_DELIVERY_SECONDS = 15.0
 
 Injector = Callable[[Testbed, Fault], Awaitable[str]]
 
@@ -55,7 +56,7 @@ async def clone_agent(testbed: Testbed, fault: Fault) -> str:
 
 async def _has_delivered(agent: TestedAgent) -> None:
     """Wait until a batch of an agent was acknowledged, but not for long: other faults may prevent it."""
-    deadline = time.monotonic() + CLONE_SECONDS
+    deadline = time.monotonic() + FIRST_DELIVERY_SECONDS
     while not agent.acknowledged_ns() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
 
