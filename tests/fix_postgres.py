@@ -1,17 +1,24 @@
 """Fixtures for databases: a real PostgreSQL, with a freshly migrated database per test.
 
+Creating the partitions of a month takes longer than the rest of a database, so a database for a collector is copied
+from one that has those of the collector's day.
+
 The server is that of ISOCHRONE_TEST_DATABASE_URL, else a container if Docker is available, else the embedded one in a
 temporary folder. Tests are independent of the choice. With ISOCHRONE_TEST_CITUS_URL every database is distributed over
 that cluster.
 """
 
+import asyncio
 import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlencode
 
 import psycopg
@@ -19,8 +26,13 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from fix_inprocess_collector import DAY_AT
+from isochrone_collector.clock import now_at
+from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.model import day_of
 from testdata import citus_cluster
 
 _ON_CITUS = citus_cluster.VARIABLE in os.environ
@@ -28,6 +40,15 @@ _IMAGE = "postgres:18-alpine"
 # No test loses power; those that kill PostgreSQL start their own. Creating and dropping a database takes a third of the
 # processor time with these.
 _UNSAFE = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "checkpoint_timeout": "1h"}
+
+
+def today_at() -> int:
+    """Return the beginning of today (UTC), the day of collectors in processes of their own."""
+    return day_of(now_at())
+
+
+# The day of a collector, by the fixture that needs its database.
+_DAYS: Mapping[str, Callable[[], int]] = {"start_collector": today_at, "local": lambda: DAY_AT}
 
 
 @pytest.fixture(scope="session")
@@ -46,34 +67,62 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: str) -> Iterator[str]:
-    """The name of a migrated database, the template of others; on a cluster there is none."""
-    if _ON_CITUS:
-        yield ""
-        return
-    with _new_database(postgres_server, template="template1") as url:
-        schema.migrate(url)
-        yield str(conninfo_to_dict(url)["dbname"])
+    """The name of a migrated database, the template of others."""
+    with _new_database(postgres_server) as name:
+        (citus_cluster if _ON_CITUS else schema).migrate(address_of(postgres_server, name))
+        yield name
+
+
+class PartitionedTemplate(Protocol):
+    """Names the template of databases with partitions."""
+
+    def __call__(self, day_at: int) -> str:
+        """Return the name of a migrated database with the partitions that a collector creates on a day."""
+        ...
+
+
+@pytest.fixture(scope="session")
+def partitioned_template(postgres_server: str, migrated_template: str) -> Iterator[PartitionedTemplate]:
+    """Templates that are made when they are first needed."""
+    with ExitStack() as templates:
+
+        @cache
+        def named(day_at: int) -> str:
+            name = templates.enter_context(_new_database(postgres_server, template=migrated_template))
+            with ThreadPoolExecutor(max_workers=1) as outside_of_the_tests_loop:
+                create = _create_partitions(address_of(postgres_server, name), day_at)
+                outside_of_the_tests_loop.submit(asyncio.run, create).result()
+            return name
+
+        yield named
 
 
 @pytest.fixture
-def database_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
-    """A migrated database for one test."""
-    with _migrated_database(postgres_server, migrated_template) as url:
-        yield url
+def database_url(
+    request: pytest.FixtureRequest,
+    postgres_server: str,
+    migrated_template: str,
+    partitioned_template: PartitionedTemplate,
+) -> Iterator[str]:
+    """A migrated database for one test, with the partitions of its collector's day."""
+    days_at = [day_at() for fixture, day_at in _DAYS.items() if fixture in request.fixturenames]
+    template = partitioned_template(days_at[0]) if days_at else migrated_template
+    with _new_database(postgres_server, template=template) as name:
+        yield address_of(postgres_server, name)
 
 
 @pytest.fixture(scope="module")
-def shared_database_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
-    """A migrated database shared by the tests of a module, which must not affect one another."""
-    with _migrated_database(postgres_server, migrated_template) as url:
-        yield url
+def shared_database_url(postgres_server: str, partitioned_template: PartitionedTemplate) -> Iterator[str]:
+    """A migrated database with partitions shared by the tests of a module, which must not affect one another."""
+    with _new_database(postgres_server, template=partitioned_template(today_at())) as name:
+        yield address_of(postgres_server, name)
 
 
 @pytest.fixture
 def empty_database_url(postgres_server: str) -> Iterator[str]:
     """A database for one test, without any migration."""
-    with _new_database(postgres_server, template="template1") as url:
-        yield url
+    with _new_database(postgres_server) as name:
+        yield address_of(postgres_server, name)
 
 
 def address_of(server: str, database: str) -> str:
@@ -82,25 +131,24 @@ def address_of(server: str, database: str) -> str:
     return f"postgresql:///?{urlencode({**parts, 'dbname': database})}"
 
 
-@contextmanager
-def _migrated_database(server: str, template: str) -> Iterator[str]:
-    with _new_database(server, template=template) as url:
-        if _ON_CITUS:
-            citus_cluster.migrate(url)
-        yield url
+async def _create_partitions(url: str, day_at: int) -> None:
+    database = Database(url)
+    await database.open()
+    await partitions.ensure(database.patient(), now_at=day_at)
+    await database.close()
 
 
 @contextmanager
-def _new_database(server: str, *, template: str) -> Iterator[str]:
+def _new_database(server: str, *, template: str | None = None) -> Iterator[str]:
     name = f"isochrone_test_{uuid.uuid4().hex}"
     if _ON_CITUS:
-        with citus_cluster.new_database(server, name) as conninfo:
-            yield address_of(conninfo, name)
+        with citus_cluster.new_database(server, name, template=template):
+            yield name
         return
     with psycopg.connect(server, autocommit=True) as connection:
         create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-    yield address_of(server, name)
+        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template or "template1")))
+    yield name
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 

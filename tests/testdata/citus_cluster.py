@@ -15,9 +15,10 @@ from psycopg.conninfo import make_conninfo
 from isochrone_collector.store.postgres import citus, schema
 
 VARIABLE = "ISOCHRONE_TEST_CITUS_URL"
-# Few, because every test makes its own.
+# Few, because every test has its own.
 _SHARDS = 4
 _NODES = "SELECT nodename, nodeport FROM pg_dist_node WHERE noderole = 'primary' ORDER BY groupid"
+_END_SESSIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
 
 class _Node(NamedTuple):
@@ -26,24 +27,26 @@ class _Node(NamedTuple):
 
 
 @contextmanager
-def new_database(coordinator: str, name: str) -> Iterator[str]:
-    """A database on every node, known to the coordinator, without tables; its URL at the coordinator."""
+def new_database(coordinator: str, name: str, *, template: str | None = None) -> Iterator[None]:
+    """A database on every node, known to the coordinator, without tables or a copy of another one."""
     with psycopg.connect(coordinator) as connection:
         nodes = [_Node(*row) for row in connection.execute(_NODES)]
     for node in nodes:
-        _execute(coordinator, node, "CREATE DATABASE {}", name)
-        with psycopg.connect(_at(coordinator, node, name), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION citus")
-            setting = "ALTER DATABASE {} SET citus.shard_count = {}"
-            connection.execute(sql.SQL(setting).format(sql.Identifier(name), sql.Literal(_SHARDS)))
+        if template is not None:
+            _copy(coordinator, node, name, template)
+        else:
+            _make(coordinator, node, name)
     head, *workers = nodes
-    with psycopg.connect(_at(coordinator, head, name), autocommit=True) as connection:
-        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", head)
-        for worker in workers:
-            connection.execute("SELECT citus_add_node(%s, %s)", worker)
-    yield _at(coordinator, head, name)
+    if template is None:
+        with psycopg.connect(_at(coordinator, head, name), autocommit=True) as connection:
+            connection.execute("SELECT citus_set_coordinator_host(%s, %s)", head)
+            for worker in workers:
+                connection.execute("SELECT citus_add_node(%s, %s)", worker)
+    yield
     for node in nodes:
-        _execute(coordinator, node, "DROP DATABASE {} WITH (FORCE)", name)
+        with psycopg.connect(_at(coordinator, node), autocommit=True) as connection:
+            _close(connection, name)
+            connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
 def migrate(database_url: str) -> None:
@@ -52,9 +55,27 @@ def migrate(database_url: str) -> None:
     citus.distribute(database_url)
 
 
-def _execute(coordinator: str, node: _Node, statement: str, name: str) -> None:
+def _close(connection: psycopg.Connection, name: str) -> None:
+    """End the sessions of a database for good: Citus has some of its own, and opens them again."""
+    connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
+    connection.execute(_END_SESSIONS, [name])
+
+
+def _make(coordinator: str, node: _Node, name: str) -> None:
     with psycopg.connect(_at(coordinator, node), autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with psycopg.connect(_at(coordinator, node, name), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION citus")
+        setting = "ALTER DATABASE {} SET citus.shard_count = {}"
+        connection.execute(sql.SQL(setting).format(sql.Identifier(name), sql.Literal(_SHARDS)))
+
+
+def _copy(coordinator: str, node: _Node, name: str, template: str) -> None:
+    """Copy a database of a node. The nodes know one another by names and ports, and its shards by their names."""
+    with psycopg.connect(_at(coordinator, node), autocommit=True) as connection:
+        _close(connection, template)
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
 
 
 def _at(coordinator: str, node: _Node, name: str | None = None) -> str:

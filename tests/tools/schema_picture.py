@@ -3,7 +3,7 @@
 usage: schema_picture.py [--write]
 
 The picture is what pg_dump says of the schema, without the noise: no comments of its own, no session settings, no
-owners, no names of NOT NULL constraints, none of the partitions that collectors make as days go by.
+extensions, no owners, no names of NOT NULL constraints, none of the partitions that collectors make as days go by.
 """
 
 import re
@@ -21,7 +21,10 @@ _HEADER = (
     "-- The schema at the newest revision, drawn by tests/tools/schema_picture.py --write. Never edit by hand.\n\n"
 )
 _LEFT_OUT = ("--exclude-table=alembic_version", "--exclude-table=sample_2*")
-_NOISE = re.compile(r"^(--.*|SET .*;|SELECT pg_catalog\..*;|\\(un)?restrict .*)$", re.MULTILINE)
+_NOISE = re.compile(
+    r"^(--.*|SET .*;|SELECT pg_catalog\..*;|\\(un)?restrict .*|CREATE EXTENSION .*|COMMENT ON EXTENSION .*)$",
+    re.MULTILINE,
+)
 _NOT_NULL_NAME = re.compile(r"CONSTRAINT \w+ (?=NOT NULL)")
 _BLANK_LINES = re.compile(r"\n{3,}")
 

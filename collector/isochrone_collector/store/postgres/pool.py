@@ -158,6 +158,7 @@ class Database:
         await connection.execute(query("end_lost_clients"))
         if self._statement_timeout_us is None:
             await connection.execute(query("end_idle_transactions"))
+            await connection.execute(query("write_over_one_connection"))
         if self._statement_timeout_us is not None:
             milliseconds = max(1, self._statement_timeout_us // _US_PER_MS)
             await execute(connection, query("limit_read_queries"), timeout=f"{milliseconds}ms")

@@ -15,6 +15,12 @@ SELECT
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'
 
+-- On a Citus cluster, one connection to each worker: by default a push opens one for each shard, and commits on all.
+-- name: write_over_one_connection
+SELECT set_config('citus.max_adaptive_executor_pool_size', '1', false)
+FROM pg_extension
+WHERE extname = 'citus'
+
 -- Compiling a statement with many aggregates would take longer than running most of them.
 -- name: disable_jit
 SELECT set_config('jit', 'off', true)

@@ -16,6 +16,7 @@ from isochrone_collector.errors import SchemaError, StartError
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import citus
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
+from isochrone_collector.store.postgres.pool import Database
 from testdata import citus_cluster
 
 STAND_INS = """
@@ -29,6 +30,12 @@ CREATE FUNCTION truncate_local_data_after_distributing_table(which regclass) RET
     LANGUAGE sql AS 'INSERT INTO removed VALUES (which)';
 CREATE TABLE pg_dist_node (noderole text, isactive boolean, shouldhaveshards boolean, groupid int);
 INSERT INTO pg_dist_node VALUES ('primary', true, false, 0), ('primary', true, true, 1);
+"""
+WRITING = """
+SELECT nodeid, count(*)
+FROM citus_stat_activity
+WHERE is_worker_query AND state = 'idle in transaction' AND datname = current_database()
+GROUP BY nodeid
 """
 ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
 
@@ -98,7 +105,12 @@ def test_what_fails_changes_nothing(cluster: str) -> None:
     assert account(cluster) == {}
 
 
-@pytest.mark.skipif(citus_cluster.VARIABLE not in os.environ, reason=f"needs a Citus cluster: {citus_cluster.VARIABLE}")
+needs_cluster = pytest.mark.skipif(
+    citus_cluster.VARIABLE not in os.environ, reason=f"needs a Citus cluster: {citus_cluster.VARIABLE}"
+)
+
+
+@needs_cluster
 def test_a_real_cluster(database_url: str) -> None:
     """Every table is distributed or copied, nothing is left on the coordinator, and no node is lost."""
     with psycopg.connect(database_url) as connection:
@@ -106,3 +118,20 @@ def test_a_real_cluster(database_url: str) -> None:
     assert {*DISTRIBUTED, *REFERENCE} <= placed
     assert citus.distribute(database_url) == []
     assert diagnostics.facts(database_url).lost_workers == ()
+
+
+@needs_cluster
+async def test_a_push_uses_one_connection_to_each_worker(database_url: str) -> None:
+    """Rows of all shards are written over one connection to each worker, so that a commit has one participant there."""
+    database = Database(database_url)
+    await database.open()
+    columns = "target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after"
+    async with database.transaction() as connection:
+        async with connection.cursor() as cursor, cursor.copy(f"COPY drift_event ({columns}) FROM STDIN") as stream:
+            for target_id in range(100):
+                await stream.write_row((target_id, "us", "ttft", "2026-01-01", "2026-01-01", 1, 2, 0.1, 9, 9))
+        with psycopg.connect(database_url) as observer:
+            connections = observer.execute(WRITING).fetchall()
+    await database.close()
+    assert [count for _, count in connections] == [1] * len(connections)
+    assert connections
