@@ -239,15 +239,26 @@ class AlertKind(StrEnum):
     TARGET_FAILING = "target_failing"
     TARGET_THROTTLED = "target_throttled"
     TARGET_RECOVERED = "target_recovered"
+    SLO_BREACHED = "slo_breached"
+    SLO_RESTORED = "slo_restored"
+    ROUTE_SWITCHED = "route_switched"
+    ROUTE_FROZEN = "route_frozen"
+    BUDGET_EXHAUSTED = "budget_exhausted"
     DRIFT = "drift"
     VANTAGE_ABSENT = "vantage_absent"
     VANTAGE_BACK = "vantage_back"
     JOB_FAILING = "job_failing"
-    CLOCK = "clock"
+    CLOCK_WRONG = "clock_wrong"
+    CERTIFICATE_EXPIRING = "certificate_expiring"
     RIVAL = "rival"
     DISK_LOW = "disk_low"
     DATABASE_RESTORED = "database_restored"
     TEST = "test"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "AlertKind | None":
+        """Return the kind of an alert that was stored under a former name."""
+        return cls.CLOCK_WRONG if value == "clock" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,9 @@ from isochrone_collector.analysis.liveness import LATE_GRACE_US
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US
 
+ABSENCE_KINDS = (AlertKind.VANTAGE_ABSENT, AlertKind.VANTAGE_BACK)
+"""The kinds of the alerts on a vantage's absence and return."""
+
 MIN_TOLERANCE_US = 2 * MINUTE_US
 MISSED_HEARTBEATS = 3
 

@@ -14,11 +14,12 @@ from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import DAY_US, MINUTE_US
 
 HOUR_US = 60 * MINUTE_US
 
 _ID_BYTES = 8
+_EXPIRY_DAYS = (21, 7, 1)
 _US_PER_MS = 1000
 _MANY = 100
 _REASON_CHARS = 300
@@ -58,7 +59,7 @@ class _Text:
 
 
 _OF_COLLECTOR = {
-    AlertKind.CLOCK: _Text(
+    AlertKind.CLOCK_WRONG: _Text(
         subject="clock of the collector",
         sentence="{}: jobs that delete, summarise, publish or alert are paused",
         detail="reason",
@@ -138,7 +139,7 @@ def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> A
 
 
 def of_collector(kind: AlertKind, detail: str = "", *, raised_at: int) -> AlertMessage:
-    """Return an alert of the collector on itself, of the kind `CLOCK`, `DISK_LOW` or `TEST`. `detail` is what its
+    """Return an alert of the collector on itself, of the kind `CLOCK_WRONG`, `DISK_LOW` or `TEST`. `detail` is what its
     sentence states. There is one in an hour, but any number of tests.
     """
     text = _OF_COLLECTOR[kind]
@@ -148,6 +149,23 @@ def of_collector(kind: AlertKind, detail: str = "", *, raised_at: int) -> AlertM
         subject=text.subject,
         sentence=text.sentence.format(detail),
         details={text.detail: detail} if text.detail else {},
+        raised_at=raised_at,
+    )
+
+
+def of_certificate(name: str, fingerprint: str, *, expires_at: int, raised_at: int) -> AlertMessage | None:
+    """Return the alert for the collector's certificate if it ends soon: there is one at each of `_EXPIRY_DAYS`."""
+    left_us = expires_at - raised_at
+    reached = [days for days in _EXPIRY_DAYS if left_us <= days * DAY_US]
+    if not reached:
+        return None
+    when = f"ends in {rough_duration(left_us)}" if left_us > 0 else "has ended"
+    return AlertMessage(
+        id=id_of(AlertKind.CERTIFICATE_EXPIRING, fingerprint, min(reached)),
+        kind=AlertKind.CERTIFICATE_EXPIRING,
+        subject=f"certificate of {name}",
+        sentence=f"the certificate of the collector {when}: agents and readers cannot connect without a valid one",
+        details={"expires_at": rfc3339(expires_at), "fingerprint": fingerprint},
         raised_at=raised_at,
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
+from isochrone_collector.alerts.absence import ABSENCE_KINDS, LastAlert, VantageHeartbeat, absence_alerts
 from isochrone_collector.alerts.message import AlertMessage, name_of, of_collector, of_lost_batches, of_rival
 from isochrone_collector.errors import Conflict, DatabaseUnavailable
 from isochrone_collector.store import alerts, job_state, vantages
@@ -91,7 +91,7 @@ class AlertDelivery:
         """Raise alerts for vantages that are absent or back."""
         async with self._database.connection() as connection:
             states = await vantages.states(connection, now_at=self._clock())
-            newest = await alerts.absences(connection)
+            newest = await alerts.newest(connection, ABSENCE_KINDS)
         now_at = self._clock()
         self._observation.extend(now_at)
         heartbeats = [

@@ -89,4 +89,6 @@ class ClockWatch:
             _log.warning("clock.trusted", hint="paused jobs continue")
             return
         _log.error("clock.not_trusted", reason=verdict.reason, correction_us=verdict.correction_us)
-        await self._alerting.try_raise(of_collector(AlertKind.CLOCK, verdict.reason, raised_at=self._guard.now_at()))
+        await self._alerting.try_raise(
+            of_collector(AlertKind.CLOCK_WRONG, verdict.reason, raised_at=self._guard.now_at())
+        )

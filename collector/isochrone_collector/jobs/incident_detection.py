@@ -12,6 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget
+from isochrone_collector.alerts.fleet_alerts import is_clock_wrong
 from isochrone_collector.alerts.incident_message import IncidentTarget, incident_name, of_transition
 from isochrone_collector.alerts.incidents import IncidentWatch, Step, Transition
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
@@ -35,7 +36,6 @@ _RECENTLY_US = DAY_US
 # An incident that merely goes on is recorded so often.
 _RECORD_EVERY_US = MINUTE_US
 _VANTAGES_EVERY_US = 30 * SECOND_US
-_CLOCK_WRONG_US = 10 * SECOND_US
 
 _log = structlog.get_logger()
 
@@ -103,7 +103,7 @@ class IncidentDetection:
         self._distrusted = frozenset(
             Vantage(name=row.name, region=row.region).id
             for row in rows
-            if abs(row.clock_offset_us or 0) - (row.clock_uncertainty_us or 0) > _CLOCK_WRONG_US
+            if is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)
         )
         self._vantages_at = now_at
 

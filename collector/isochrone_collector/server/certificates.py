@@ -31,6 +31,7 @@ from isochrone_collector.errors import SettingsError, StartError
 from isochrone_collector.settings import Tls
 from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.files import replace_file
+from isochrone_wire.model import SECOND_US
 
 SERVER_NAME = "isochrone-collector"
 _YEARS = 10
@@ -59,6 +60,11 @@ class KeyPair:
         held = x509.SubjectAlternativeName(self.alternative_names)
         names = [*held.get_values_for_type(x509.DNSName), *map(str, held.get_values_for_type(x509.IPAddress))]
         return names[0].replace("*", "collector") if names else None
+
+    @property
+    def expires_at(self) -> int:
+        """The end of its validity, in microseconds since the Unix epoch."""
+        return round(self._first.not_valid_after_utc.timestamp()) * SECOND_US
 
     @property
     def alternative_names(self) -> list[x509.GeneralName]:

@@ -4,27 +4,33 @@ import asyncio
 
 import structlog
 
+from isochrone_collector.alerts.message import of_certificate
 from isochrone_collector.jobs import (
     alert_delivery,
     clock_watch,
     disk_watch,
     drift_detection,
+    fleet_watch,
     incident_detection,
     job_health,
     retention,
     rollup,
+    route_watch,
 )
 from isochrone_collector.jobs.drift_detection import DriftDetection
+from isochrone_collector.jobs.fleet_watch import FleetWatch
 from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.jobs.job_health import JobHealthCheck
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.jobs.route_watch import RouteWatch
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
@@ -34,6 +40,7 @@ _WINDOW_REFRESH_US = 60 * SECOND_US
 _PLAN_REFRESH_US = 2 * SECOND_US
 _ACCESS_REFRESH_US = SECOND_US
 _CERTIFICATE_RELOAD_US = 2 * SECOND_US
+_CERTIFICATE_CHECK_US = 600 * SECOND_US
 _POSTGRES_WATCH_US = SECOND_US // 2
 
 
@@ -42,6 +49,8 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
     incidents = IncidentDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+    routes = RouteWatch(database=database, alerting=alerts, clock=now_at)
+    fleet = FleetWatch(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
     guarded = parts.clock_watch.guarded
 
     async def make_partitions() -> None:
@@ -62,6 +71,8 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         Job(name="rivals", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
         Job(name="lost batches", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
         guarded(Job(name="incidents", every_us=incident_detection.EVERY_US, work=incidents.run)),
+        guarded(Job(name="route alerts", every_us=route_watch.EVERY_US, work=routes.run)),
+        guarded(Job(name="fleet", every_us=fleet_watch.EVERY_US, work=fleet.run)),
         guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
         Job(
             name="job health",
@@ -85,6 +96,14 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
             await asyncio.to_thread(parts.certificates.refresh)
             await operator.write_if_changed(parts.certificates)
 
+    async def check_certificate() -> None:
+        if parts.certificates is not None:
+            current, now_at = parts.certificates.current, parts.clock.now_at()
+            name, fingerprint = current.name or "the collector", format_fingerprint(current.fingerprint)
+            message = of_certificate(name, fingerprint, expires_at=current.expires_at, raised_at=now_at)
+            if message is not None:
+                await parts.alerts.try_raise(message)
+
     works = (
         ("disk", disk_watch.EVERY_US, parts.disk_watch.run),
         ("clock", clock_watch.EVERY_US, parts.clock_watch.run),
@@ -94,5 +113,6 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
         ("access", _ACCESS_REFRESH_US, parts.authenticator.refresh),
         ("invitations", _ACCESS_REFRESH_US, parts.enrolment.refresh),
         ("certificate", _CERTIFICATE_RELOAD_US, reload_certificate),
+        ("certificate expiry", _CERTIFICATE_CHECK_US, check_certificate),
     )
     return [Job(name=name, every_us=every_us, work=work, leader_only=False) for name, every_us, work in works]

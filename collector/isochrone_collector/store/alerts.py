@@ -1,5 +1,6 @@
 """Alerts, and the results of their delivery."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,8 @@ class DueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbsenceRow:
-    """The last alert about a vantage's absence or return."""
+class NewestRow:
+    """The last alert of some kinds about a subject."""
 
     id: int
     kind: str
@@ -123,9 +124,9 @@ async def by_id(connection: Connection, alert_id: int) -> Alert:
     return rows[0].alert
 
 
-async def absences(connection: Connection) -> list[AbsenceRow]:
-    """Return the last alert about each vantage's absence or return."""
-    return await fetch(connection, query("newest_absence_alerts"), AbsenceRow)
+async def newest(connection: Connection, kinds: Iterable[AlertKind]) -> list[NewestRow]:
+    """Return the last alert of some kinds about each subject."""
+    return await fetch(connection, query("newest_alerts"), NewestRow, kinds=[kind.value for kind in kinds])
 
 
 def _instant(at: int | None) -> Instant | None:

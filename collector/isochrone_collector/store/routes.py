@@ -137,6 +137,12 @@ async def newest(connection: Connection) -> list[LastTableRow]:
     return await fetch(connection, query("newest_route_tables"), LastTableRow)
 
 
+async def generation_at(connection: Connection, at: int) -> int:
+    """Return the highest generation that was built by an instant; 0 if there is none."""
+    (row,) = await fetch(connection, query("generation_at"), _NumberRow, at=Instant(at))
+    return row.generation
+
+
 async def newest_generation(connection: Connection) -> int:
     """Return the highest generation so far."""
     (row,) = await fetch(connection, query("newest_generation"), _NumberRow)

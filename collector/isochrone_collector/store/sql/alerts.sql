@@ -39,9 +39,9 @@ SELECT id, kind, subject, sentence, raised_at, delivered_at, attempts, last_erro
 FROM alert
 WHERE id = %(id)s
 
--- The last alert about each vantage's absence or return.
--- name: newest_absence_alerts
+-- The last alert of some kinds about each subject.
+-- name: newest_alerts
 SELECT DISTINCT ON (subject) id, kind, subject, raised_at
 FROM alert
-WHERE kind IN ('vantage_absent', 'vantage_back')
+WHERE kind = ANY(%(kinds)s::text[])
 ORDER BY subject, raised_at DESC, id

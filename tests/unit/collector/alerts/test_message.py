@@ -4,12 +4,19 @@ import json
 
 import pytest
 
-from isochrone_collector.alerts.message import ChangedSeries, of_absence, of_change, of_collector, of_return
+from isochrone_collector.alerts.message import (
+    ChangedSeries,
+    of_absence,
+    of_certificate,
+    of_change,
+    of_collector,
+    of_return,
+)
 from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.jobs.webhook import body_of
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import DAY_US, MINUTE_US
 
 AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 WHOSE = ChangedSeries(target="openai/gpt-5", provider="openai", model="gpt-5", region="us-east-2", metric=Metric.TTFT)
@@ -50,7 +57,7 @@ def test_ids_are_of_what_is_said() -> None:
     assert all(0 < one < 2**63 for one in same | others)
 
 
-@pytest.mark.parametrize(("kind", "at_once", "in_an_hour"), [(AlertKind.CLOCK, 1, 2), (AlertKind.TEST, 2, 3)])
+@pytest.mark.parametrize(("kind", "at_once", "in_an_hour"), [(AlertKind.CLOCK_WRONG, 1, 2), (AlertKind.TEST, 2, 3)])
 def test_an_alert_on_the_collector_is_raised_once_in_an_hour(kind: AlertKind, at_once: int, in_an_hour: int) -> None:
     """A condition that lasts has one alert in each hour; every test alert is another one."""
     ids = [of_collector(kind, "no time", raised_at=AT + minutes * MINUTE_US).id for minutes in (0, 59, 60)]
@@ -70,3 +77,26 @@ def test_the_body_that_a_receiver_gets() -> None:
         "region": "us-east-2",
         "last_seen_at": "2026-11-21T07:51:00.000000Z",
     }
+
+
+def test_a_certificate_that_ends_is_raised_three_times() -> None:
+    """Three weeks, a week and a day before its end, and after it, a certificate has an alert; each once."""
+    expires_at = 1_795_000_000_000_000
+    days = (30, 22, 20, 15, 8, 6, 2, 0.5, -1)
+    found = [
+        of_certificate("c", "sha256:1", expires_at=expires_at, raised_at=expires_at - round(left * DAY_US))
+        for left in days
+    ]
+    assert [message is not None for message in found] == [False, False, *[True] * 7]
+    assert len({message.id for message in found if message}) == 3
+    assert [message.sentence.partition(":")[0] for message in (found[2], found[-1]) if message] == [
+        "the certificate of the collector ends in 20 d",
+        "the certificate of the collector has ended",
+    ]
+
+
+def test_the_former_name_of_a_kind_is_read() -> None:
+    """An alert that was stored as `clock` has the kind `clock_wrong`, and an unknown kind is an error."""
+    assert AlertKind("clock") is AlertKind.CLOCK_WRONG
+    with pytest.raises(ValueError, match="nonsense"):
+        AlertKind("nonsense")

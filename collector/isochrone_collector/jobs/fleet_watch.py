@@ -1,0 +1,41 @@
+"""The watch over vantages: raises the alerts for budgets that are used up and for clocks that are wrong. Runs on the
+leader.
+"""
+
+from collections.abc import Callable
+
+from isochrone_collector.alerts.fleet_alerts import budget_alerts, is_clock_wrong, of_vantage_clock
+from isochrone_collector.analysis.spend import Spender, reported
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import vantages
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.model import SECOND_US
+
+EVERY_US = 30 * SECOND_US
+
+
+class FleetWatch:
+    """The watch over the vantages of all collectors on one database."""
+
+    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._plans = plans
+        self._alerting = alerting
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Raise the alerts that are due today. Raises `DatabaseUnavailable`."""
+        plan, now_at = self._plans.current, self._clock()
+        async with self._database.connection() as connection:
+            spenders = await vantages.spenders(connection) if plan and plan.budgets else []
+            states = await vantages.states(connection, now_at=now_at)
+            found = [Spender(vantage=row.name, region=row.region, reported=reported(row.spend)) for row in spenders]
+            messages = list(budget_alerts(found, plan, now_at=now_at)) if plan else []
+            messages += [
+                of_vantage_clock(row.name, row.region, row.clock_offset_us or 0, raised_at=now_at)
+                for row in states
+                if is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)
+            ]
+            for message in messages:
+                await self._alerting.raise_alert(connection, message)

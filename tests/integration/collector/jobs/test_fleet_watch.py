@@ -1,0 +1,36 @@
+"""Alerts from the vitals of vantages: budgets and clocks."""
+
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.fleet_watch import FleetWatch
+from isochrone_collector.store import alerts
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, SECOND_US, Spend, Vantage, Vitals, day_of
+
+PLAN = """\
+baseline: us
+targets: [{model: a, provider: sim, base_url: http://h}]
+budgets: [{provider: sim, requests_per_day: 10}]
+"""
+US = Vantage(name="us-1", region="us")
+
+
+async def test_a_used_up_budget_and_a_wrong_clock_are_raised_once(local: InProcessCollector) -> None:
+    """The vitals of a push raise an alert when they show one of both, once a day however often they are read."""
+    await local.turn_to(DAY_AT)
+    assert (await local.plans.apply(PLAN, dry_run=False, applied_by="a test")).problems == ()
+    alerting = AlertDelivery(database=local.database, webhook=None, clock=local.clock)
+    watch = FleetWatch(database=local.database, plans=local.plans, alerting=alerting, clock=local.clock)
+    for requests, offset_s in ((9, 2), (10, 61), (10, 62)):
+        spend = (Spend(provider="sim", day_at=day_of(DAY_AT), requests=requests),)
+        vitals = Vitals(epoch=1, spend=spend, clock_offset_us=offset_s * SECOND_US, clock_uncertainty_us=SECOND_US)
+        local.clock.at += SECOND_US
+        await local.push(US, [local.sample(local.clock.at)], vitals=vitals)
+        await watch.run()
+    window = Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT + DAY_US)
+    async with local.database.connection() as connection:
+        found = await alerts.of_window(connection, window)
+    assert sorted((alert.kind.value, alert.subject) for alert in found) == [
+        ("budget_exhausted", "sim from us-1"),
+        ("clock_wrong", "clock of us-1"),
+    ]
