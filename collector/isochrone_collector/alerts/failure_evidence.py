@@ -71,12 +71,13 @@ class WatchedTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """The measured fleet: the targets by id, the id of the plan's control target (0: none), and the ids of the vantages
-    whose clocks are wrong.
+    whose clocks are wrong. `faults` are those of vantages, as far as they were computed for one step.
     """
 
     targets: Mapping[int, WatchedTarget]
     control: int = 0
     distrusted: Collection[int] = ()
+    faults: dict[tuple[int, int, int, bool], bool] = field(default_factory=dict, compare=False, repr=False)
 
 
 class RegionState(Enum):
@@ -186,8 +187,16 @@ class FailureEvidence:
 
     def _is_explained(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
         """Return whether the vantage is more likely to be at fault than the target."""
-        if not target.has_worked or not self._streak(target.id, vantage_id).length:
+        streak = self._streak(target.id, vantage_id)
+        if not target.has_worked or not streak.length:
             return False
+        # Targets that fail since the same round share the answer, also if they are many.
+        key = (vantage_id, streak.since_at, target.every_us, target.id == fleet.control)
+        if key not in fleet.faults:
+            fleet.faults[key] = self._is_at_fault(target, vantage_id, fleet)
+        return fleet.faults[key]
+
+    def _is_at_fault(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
         informative = [
             one for one in fleet.targets.values() if one.has_worked and self._is_evidence(one, target, vantage_id)
         ]

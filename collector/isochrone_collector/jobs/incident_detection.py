@@ -53,6 +53,8 @@ class IncidentDetection:
         self._known: set[int] = set()
         self._worked: set[int] = set()
         self._recorded_at: dict[int, int] = {}
+        self._described: dict[int, IncidentTarget] = {}
+        self._plan_version = 0
         self._distrusted: frozenset[int] = frozenset()
         self._vantages_at = 0
 
@@ -61,6 +63,8 @@ class IncidentDetection:
         plan, now_at = self._plans.current, self._clock()
         if plan is None:
             return
+        if plan.version != self._plan_version:
+            self._plan_version, self._described = plan.version, {}
         targets = [target for target in plan.targets if not target.paused]
         is_stale = not 0 <= now_at - self._read_at <= _STALE_US
         watch, self._watch = None if is_stale else self._watch, None
@@ -83,7 +87,7 @@ class IncidentDetection:
         watch = IncidentWatch(row.state for row in rows)
         self._known = set()
         self._recorded_at = {}
-        from_at = now_at - _HISTORY_US
+        from_at = now_at - _late_us(targets, least_us=_HISTORY_US)
         ids = [target.id for target in targets]
         watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=from_at))
         return watch
@@ -92,7 +96,7 @@ class IncidentDetection:
         since_at = self._read_at - _OVERLAP_US
         oldest_at = await oldest_round_since(connection, since_at)
         if oldest_at is not None:
-            late_us = max([_LATE_US, *(_LATE_ROUNDS * target.every_us for target in targets)])
+            late_us = _late_us(targets, least_us=_LATE_US)
             ids, from_at = [target.id for target in targets], max(oldest_at, now_at - late_us)
             watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at))
 
@@ -161,6 +165,14 @@ class IncidentDetection:
         return True
 
     async def _target(self, connection: Connection, target_id: int) -> IncidentTarget:
-        rows = await plan_table.targets(connection)
-        [found] = [row for row in rows if row.id == target_id]
-        return IncidentTarget(name=found.name, provider=found.provider, model=found.model)
+        if target_id not in self._described:
+            rows = await plan_table.targets(connection)
+            self._described = {
+                row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model) for row in rows
+            }
+        return self._described[target_id]
+
+
+def _late_us(targets: list[Target], *, least_us: int) -> int:
+    """Return a time in microseconds within which each target has some rounds."""
+    return max([least_us, *(_LATE_ROUNDS * target.every_us for target in targets)])

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from isochrone_collector.alerts.failure_evidence import RoundKind
-from isochrone_collector.alerts.incidents import IncidentWatch, Scope
+from isochrone_collector.alerts.failure_evidence import Fleet, RoundKind
+from isochrone_collector.alerts.incidents import IncidentWatch, Scope, Transition
 from isochrone_wire.model import MINUTE_US
 from testdata.simulated_rounds import (
     EVERY_US,
@@ -234,3 +234,18 @@ def test_the_first_message_comes_within_three_rounds() -> None:
         assert [(one.step, one.target) for one in happened][:1] == [("opened", "b")]
         assert happened[0].round - 410 <= 3
         assert happened[0].transition.incident.opened_at - (START_AT + 410 * MINUTE_US) <= 4 * MINUTE_US
+
+
+def test_an_outage_of_everything_costs_little() -> None:
+    """When everything fails, the vantages are judged once each, and not once for each target."""
+    world = SimulatedFleet(targets=[f"t{number}" for number in range(40)], steps_per_round=1)
+    fleets = []
+    step = world.watch.step
+
+    def counted(fleet: Fleet, *, now_at: int) -> list[Transition]:
+        fleets.append(fleet)
+        return step(fleet, now_at=now_at)
+
+    world.watch.step = counted  # type: ignore[method-assign]  # to see the faults that were computed
+    world.play(5, lambda *_: FAILED)
+    assert len(fleets[-1].faults) == len(world.vantages)
