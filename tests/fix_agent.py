@@ -1,8 +1,10 @@
 """Fixtures for agents: real `isochrone-agent run` processes, each with its own persistent spool."""
 
+import json
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Protocol
 import pytest
 
 from testdata.preforked import Program
+from testdata.waiting import eventually
 
 STOP_SECONDS = 20.0
 
@@ -48,6 +51,19 @@ class Agent:
     def waiting(self) -> int:
         """Return the number of samples waiting in its spool."""
         return self._count("select (select count(*) from waiting) + coalesce(sum(samples), 0) from sealed")
+
+    def scrape(self) -> dict[str, float]:
+        """Return its metrics by name with labels, once the endpoint is up."""
+        eventually(20, lambda: "metrics.started" in self.log(), "the metrics are served")
+        with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=10) as page:
+            lines = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
+            return {name: float(value) for name, _, value in lines}
+
+    @property
+    def metrics_address(self) -> str:
+        """The address of its metrics, as its log states it."""
+        [line] = [line for line in self.log().splitlines() if "metrics.started" in line]
+        return str(json.loads(line)["listen"])
 
     def _count(self, query: str) -> int:
         try:

@@ -18,30 +18,32 @@ from isochrone_wire.model import SECOND_US, Vantage, Vitals
 def families(
     vantage: Vantage,
     *,
-    vitals: Callable[[], Vitals],
     series: Callable[[], Sequence[Series]],
-    pushes: Mapping[str, int],
     missed: Callable[[], int],
-    spool: Path,
-    expires_at: Callable[[], int | None] = lambda: None,
+    plan_version: Callable[[], int],
+    refused_version: Callable[[], int],
 ) -> Iterator[Metric]:
-    """All metrics at the current values; those about delivery are as of the newest push, successful or not.
-
-    `series` returns the counts of probes; `pushes` counts by gRPC status. The event loop updates both; this runs in a
-    thread.
+    """The metrics of probes and of the plan at the current values. `series` returns the counts of probes, to which the
+    event loop adds while this runs in a thread.
     """
-    newest = vitals()
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
     yield from probes.families(series())
     yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed())
-    yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
-    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=newest.plan_version)
+    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=plan_version())
     yield GaugeMetricFamily(
         "isochrone_plan_refused_version",
         "Version of the plan that this agent refused, 0 for none.",
-        value=newest.refused_plan_version or 0,
+        value=refused_version(),
     )
+
+
+def delivery_families(
+    *, vitals: Callable[[], Vitals], pushes: Mapping[str, int], spool: Path, expires_at: Callable[[], int | None]
+) -> Iterator[Metric]:
+    """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
+    newest = vitals()
+    yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
     if (end_at := expires_at()) is not None:
         described = "When the agent's credential expires, unless the agent renews it."
         name = "isochrone_credential_expires_timestamp_seconds"

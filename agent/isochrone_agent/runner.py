@@ -7,10 +7,10 @@ Without a plan nothing is probed.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
+import ssl
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -22,7 +22,7 @@ from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
-from isochrone_agent.plan.policy import load_policy
+from isochrone_agent.plan.policy import Policy, load_policy
 from isochrone_agent.plan.round_runner import RoundRunner
 from isochrone_agent.plan.signed_plans import SignedPlans, pinned_key
 from isochrone_agent.plan.watcher import PlanWatcher
@@ -31,6 +31,9 @@ from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.metrics.endpoint import serve_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -54,7 +57,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     push_metrics = PushMetrics()
     async with (
         AsyncSpool(
-            _spool_path(settings),
+            settings.spool_path,
             limit_bytes=settings.spool_limit_bytes,
             keep_bytes=settings.keep_delivered_bytes,
             drain=settings.drain,
@@ -65,13 +68,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         collector = CollectorClient(
             channel=lambda: connection.current, vantage=settings.vantage, on_fingerprints=renewal.note
         )
-        prober = Prober(
-            vantage=settings.vantage.name,
-            tls=tls,
-            dial_options=settings.dial_options,
-            destinations=policy.destinations,
-            error_chars=policy.error_chars,
-        )
+        prober = new_prober(settings, policy, tls)
         rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds, signed_plans)
         uplink = Uplink(
@@ -81,9 +78,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-        with _metrics_endpoint(settings, push_metrics, rounds, connection):
+        delivery = partial(_delivery_metrics, settings, push_metrics, connection)
+        with metrics_endpoint(settings, rounds, lambda: plan_watcher.refused, delivery):
             try:
-                await _run_until(
+                await run_until(
                     stop,
                     # Ends once a plan runs; later versions come with receipts (`on_plan`).
                     plan_watcher.wait_for_plan(),
@@ -100,8 +98,15 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
 
-def _spool_path(settings: Settings) -> Path:
-    return settings.data_dir / "spool.sqlite3"
+def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext) -> Prober:
+    """Create the prober of an agent."""
+    return Prober(
+        vantage=settings.vantage.name,
+        tls=tls,
+        dial_options=settings.dial_options,
+        destinations=policy.destinations,
+        error_chars=policy.error_chars,
+    )
 
 
 def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
@@ -115,25 +120,30 @@ def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
 
 
 @contextlib.contextmanager
-def _metrics_endpoint(
-    settings: Settings, push_metrics: PushMetrics, rounds: RoundRunner, connection: ReconnectingChannel
+def metrics_endpoint(
+    settings: Settings,
+    rounds: RoundRunner,
+    refused: Callable[[], tuple[int, str] | None],
+    delivery: "Callable[[], Iterable[Metric]]" = tuple,
 ) -> Iterator[None]:
-    """Serve metrics during the block, if the settings ask for them. A port that is in use is logged, not an error."""
+    """Serve metrics during the block, with those of `delivery`, if the settings ask for them. `refused` returns the
+    plan that was refused last. A port that is in use is logged, not an error.
+    """
     if settings.metrics is None:
         yield
         return
     from isochrone_agent import metrics  # noqa: PLC0415  # imports prometheus_client, a tenth of the agent's memory
 
-    families = partial(
-        metrics.families,
-        settings.vantage,
-        vitals=lambda: push_metrics.vitals,
-        series=lambda: rounds.series(settings.vantage.region),
-        pushes=push_metrics.pushes,
-        missed=lambda: rounds.missed,
-        expires_at=lambda: connection.identity.expires_at if connection.identity else None,
-        spool=_spool_path(settings),
-    )
+    def families() -> "Iterator[Metric]":
+        yield from metrics.families(
+            settings.vantage,
+            series=lambda: rounds.series(settings.vantage.region),
+            missed=lambda: rounds.missed,
+            plan_version=lambda: rounds.plan_version,
+            refused_version=lambda: (refused() or (0, ""))[0],
+        )
+        yield from delivery()
+
     with contextlib.ExitStack() as stack:
         try:
             address = stack.enter_context(serve_metrics(settings.metrics, families))
@@ -146,6 +156,19 @@ def _metrics_endpoint(
         yield
 
 
+def _delivery_metrics(
+    settings: Settings, push_metrics: PushMetrics, connection: ReconnectingChannel
+) -> "Iterator[Metric]":
+    from isochrone_agent import metrics  # noqa: PLC0415  # as above
+
+    return metrics.delivery_families(
+        vitals=lambda: push_metrics.vitals,
+        pushes=push_metrics.pushes,
+        expires_at=lambda: connection.identity.expires_at if connection.identity else None,
+        spool=settings.spool_path,
+    )
+
+
 async def _reload_changed_files(
     settings: Settings, connection: ReconnectingChannel, renewal: IdentityRenewal, keyring: Keyring
 ) -> None:
@@ -156,14 +179,19 @@ async def _reload_changed_files(
         await renewal.run_if_due()
         connection.refresh()
         if credentials.changed():
-            try:
-                keyring.replace_with(load_keyring(settings.credentials))
-                log.info("credentials.renewed", known=sorted(keyring.credentials))
-            except CredentialError as error:
-                log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            reload_keyring(settings, keyring)
 
 
-async def _run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> None:
+def reload_keyring(settings: Settings, keyring: Keyring) -> None:
+    """Load the credentials file again; if it is not valid, the previous credentials stay."""
+    try:
+        keyring.replace_with(load_keyring(settings.credentials))
+        log.info("credentials.renewed", known=sorted(keyring.credentials))
+    except CredentialError as error:
+        log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+
+
+async def run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> None:
     """Run all `parts` concurrently until `stop` is set, or until one of them raises."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part) for part in parts]

@@ -21,13 +21,15 @@ from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
 
 METRICS_PORT = 4691
+_LOCAL = "local"
 
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of `run`. `concurrency` limits the probes in flight, because contention distorts latency.
+    """All settings of `run`. `concurrency` limits the probes in flight, because contention distorts latency. With
+    `plan`, a plan file, the agent has no collector.
 
     The collector must be on this machine, and is reached in plain text, unless there is an `identity`.
     """
@@ -45,6 +47,12 @@ class Settings:
     spool_limit_bytes: int = DEFAULT_LIMIT_BYTES
     keep_delivered_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES
     drain: Drain = Drain.NEWEST
+    plan: Path | None = None
+
+    @property
+    def spool_path(self) -> Path:
+        """The path of the spool."""
+        return self.data_dir / "spool.sqlite3"
 
     @property
     def identity_path(self) -> Path:
@@ -59,6 +67,8 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     data_dir = Path(values.get("data_dir") or default_data_dir(values.get("vantage")))
     identity = read_identity(data_dir / identity_file.FILE_NAME)
     family = str(values.get("family", "any"))
+    if values.get("plan"):
+        values = _standalone(values, identity, data_dir)
     return Settings(
         vantage=_vantage(values, identity, data_dir),
         collector=checked_collector_address(values.get("collector"), identity),
@@ -75,6 +85,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         spool_limit_bytes=parse_size(str(values.get("spool_limit", DEFAULT_LIMIT_BYTES))),
         keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", kept_batches.DEFAULT_LIMIT_BYTES))),
         drain=_drain(str(values.get("drain", Drain.NEWEST))),
+        plan=Path(values["plan"]) if values.get("plan") else None,
     )
 
 
@@ -171,6 +182,19 @@ def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Pat
             f"{data_dir} belongs to vantage {known['vantage']} in {known['region']}, not {differing}", hint=hint
         )
     return Vantage(name=both["vantage"], region=both["region"])
+
+
+def _standalone(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> dict[str, Any]:
+    """Return the values of an agent without a collector, whose vantage and region have a default. Raises
+    `SettingsError`.
+    """
+    if values.get("collector"):
+        raise SettingsError("--plan runs without a collector", hint="omit --collector, or --plan")
+    if identity:
+        raise SettingsError(
+            f"{data_dir} belongs to an agent that has joined a collector", hint="use another --data-dir, or omit --plan"
+        )
+    return {"vantage": _LOCAL, "region": _LOCAL, **values}
 
 
 def _drain(text: str) -> Drain:

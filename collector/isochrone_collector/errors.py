@@ -30,9 +30,8 @@ A plan document with problems is not an error but a result: see `plans.document`
 from collections.abc import Collection
 from typing import Self
 
-from isochrone_collector import names
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import nearest
+from isochrone_wire.text import nearest, unknown
 
 _NAMED_TARGETS = 200
 
@@ -92,7 +91,7 @@ class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
     @classmethod
     def among(cls, kind: str, name: str, known: Collection[str]) -> Self:
         """Return the error for a `name` of some kind that is not among the known ones."""
-        return cls(names.unknown(kind, name, known), known=known, nearest=nearest(name, known))
+        return cls(unknown(kind, name, known), known=known, nearest=nearest(name, known))
 
 
 class Conflict(RequestError):  # noqa: N818  # named for the state

@@ -1,20 +1,10 @@
-"""Names of targets, regions and so on: lookup, patterns, suggestions for unknown names, and display names."""
+"""Names of targets, regions and so on: patterns and display names."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from isochrone_wire.text import did_you_mean, first_of, shortened
-
-_SHOWN = 20
-_MAX_NAME_CHARS = 100
 _SUFFIX_BITS = 24
 _SPECIAL = frozenset("*?[")
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Return an error message for an unknown name, with the known names and the most similar one."""
-    listing = first_of(sorted(known), _SHOWN) or "none yet"
-    return f"unknown {kind} {shortened(name, _MAX_NAME_CHARS)!r}; known: {listing}{did_you_mean(name, known)}"
 
 
 def matching(pattern: str, known: Iterable[str]) -> list[str]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from isochrone_collector import durations, webhook_signature
+from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_wire import address as wire_address
+from isochrone_wire import durations
 from isochrone_wire.address import DEFAULT_PORT, Address
 from isochrone_wire.model import DAY_US, SECOND_US
 

@@ -2,13 +2,15 @@
 several outputs state.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 MAX_SHOWN_CHARS = 2_000
 """Maximum length of a message that goes into a log or an answer."""
 
 # No name is longer, so that a longer one is not similar to any.
 _MAX_NAME_CHARS = 200
+_MAX_SHOWN_NAME_CHARS = 100
+_SHOWN = 20
 
 ESTIMAND = "intervals are of the long-run level; values and counts describe this window"
 """What the numbers of an answer are of, for a note."""
@@ -43,6 +45,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing when no known name is similar."""
     match = nearest(name, known)
     return f"; did you mean {match!r}?" if match else ""
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """Return an error message for an unknown name, with the known names and the most similar one."""
+    listing = first_of(sorted(known), _SHOWN) or "none yet"
+    return f"unknown {kind} {shortened(name, _MAX_SHOWN_NAME_CHARS)!r}; known: {listing}{did_you_mean(name, known)}"
 
 
 def shortened(text: str, max_chars: int = MAX_SHOWN_CHARS) -> str:

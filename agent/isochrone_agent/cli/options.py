@@ -59,6 +59,11 @@ _RUNNING = (
         metavar="HOST:PORT",
         help="The collector, also unix:PATH.  [default: as joined, else 127.0.0.1:4600]",
     ),
+    _option(
+        "--plan",
+        metavar="FILE",
+        help="Run this plan file without a collector, for --metrics-listen; --vantage and --region are then optional.",
+    ),
     data_dir,
     _option("--credentials", metavar="FILE", help="TOML file with the sources of keys and the hosts allowed for each."),
     _option(

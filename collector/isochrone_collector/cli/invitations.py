@@ -8,9 +8,9 @@ import click
 
 from isochrone_collector.cli.operator_client import OperatorClient
 from isochrone_collector.clock import now_at
-from isochrone_collector.durations import parse_us
 from isochrone_collector.settings import parse_address
 from isochrone_wire.address import Address
+from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import rfc3339, to_json_value
 from isochrone_wire.operations import Access, Invitation, Role
 from isochrone_wire.text import aligned

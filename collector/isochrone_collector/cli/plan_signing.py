@@ -28,7 +28,7 @@ def signature_of(document: str, key_file: Path | None) -> bytes:
     """Return the signature of a document, empty without a key, and for a document with problems, which the collector
     reports. Raises `SettingsError`.
     """
-    from isochrone_collector.plans.document import load  # noqa: PLC0415  # heavy, and only to sign
+    from isochrone_wire.plan_document.document import load  # noqa: PLC0415  # heavy, and only to sign
 
     if key_file is None:
         return b""
@@ -42,7 +42,7 @@ def renewed_signature(found: PlanDocument, key_file: Path) -> bytes:
 
     Raises `SettingsError`.
     """
-    from isochrone_collector.plans.document import load  # noqa: PLC0415  # as above
+    from isochrone_wire.plan_document.document import load  # noqa: PLC0415  # as above
 
     key = _read_key(key_file)
     try:

@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from isochrone_collector import durations, settings
+from isochrone_collector import settings
 from isochrone_collector.process_tuning import raise_file_limit
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
+from isochrone_wire import durations
 from isochrone_wire.cli import logs
 from isochrone_wire.cli.command_line import example, log_format_option
 

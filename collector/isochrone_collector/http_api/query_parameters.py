@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
-from isochrone_collector import durations
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.names import unknown
+from isochrone_wire import durations
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US
+from isochrone_wire.text import unknown
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
 USUAL_WINDOW = "24h"

@@ -12,7 +12,6 @@ from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
 from isochrone_collector.plans import signatures
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
-from isochrone_collector.plans.document import load
 from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.plans import PlanOrigin
@@ -21,6 +20,7 @@ from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
+from isochrone_wire.plan_document.document import load
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.rounds import phase_ids
 from isochrone_wire.trust.plan_signature import signer

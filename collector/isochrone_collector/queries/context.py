@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.errors import BadRequest, UnknownName
-from isochrone_collector.names import display_names, matching, unknown
+from isochrone_collector.names import display_names, matching
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store import vantages
@@ -14,6 +14,7 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow
 from isochrone_wire.answers import Metric, Selection, TargetList, Window
 from isochrone_wire.model import DAY_US
+from isochrone_wire.text import unknown
 
 MAX_WINDOW_US = 400 * DAY_US
 # The latest instant of a window: the end of the year 9999, in microseconds since the epoch.

@@ -15,7 +15,6 @@ from isochrone_collector.analysis.ranking.latency_targets import (
 )
 from isochrone_collector.analysis.requests import Requests, by_series
 from isochrone_collector.errors import BadRequest, UnknownName
-from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.queries.ranking import entry_of
 from isochrone_collector.store import hourly_levels, long_windows, summaries
@@ -25,6 +24,7 @@ from isochrone_collector.store.requests import requests
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import LatencyBudgetList
 from isochrone_wire.model import DAY_US, SECOND_US
+from isochrone_wire.text import unknown
 
 _MAX_TOKENS = 1_000_000
 _MAX_SPEED = 1e6

@@ -10,12 +10,12 @@ from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_collector.analysis.ranking.price_tiers import ASKED as TIERED
 from isochrone_collector.analysis.ranking.price_tiers import tier_lines
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import hourly_levels, leaderboards, long_windows
 from isochrone_collector.store.leaderboards import SeriesValues
 from isochrone_wire.answers import Metric, Order, Selection, Source, Window
 from isochrone_wire.insights import Leaderboard, TierList
+from isochrone_wire.text import unknown
 
 
 async def leaderboard(context: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:

@@ -1,6 +1,5 @@
 """Eligibility of members: permission, meeting the objective, and cost. Decided on interval bounds, not estimates."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.goodput import verdict
@@ -14,16 +13,10 @@ GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO
 US_PER_MS = 1000
 
 
-def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
-    """Return whether an endpoint is in one of the regions, given as prefixes; an unknown region is in none."""
-    allowed = tuple(part.lower() for part in residency)
-    return target.region is not None and target.region.lower().startswith(allowed)
-
-
 def plan_exclusion(inputs: Inputs, target: str) -> str:
     """Return why the plan forbids sending to a member; empty if it does not."""
     described, residency = inputs.described(target), inputs.route.residency
-    if residency and not is_in_residency(described, residency):
+    if residency and not described.is_in(residency):
         where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
         return f"{where}; allowed: {', '.join(residency)}"
     if described.paused:

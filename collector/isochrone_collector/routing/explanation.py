@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from isochrone_collector import durations
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.routing.comparison import margin_us, no_worse_group, objective_advantage
 from isochrone_collector.routing.decision import Decision, is_aging
@@ -20,6 +19,7 @@ from isochrone_collector.routing.switch import (
     is_new,
     slowdown_us,
 )
+from isochrone_wire import durations
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US

@@ -3,24 +3,14 @@
 import json
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import psycopg
 
-from fix_agent import Agent, StartAgent
+from fix_agent import StartAgent
 from fix_collector import StartCollector
 from fix_simulator import Simulator
 from testdata.waiting import eventually
-
-
-def scrape(agent: Agent) -> dict[str, float]:
-    """The values of all metrics, by name with labels, once the endpoint is up."""
-    eventually(20, lambda: "metrics.started" in agent.log(), "the metrics are served")
-    [line] = [line for line in agent.log().splitlines() if "metrics.started" in line]
-    with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=10) as page:
-        samples = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in samples}
 
 
 def test_probes_and_pushes_are_counted(
@@ -34,8 +24,8 @@ def test_probes_and_pushes_are_counted(
     )
     more = ("--metrics-listen", "127.0.0.1:0")
     agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2", more=more)
-    eventually(30, lambda: scrape(agent).get('isochrone_pushes_total{status="OK"}', 0) >= 2, "two pushes")
-    metrics = scrape(agent)
+    eventually(30, lambda: agent.scrape().get('isochrone_pushes_total{status="OK"}', 0) >= 2, "two pushes")
+    metrics = agent.scrape()
     labels = 'provider="sim",region="us-east-2",target="sim/fault-500"'
     assert metrics[f'isochrone_probes_total{{model="fault-500",outcome="http_error",{labels}}}'] >= 1
     assert metrics["isochrone_plan_version"] == 1

@@ -1,24 +1,8 @@
-"""Names: distinct for readers, and helpful when there is no such thing."""
+"""Names: patterns, and distinct for readers."""
 
 import pytest
 
-from isochrone_collector.names import display_names, matching, unknown
-
-
-def test_an_unknown_name_is_told_with_what_is_known() -> None:
-    """The sentence quotes the name, lists the known ones and guesses what was meant."""
-    assert (
-        unknown("region", "us-eat-2", ["us-east-2", "eu-west-1"])
-        == "unknown region 'us-eat-2'; known: eu-west-1, us-east-2; did you mean 'us-east-2'?"
-    )
-    assert unknown("region", "x", []) == "unknown region 'x'; known: none yet"
-
-
-def test_long_lists_are_cut() -> None:
-    """A thousand targets do not become a sentence of a thousand names."""
-    sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])
-    assert "and 980 more" in sentence
-    assert len(sentence) < 600
+from isochrone_collector.names import display_names, matching
 
 
 @pytest.mark.parametrize(

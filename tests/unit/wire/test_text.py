@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_wire.text import aligned, did_you_mean, first_of, nearest, printable, same_name
+from isochrone_wire.text import aligned, did_you_mean, first_of, nearest, printable, same_name, unknown
 
 
 def test_nothing_alike_is_not_guessed() -> None:
@@ -60,3 +60,19 @@ def test_nothing_can_steer_the_terminal(text: str) -> None:
 def test_plain_text_is_left_alone() -> None:
     """Letters of any script stay as they are."""
     assert printable("Qwen 千问, naïve") == "Qwen 千问, naïve"
+
+
+def test_an_unknown_name_is_told_with_what_is_known() -> None:
+    """The sentence quotes the name, lists the known ones and guesses what was meant."""
+    assert (
+        unknown("region", "us-eat-2", ["us-east-2", "eu-west-1"])
+        == "unknown region 'us-eat-2'; known: eu-west-1, us-east-2; did you mean 'us-east-2'?"
+    )
+    assert unknown("region", "x", []) == "unknown region 'x'; known: none yet"
+
+
+def test_long_lists_are_cut() -> None:
+    """A thousand targets do not become a sentence of a thousand names."""
+    sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])
+    assert "and 980 more" in sentence
+    assert len(sentence) < 600

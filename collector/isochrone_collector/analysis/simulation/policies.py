@@ -34,7 +34,7 @@ from isochrone_collector.analysis.stats.long_run_variance import inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann
 from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.analysis.stats.signed_rank import interval_depth
-from isochrone_collector.names import unknown
+from isochrone_wire.text import unknown
 
 DEFAULTS = ("static", "nearest", "routed", "race:2", "fallback:200")
 KINDS = ("static", "nearest", "routed", "race", "fallback")

@@ -13,13 +13,13 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from isochrone_collector import durations
 from isochrone_collector.errors import DatabaseUnreachable, SettingsError, TookTooLong
 from isochrone_collector.store.postgres import connection as connections
 from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated, unavailable
 from isochrone_collector.store.postgres.connection import ANSWER_WITHIN_S, Connection
 from isochrone_collector.store.postgres.queries import query
+from isochrone_wire import durations
 from isochrone_wire.model import SECOND_US
 
 __all__ = ["Connection", "Database", "Statement", "connect", "describe", "execute", "fetch", "translated"]

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from isochrone_collector import durations
-from isochrone_collector.names import unknown
-from isochrone_collector.plans import schema, yaml_source
-from isochrone_collector.plans.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
-from isochrone_collector.plans.schema import (
+from isochrone_wire import durations
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, Workload, target_id
+from isochrone_wire.plan_document import schema, yaml_source
+from isochrone_wire.plan_document.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
+from isochrone_wire.plan_document.schema import (
     BudgetShape,
     DocumentShape,
     LimitsShape,
@@ -26,12 +27,10 @@ from isochrone_collector.plans.schema import (
     TargetShape,
     WorkloadShape,
 )
-from isochrone_collector.plans.yaml_source import Path, Problem, YamlText
-from isochrone_wire.answers import Metric
-from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, Workload, target_id
+from isochrone_wire.plan_document.yaml_source import Path, Problem, YamlText
 from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
 from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
-from isochrone_wire.text import did_you_mean, nearest
+from isochrone_wire.text import did_you_mean, nearest, unknown
 
 _NESTED: Mapping[str | int, type[Shape]] = {**schema.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # The similarity from which on a word counts as misspelt: `hgih` does, `highest` does not.

@@ -3,10 +3,10 @@
 import pytest
 
 from isochrone_collector.analysis.ranking import latency_targets
-from isochrone_collector.plans.document import load
-from isochrone_collector.plans.routes import CLASSES
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import Objective, Route, Slo
+from isochrone_wire.plan_document.document import load
+from isochrone_wire.plan_document.routes import CLASSES
 
 PLAN = """\
 baseline: us

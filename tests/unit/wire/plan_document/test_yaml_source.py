@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.plans import yaml_source
+from isochrone_wire.plan_document import yaml_source
 
 TEXT = """\
 # a comment

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from isochrone_collector import durations
-from isochrone_collector.names import unknown
+from isochrone_wire import durations
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -41,6 +40,7 @@ from isochrone_wire.plan_limits import (
     MIN_TIMEOUT_US,
     POLICY_PREFIX,
 )
+from isochrone_wire.text import unknown
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.plans.document import load
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
     Budget,
@@ -17,6 +16,7 @@ from isochrone_wire.model import (
     Workload,
     target_id,
 )
+from isochrone_wire.plan_document.document import load
 
 FULL = """\
 baseline: us-east-2

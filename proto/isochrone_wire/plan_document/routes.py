@@ -7,11 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from isochrone_collector.names import unknown
-from isochrone_collector.plans.schema import Name, Shape
-from isochrone_collector.plans.yaml_source import Path
-from isochrone_collector.routing.eligibility import is_in_residency
 from isochrone_wire.model import DEFAULT_GOODPUT, Objective, Route, Slo, Target
+from isochrone_wire.plan_document.schema import Name, Shape
+from isochrone_wire.plan_document.yaml_source import Path
+from isochrone_wire.text import unknown
 
 MAX_MEMBERS = 50
 
@@ -233,6 +232,6 @@ def _member_misfits(route: RouteShape, members: Sequence[Target], path: Path) ->
             yield (*path, "members"), f"{both}; members of a route need the same dialect"
         if route.objective.usd and member.price is None:
             yield (*path, "objective", "usd"), f"usd cannot be ranked: {member.name} has no price"
-    if route.residency and not any(is_in_residency(member, route.residency) for member in members):
+    if route.residency and not any(member.is_in(route.residency) for member in members):
         where = ", ".join(sorted({member.region or "unknown" for member in members}))
         yield (*path, "residency"), f"no member resides in {', '.join(route.residency)}; their regions: {where}"

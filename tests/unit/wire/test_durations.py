@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector import durations
+from isochrone_wire import durations
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Plan documents in YAML, read by the collector and by an agent without one."""
