@@ -5,7 +5,7 @@ UTC (`_at`); rates are floats named after what they count; money is US dollars (
 zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from typing import ClassVar
@@ -152,11 +152,6 @@ class Target:
     region: str | None = None
     spread_us: int = 0
     paused: bool = False
-
-    def is_in(self, residency: Sequence[str]) -> bool:
-        """Return whether the endpoint is in one of the regions, given as prefixes; an unknown region is in none."""
-        allowed = tuple(part.lower() for part in residency)
-        return self.region is not None and self.region.lower().startswith(allowed)
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:

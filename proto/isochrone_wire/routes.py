@@ -1,13 +1,13 @@
 """Route tables, on which other services act. Units as in `isochrone_wire.model`; `None` is not known, never zero."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import Slo
+from isochrone_wire.model import Slo, Target
 
 SCHEMA = "isochrone.routes/1"
 USE_STATIC_ORDER = "use_static_order"
@@ -232,3 +232,9 @@ class RouteEventList:
 
     window: Window
     events: tuple[RouteEvent, ...] = ()
+
+
+def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
+    """Return whether an endpoint is in one of the regions, given as prefixes; an unknown region is in none."""
+    allowed = tuple(part.lower() for part in residency)
+    return target.region is not None and target.region.lower().startswith(allowed)

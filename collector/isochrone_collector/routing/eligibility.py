@@ -8,6 +8,7 @@ from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Input
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Objective, Slo, Target
+from isochrone_wire.routes import is_in_residency
 
 GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO: 3}
 US_PER_MS = 1000
@@ -16,7 +17,7 @@ US_PER_MS = 1000
 def plan_exclusion(inputs: Inputs, target: str) -> str:
     """Return why the plan forbids sending to a member; empty if it does not."""
     described, residency = inputs.described(target), inputs.route.residency
-    if residency and not described.is_in(residency):
+    if residency and not is_in_residency(described, residency):
         where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
         return f"{where}; allowed: {', '.join(residency)}"
     if described.paused:

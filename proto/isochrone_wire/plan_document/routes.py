@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from isochrone_wire.model import DEFAULT_GOODPUT, Objective, Route, Slo, Target
 from isochrone_wire.plan_document.schema import Name, Shape
 from isochrone_wire.plan_document.yaml_source import Path
+from isochrone_wire.routes import is_in_residency
 from isochrone_wire.text import unknown
 
 MAX_MEMBERS = 50
@@ -232,6 +233,6 @@ def _member_misfits(route: RouteShape, members: Sequence[Target], path: Path) ->
             yield (*path, "members"), f"{both}; members of a route need the same dialect"
         if route.objective.usd and member.price is None:
             yield (*path, "objective", "usd"), f"usd cannot be ranked: {member.name} has no price"
-    if route.residency and not any(member.is_in(route.residency) for member in members):
+    if route.residency and not any(is_in_residency(member, route.residency) for member in members):
         where = ", ".join(sorted({member.region or "unknown" for member in members}))
         yield (*path, "residency"), f"no member resides in {', '.join(route.residency)}; their regions: {where}"
