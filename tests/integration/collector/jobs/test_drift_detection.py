@@ -1,6 +1,7 @@
 """Lasting changes in pushed samples: found once, recorded, delivered, and listed."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import DriftList
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
+from testdata import citus_cluster
 from testdata.waiting import eventually
 
 PLAN = """\
@@ -200,7 +202,8 @@ async def test_a_batch_committed_after_a_run_is_read(local: InProcessCollector) 
 
 async def seen_resting(local: InProcessCollector, reading: asyncio.Task[Any]) -> bool:
     """Return whether the server was seen to rest before the end of a task."""
-    resting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    sessions = "citus_stat_activity" if citus_cluster.VARIABLE in os.environ else "pg_stat_activity"
+    resting = f"SELECT FROM {sessions} WHERE datname = current_database() AND wait_event = 'PgSleep'"
     seen = False
     while not reading.done():
         async with local.database.connection() as connection:
