@@ -51,10 +51,12 @@ class Caller:
         """Push one batch."""
         return codec.decode(operations.Receipt, self.fleet.Push(codec.encode(batch), timeout=ANSWER_SECONDS))
 
-    def fetch_plan(self, if_version: int | None = None, vantage: model.Vantage | None = None) -> model.Plan | None:
-        """Return the plan in force, or `None` if it is `if_version`."""
+    def fetch_plan(
+        self, if_version: int | None = None, vantage: model.Vantage | None = None, if_content_hash: bytes | None = None
+    ) -> model.Plan | None:
+        """Return the plan in force, or `None` if it is `if_version`, and has this hash if one is given."""
         identity = codec.encode(vantage) if vantage else None
-        request = fleet_pb2.FetchPlanRequest(if_version=if_version, vantage=identity)
+        request = fleet_pb2.FetchPlanRequest(if_version=if_version, vantage=identity, if_content_hash=if_content_hash)
         response = self.fleet.FetchPlan(request, timeout=ANSWER_SECONDS)
         return codec.decode(model.Plan, response.plan) if response.HasField("plan") else None
 

@@ -216,7 +216,7 @@ def test_an_agent_renews_its_credential(collector: Collector, start_agent: Start
 
 
 def test_a_command_renews_the_identity_of_a_reader(collector: Collector, tmp_path: Path) -> None:
-    """Any command does, and the next one uses the successor. A file that another program replaced stays."""
+    """Any command does, and the next one uses the successor."""
     path = tmp_path / "ida.json"
     identity_file.write(path, join(collector, "ida", role="reader", region=None))
     first = identity_file.read(path)

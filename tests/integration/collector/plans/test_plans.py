@@ -32,7 +32,9 @@ def test_before_the_first_plan(start_collector: StartCollector) -> None:
 
 
 def test_apply_then_fetch(start_collector: StartCollector) -> None:
-    """An applied plan is fetched with its version; an agent that already has it gets an empty reply."""
+    """An applied plan is fetched with its version; an agent that already has it gets an empty reply, and one with
+    another plan under this version, from before the database was restored, the plan. Receipts have the hash.
+    """
     collector = start_collector()
     change = collector.call.apply(PLAN)
     assert (change.version, change.changed, change.added) == (1, True, ("sim/a", "sim/b"))
@@ -44,6 +46,10 @@ def test_apply_then_fetch(start_collector: StartCollector) -> None:
     assert fetched.targets == collector.call.targets().targets
     assert collector.call.fetch_plan(if_version=1) is None
     assert collector.call.fetch_plan(if_version=7) == fetched
+    assert collector.call.fetch_plan(if_version=1, if_content_hash=fetched.content_hash) is None
+    assert collector.call.fetch_plan(if_version=1, if_content_hash=b"another") == fetched
+    receipt = collector.call.push(Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=1, seq=0))
+    assert (receipt.plan_version, receipt.plan_hash) == (1, fetched.content_hash)
 
 
 def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) -> None:
