@@ -51,7 +51,7 @@ def _retried(run: Callable[[], None], connection: Connection) -> None:
                 raise
             if attempt == _ATTEMPTS:
                 raise SchemaError(
-                    f"the migration failed and nothing was changed: {error.orig}",
+                    f"the migration failed and was rolled back: {error.orig}",
                     hint="another session holds a table for long: end its transaction, or try again later",
                 ) from error
             connection.rollback()
@@ -84,4 +84,4 @@ def _alembic(conninfo: str) -> Iterator[tuple[Config, Connection]]:
             hint="run a newer collector: one has migrated this database",
         ) from error
     except DBAPIError as error:
-        raise SchemaError(f"the migration failed and nothing was changed: {error.orig}") from error
+        raise SchemaError(f"the migration failed and was rolled back: {error.orig}") from error
