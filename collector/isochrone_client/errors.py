@@ -58,7 +58,7 @@ class AmbiguousError(ClientError):
 
 
 class BaselineError(ClientError):
-    """There is no region to compare with."""
+    """The region to compare with is missing."""
 
     exit_code = 2
 

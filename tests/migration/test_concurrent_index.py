@@ -46,7 +46,7 @@ _VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('vantag
 
 
 async def migrate(database_url: str, folder: Path) -> str:
-    """The revision after a migration in a process of its own."""
+    """Return the revision after a migration in another process."""
     folders = os.pathsep.join([*versions.__path__, str(folder)])
     process = await asyncio.create_subprocess_exec(
         sys.executable,
