@@ -47,7 +47,11 @@ LONGEST = (
     "acceptance/test_demo_screen.py",
     "unit/collector/routing/test_simulated_worlds.py",
     "integration/client/demo/test_runner.py",
+    "acceptance/test_outages.py",
     "chaos/test_chaos_short.py",
+    "acceptance/test_restored_database.py",
+    "acceptance/test_attack.py",
+    "integration/collector/store/test_lost_database.py",
 )
 
 

@@ -35,6 +35,8 @@ from testdata.preforked import Program
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
+# Samples of the last days only: each day has a partition, which takes as long as the rest of the start together.
+KEEP_SAMPLES = ("--keep-samples", "2d")
 
 
 class Caller:
@@ -325,7 +327,7 @@ def _start(
     *, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str], script: Path | None
 ) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
-    options = ["--listen", f"127.0.0.1:{port}", *where, "--http-listen", "127.0.0.1:0"]
+    options = ["--listen", f"127.0.0.1:{port}", *where, "--http-listen", "127.0.0.1:0", *KEEP_SAMPLES]
     with log_file.open("wb") as log:
         words, streams = ["serve", *options, *more], {"stdout": subprocess.PIPE, "stderr": log}
         process: subprocess.Popen[bytes] = (

@@ -1,6 +1,7 @@
 """Borrow a collector in this process: pushes need no socket, jobs run by hand, the clock is the test's."""
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Distributions
 from isochrone_wire import codec
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.operations import Receipt
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -58,7 +59,7 @@ class InProcessCollector:
         (found,) = self.plans.known_targets
         return found
 
-    async def turn_to(self, at: int, *, keep_us: int | None = None) -> None:
+    async def turn_to(self, at: int, *, keep_us: int | None = 2 * DAY_US) -> None:
         """Be at another instant, with the partitions it needs."""
         self.clock.at = at
         self.ingest.window = await partitions.ensure(self.database, now_at=at, keep_us=keep_us)
@@ -98,8 +99,17 @@ class InProcessCollector:
 
 @pytest.fixture
 async def local(database_url: str) -> AsyncIterator[InProcessCollector]:
-    """A collector's local on a database of their own."""
+    """A collector on a database of its own."""
+    async with in_process_collector(database_url) as collector:
+        yield collector
+
+
+@asynccontextmanager
+async def in_process_collector(database_url: str) -> AsyncIterator[InProcessCollector]:
+    """A collector on a database, for the block."""
     database = Database(database_url)
     await database.open()
-    yield InProcessCollector(database)
-    await database.close()
+    try:
+        yield InProcessCollector(database)
+    finally:
+        await database.close()

@@ -32,7 +32,7 @@ from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire.model import day_of
+from isochrone_wire.model import DAY_US, day_of
 from testdata import citus_cluster
 
 _ON_CITUS = citus_cluster.VARIABLE in os.environ
@@ -48,6 +48,8 @@ def today_at() -> int:
 
 
 # The day of a collector, by the fixture that needs its database.
+# As the collectors of most tests: each day has a partition.
+_KEEP_US = 2 * DAY_US
 _DAYS: Mapping[str, Callable[[], int]] = {"start_collector": today_at, "local": lambda: DAY_AT}
 
 
@@ -134,7 +136,7 @@ def address_of(server: str, database: str) -> str:
 async def _create_partitions(url: str, day_at: int) -> None:
     database = Database(url)
     await database.open()
-    await partitions.ensure(database.patient(), now_at=day_at)
+    await partitions.ensure(database.patient(), now_at=day_at, keep_us=_KEEP_US)
     await database.close()
 
 
@@ -146,7 +148,7 @@ def _new_database(server: str, *, template: str | None = None) -> Iterator[str]:
             yield name
         return
     with psycopg.connect(server, autocommit=True) as connection:
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
         connection.execute(create.format(sql.Identifier(name), sql.Identifier(template or "template1")))
     yield name
     with psycopg.connect(server, autocommit=True) as connection:

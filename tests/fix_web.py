@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
+import pytest_asyncio
 
-from fix_inprocess_collector import InProcessCollector
+from fix_inprocess_collector import InProcessCollector, in_process_collector
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.listener import listening
@@ -122,6 +123,12 @@ class StartWeb(Protocol):
 @pytest.fixture
 async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     """Interfaces that are stopped after the test."""
+    async with _interfaces(local) as start:
+        yield start
+
+
+@asynccontextmanager
+async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     await local.begin(NOW_AT)
     plan = local.plans.current
     assert plan is not None
@@ -163,6 +170,20 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
 @pytest.fixture
 async def web(start_web: StartWeb) -> Web:
     """The interface with a table of two routes in one region and of one in another; the newest is generation 48."""
-    web = await start_web()
+    return await _with_tables(start_web)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_web(shared_database_url: str) -> AsyncIterator[Web]:
+    """The same, shared by the tests of a module that change nothing, marked with `shares_web`."""
+    async with in_process_collector(shared_database_url) as local, _interfaces(local) as start:
+        yield await _with_tables(start)
+
+
+shares_web = pytest.mark.asyncio(loop_scope="module")
+
+
+async def _with_tables(start: StartWeb) -> Web:
+    web = await start()
     await web.publish(ELSEWHERE, VOICE, CHAT)
     return web

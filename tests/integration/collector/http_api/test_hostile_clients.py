@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fix_web import Web
+from fix_web import Web, shares_web
 from isochrone_collector.http_api import connection
 from isochrone_wire.model import SECOND_US
 
@@ -23,6 +23,7 @@ async def said(web: Web, request: bytes) -> bytes:
         writer.close()
 
 
+@shares_web
 @pytest.mark.parametrize(
     "target",
     [
@@ -47,15 +48,16 @@ async def said(web: Web, request: bytes) -> bytes:
         "/v1/explain/a/b?generation=-1",
     ],
 )
-async def test_malformed_requests_are_bad_requests(web: Web, target: str) -> None:
+async def test_malformed_requests_are_bad_requests(shared_web: Web, target: str) -> None:
     """Broken escapes, other encodings, control characters and numbers out of range are 400, in a problem document."""
-    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    answer = await said(shared_web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 400 "), answer
     assert b"application/problem+json" in answer
     assert b"Set-Cookie" not in answer
     assert b"X-Evil" not in answer
 
 
+@shares_web
 @pytest.mark.parametrize(
     "target",
     [
@@ -70,12 +72,13 @@ async def test_malformed_requests_are_bad_requests(web: Web, target: str) -> Non
         "/v1/routes/us-east-2/",
     ],
 )
-async def test_strange_names_are_unknown_names(web: Web, target: str) -> None:
+async def test_strange_names_are_unknown_names(shared_web: Web, target: str) -> None:
     """A region is only compared with the known names, whatever it looks like."""
-    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    answer = await said(shared_web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.split(b" ")[1] in (b"404", b"400"), answer
 
 
+@shares_web
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -89,11 +92,11 @@ async def test_strange_names_are_unknown_names(web: Web, target: str) -> None:
         b"\x00" * 1_000,
     ],
 )
-async def test_what_is_no_request_is_refused(web: Web, request_bytes: bytes) -> None:
+async def test_what_is_no_request_is_refused(shared_web: Web, request_bytes: bytes) -> None:
     """Heads beyond 16 kB, other protocols and contradictions get 400 or are cut off, what can be read is read."""
-    answer = await said(web, request_bytes)
+    answer = await said(shared_web, request_bytes)
     assert answer == b"" or answer.split(b" ")[1] in (b"400", b"404", b"200"), answer
-    assert (await web.get("/healthz")).status_code == 200
+    assert (await shared_web.get("/healthz")).status_code == 200
 
 
 async def test_an_upgrade_is_ignored(web: Web) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fix_web import ELSEWHERE, StartWeb, Web, first, until
+from fix_web import ELSEWHERE, StartWeb, Web, first, shares_web, until
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
@@ -21,9 +21,10 @@ def next_table(table: RouteTable, generation: int) -> RouteTable:
     return replace(table, generation=generation, etag=f"{generation}-new")
 
 
-async def test_a_region_is_one_document(web: Web) -> None:
+@shares_web
+async def test_a_region_is_one_document(shared_web: Web) -> None:
     """All tables of a region come in one document, with the newest generation in the headers."""
-    answer = await web.get(US)
+    answer = await shared_web.get(US)
     told = answer.json()
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -36,26 +37,29 @@ async def test_a_region_is_one_document(web: Web) -> None:
     assert told["tables"][0]["built_at"].endswith("Z")
 
 
+@shares_web
 @pytest.mark.parametrize(
     "path", ["/v1/routes", US, "/v1/routes/mars", "/v1/diff", "/v1/openapi.json", "/healthz", "/readyz", "/nowhere"]
 )
-async def test_a_document_ends_its_line(web: Web, path: str) -> None:
+async def test_a_document_ends_its_line(shared_web: Web, path: str) -> None:
     """Every JSON document, of an error too, ends with one newline, so that a shell shows the next one below it."""
-    answer = await web.get(path)
+    answer = await shared_web.get(path)
     assert answer.content.endswith(b"}\n")
     assert answer.content.count(b"\n") == 1
     assert int(answer.headers["content-length"]) == len(answer.content)
 
 
+@shares_web
 @pytest.mark.parametrize("metric", ["tokens_per_second", "tokens-per-second", "TTFT"])
-async def test_a_metric_has_several_spellings(web: Web, metric: str) -> None:
+async def test_a_metric_has_several_spellings(shared_web: Web, metric: str) -> None:
     """A metric is found with `-` in place of `_`, as the leaderboard writes it, and in any case."""
-    assert (await web.get(f"/v1/diff?metric={metric}")).status_code == 200
+    assert (await shared_web.get(f"/v1/diff?metric={metric}")).status_code == 200
 
 
-async def test_one_route_may_be_asked_for(web: Web) -> None:
+@shares_web
+async def test_one_route_may_be_asked_for(shared_web: Web) -> None:
     """With `route` the document has only that table, under its own tag."""
-    answer = await web.get(f"{US}?route=voice&format=json")
+    answer = await shared_web.get(f"{US}?route=voice&format=json")
     assert [table["route"] for table in answer.json()["tables"]] == ["voice"]
     assert answer.headers["etag"] == f'"{VOICE.etag}"'
     assert answer.headers["x-isochrone-generation"] == "47"
@@ -123,6 +127,7 @@ async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatc
     assert (await web.get("/v1/explain/us-east-2/chat")).status_code == 503
 
 
+@shares_web
 @pytest.mark.parametrize(
     ("path", "status", "kind", "names"),
     [
@@ -147,10 +152,10 @@ async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatc
     ],
 )
 async def test_a_wrong_request_is_a_problem(
-    web: Web, path: str, status: int, kind: str | None, names: tuple[list[str], str | None] | None
+    shared_web: Web, path: str, status: int, kind: str | None, names: tuple[list[str], str | None] | None
 ) -> None:
     """An unknown name gets a problem document, with the known names and the most similar one."""
-    answer = await web.get(path)
+    answer = await shared_web.get(path)
     problem = answer.json()
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), problem
     assert (problem["status"], problem["type"]) == (
@@ -170,13 +175,14 @@ async def test_before_the_first_table_clients_should_retry(start_web: StartWeb) 
     assert (await web.get("/v1/routes")).json()["tables"] == []
 
 
-async def test_only_get_and_head_are_known(web: Web) -> None:
+@shares_web
+async def test_only_get_and_head_are_known(shared_web: Web) -> None:
     """HEAD answers as GET without a body; any other method is refused with those there are."""
-    head, got = await web.client.head(US), await web.get(US)
+    head, got = await shared_web.client.head(US), await shared_web.get(US)
     assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", got.headers["etag"])
     assert head.headers["content-length"] == str(len(got.content))
-    assert (await web.client.head(f"{US}/watch")).status_code == 200
-    refused = await web.client.post(US, content=b"{}")
+    assert (await shared_web.client.head(f"{US}/watch")).status_code == 200
+    refused = await shared_web.client.post(US, content=b"{}")
     assert (refused.status_code, refused.json()["status"]) == (405, 405)
     assert set(refused.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
@@ -255,11 +261,12 @@ def check(instance: object, schema: dict[str, Any], document: dict[str, Any]) ->
     validator.validate(instance)
 
 
+@shares_web
 @pytest.mark.parametrize(("path", "asked"), ANSWERS)
-async def test_responses_match_the_document(web: Web, path: str, asked: str) -> None:
+async def test_responses_match_the_document(shared_web: Web, path: str, asked: str) -> None:
     """A real answer of every path that answers in JSON is one that the OpenAPI document allows."""
-    document = await description(web)
-    answer = await web.get(asked)
+    document = await description(shared_web)
+    answer = await shared_web.get(asked)
     responses = document["paths"][path]["get"]["responses"]
     if answer.status_code == 200:
         check(answer.json(), responses["200"]["content"]["application/json"]["schema"], document)

@@ -26,6 +26,8 @@ from isochrone_wire.v1 import routes_pb2, routes_pb2_grpc
 NOW_AT = 1_795_276_800_000_000
 US, SG = "us", "sg"
 COUNT = 40
+# Otherwise a client whose connection is quick takes megabytes that nobody reads.
+FIXED_WINDOW = (("grpc.http2.bdp_probe", 0),)
 PLAN = """
 baseline: us
 targets:
@@ -263,7 +265,7 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(60):
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", FIXED_WINDOW) as channel, asyncio.timeout(60):
             yield routes_pb2_grpc.RoutesStub(channel)
     finally:
         await server.stop(0)

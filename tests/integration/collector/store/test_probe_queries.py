@@ -35,12 +35,13 @@ DAY = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + 1)
 
 
 @pytest.fixture
-async def connection(database_url: str) -> AsyncIterator[Connection]:
-    """A database with partitions, through the collector's own pool."""
-    database = Database(database_url)
+async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
+    """A database with partitions and without samples, through the collector's own pool."""
+    database = Database(shared_database_url)
     await database.open()
-    await partitions.ensure(database, now_at=NOW_AT)
+    await partitions.ensure(database, now_at=NOW_AT, keep_us=2 * DAY_US)
     async with database.connection() as opened:
+        await opened.execute("TRUNCATE sample")
         yield opened
     await database.close()
 
