@@ -39,9 +39,9 @@ async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
     """A database with partitions and without samples, through the collector's own pool."""
     database = Database(shared_database_url)
     await database.open()
-    await partitions.ensure(database, now_at=NOW_AT, keep_us=2 * DAY_US)
+    await partitions.ensure(database, now_at=NOW_AT)
     async with database.connection() as opened:
-        await opened.execute("TRUNCATE sample")
+        await opened.execute("DELETE FROM sample")
         yield opened
     await database.close()
 
