@@ -37,6 +37,7 @@ STOP_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
 # Samples of the last days only: each day has a partition, which takes as long as the rest of the start together.
 KEEP_SAMPLES = ("--keep-samples", "2d")
+KEEP_A_MONTH = ("--keep-samples", "35d")
 
 
 class Caller:
@@ -276,14 +277,14 @@ def start_collector(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[
 def shared_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
     """A collector shared by the tests of a module, which must not affect one another."""
     with _collectors(tmp_path_factory.mktemp("collector"), lambda: shared_database_url) as start:
-        yield start()
+        yield start(more=KEEP_A_MONTH)
 
 
 @pytest.fixture(scope="module")
 def shared_guarded_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
     """A collector with TLS and credentials, shared by the tests of a module."""
     with _collectors(tmp_path_factory.mktemp("guarded"), lambda: shared_database_url) as start:
-        yield start(more=["--tls"])
+        yield start(more=["--tls", *KEEP_A_MONTH])
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Distributions
 from isochrone_wire import codec
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.model import Batch, Outcome, Sample, Vantage
 from isochrone_wire.operations import Receipt
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -47,9 +47,9 @@ class InProcessCollector:
         self.rollup = Rollup(database=database, clock=self.clock)
         self._seq = 0
 
-    async def begin(self, at: int) -> None:
+    async def begin(self, at: int, *, keep_us: int | None = None) -> None:
         """Be at an instant, with partitions and a plan."""
-        await self.turn_to(at)
+        await self.turn_to(at, keep_us=keep_us)
         change = await self.plans.apply(PLAN, dry_run=False, applied_by="a test")
         assert change.problems == ()
 
@@ -59,7 +59,7 @@ class InProcessCollector:
         (found,) = self.plans.known_targets
         return found
 
-    async def turn_to(self, at: int, *, keep_us: int | None = 2 * DAY_US) -> None:
+    async def turn_to(self, at: int, *, keep_us: int | None = None) -> None:
         """Be at another instant, with the partitions it needs."""
         self.clock.at = at
         self.ingest.window = await partitions.ensure(self.database, now_at=at, keep_us=keep_us)

@@ -20,7 +20,7 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes as store
 from isochrone_wire.address import Address
-from isochrone_wire.model import Route
+from isochrone_wire.model import DAY_US, Route
 from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, NOW_AT, VOICE
 
@@ -129,7 +129,7 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
 
 @asynccontextmanager
 async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
-    await local.begin(NOW_AT)
+    await local.begin(NOW_AT, keep_us=DAY_US)
     plan = local.plans.current
     assert plan is not None
     routes = tuple(Route(name=name, members=()) for name in ROUTES)

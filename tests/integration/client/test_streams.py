@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_collector import Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.sample_export.columns import columns
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage
@@ -99,7 +99,7 @@ class Feeder:
 
 def test_following_survives_a_crash_of_the_collector(start_collector: StartCollector) -> None:
     """Across a SIGKILL and a restart every sample is printed once: those before, during and after the outage."""
-    collector = start_collector()
+    collector = start_collector(more=KEEP_A_MONTH)
     collector.call.apply(PLAN)
     feeder = Feeder(collector)
     feeder.push(3)
@@ -272,7 +272,7 @@ def push_joint_rounds(collector: Collector) -> None:
 
 def test_a_simulation_of_what_was_recorded(start_collector: StartCollector) -> None:
     """`simulate` replays the rounds of a region under the given policies, compared with the static one."""
-    collector = start_collector()
+    collector = start_collector(more=KEEP_A_MONTH)
     push_joint_rounds(collector)
     table = ask(collector, "simulate", *SIMULATED)
     assert table.exit_code == 0, table.stderr

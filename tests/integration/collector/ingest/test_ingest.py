@@ -9,7 +9,7 @@ import grpc
 import psycopg
 import pytest
 
-from fix_collector import Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Collector, StartCollector
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
@@ -223,8 +223,10 @@ def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> Non
     assert response.rejections[0].reason.startswith("unreadable: Sample.outcome")
 
 
-def test_late_rounds_are_kept_apart(collector: Collector) -> None:
+def test_late_rounds_are_kept_apart(start_collector: StartCollector) -> None:
     """A round without a partition is stored apart with the reason, and counted as stored."""
+    collector = start_collector(more=KEEP_A_MONTH)
+    collector.call.apply(PLAN)
     samples = (
         a_sample(collector, round_at=now_at() - 60 * DAY_US),
         a_sample(collector, round_at=now_at() + 10 * DAY_US),

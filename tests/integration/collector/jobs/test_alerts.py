@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from fix_collector import StartCollector, run_command
+from fix_collector import KEEP_A_MONTH, StartCollector, run_command
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerts.message import of_collector
@@ -230,7 +230,7 @@ def test_a_collector_sends_a_test_alert(start_collector: StartCollector, receive
     """The test command reports the result, and neither secret nor address is in the collector's log or list."""
     file = tmp_path / "alert.secret"
     file.write_text(webhook_signature.format_secret(SECRET))
-    collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
+    collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file), *KEEP_A_MONTH])
     done = run_command("alerts", "test", "--collector", collector.address)
     assert (done.returncode, done.stdout) == (0, "the webhook accepted a test alert\n"), done.stderr
     receiver.answers[:] = [500]
@@ -250,7 +250,7 @@ def test_a_collector_sends_a_test_alert(start_collector: StartCollector, receive
 
 def test_a_collector_without_a_webhook(start_collector: StartCollector) -> None:
     """A test alert without a webhook fails with a hint, and the list mentions the missing webhook."""
-    collector = start_collector()
+    collector = start_collector(more=KEEP_A_MONTH)
     with pytest.raises(grpc.RpcError) as refused:
         collector.call.test_alert()
     assert "--alert-url" in str(refused.value)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
@@ -126,12 +126,12 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
     """A shift of 30 % in past rounds becomes one event and one alert, which the webhook receives."""
     monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", webhook_signature.format_secret(SECRET))
     monkeypatch.setenv("ISOCHRONE_ALERT_URL", receiver.address)
-    first = start_collector()
+    first = start_collector(more=KEEP_A_MONTH)
     past = a_past(first)
     past.push(*range(ROUNDS))
     first.stop()
     # Whoever leads reads the past of every target as soon as it starts.
-    collector = start_collector()
+    collector = start_collector(more=KEEP_A_MONTH)
     past.call = collector.call
     eventually(40, lambda: bool(past.found().events), "the change is found")
     eventually(20, lambda: bool(receiver.received), "the webhook is told")
@@ -149,7 +149,7 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
 
 async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch: Watch) -> None:
     """A change is found as rounds arrive, late ones too; a second run, or a restarted detection, finds nothing more."""
-    past = a_past(start_collector())
+    past = a_past(start_collector(more=KEEP_A_MONTH))
     past.push(*range(CHANGED - 40))
     await watch.drift._plans.refresh()
     await watch.drift.run()
@@ -173,7 +173,7 @@ async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch:
 
 async def test_series_with_too_few_rounds_are_counted(start_collector: StartCollector, watch: Watch) -> None:
     """Series with fewer than sixty rounds are counted as too short."""
-    past = a_past(start_collector())
+    past = a_past(start_collector(more=KEEP_A_MONTH))
     past.push(*range(20))
     await watch.drift._plans.refresh()
     await watch.drift.run()

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
@@ -220,7 +220,7 @@ async def test_deleted_samples_have_no_hours(start_collector: StartCollector) ->
     """Summaries have no single requests: hours of a window of which samples were deleted are refused, with the way out;
     a window of more than a week whose samples are kept has them.
     """
-    running = start_collector()
+    running = start_collector(more=KEEP_A_MONTH)
     world = World(running.call)
     world.push("daily", [ANSWER] * 60, every_us=3 * HOUR_US)
     long = world.select("daily", days=9)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fix_collector import Caller, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, StartCollector
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Selection, Source, Window
@@ -70,7 +70,7 @@ async def roll_up(database_url: str, now_at: int) -> None:
 
 def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector) -> None:
     """Outages of 100 s in every 600 s are 16.7 % of the rounds at every interval, also in summaries and a route."""
-    collector = start_collector()
+    collector = start_collector(more=KEEP_A_MONTH)
     call = collector.call
     call.apply(PLAN)
     targets: tuple[Target, ...] = call.targets().targets
@@ -100,7 +100,7 @@ def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector
 
 def test_an_outage_counts_against_a_latency_target(start_collector: StartCollector) -> None:
     """The rounds of an outage are values beyond every limit, so that no use with a limit for p95 is met."""
-    call = start_collector().call
+    call = start_collector(more=KEEP_A_MONTH).call
     call.apply(PLAN)
     until_at = time.time_ns() // 1000
     samples = record(call.targets().targets, from_at=until_at - SPAN_US, until_at=until_at, hangs=in_outage)

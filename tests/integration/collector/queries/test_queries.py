@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from isochrone_wire.answers import Decision, Metric, Selection, Window
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 
@@ -71,7 +71,7 @@ def a_world(collector: Collector) -> World:
 @pytest.fixture
 def world(start_collector: StartCollector) -> World:
     """Twenty minutes of rounds to fill."""
-    return a_world(start_collector())
+    return a_world(start_collector(more=KEEP_A_MONTH))
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +246,7 @@ def test_sample_limits_are_bounded(asked: World, limit: int) -> None:
 
 def test_an_empty_observatory_answers(start_collector: StartCollector) -> None:
     """Before the first plan and push, results are empty and names are unknown."""
-    call = start_collector().call
+    call = start_collector(more=KEEP_A_MONTH).call
     nothing = Selection(window=Window(from_at=0, until_at=1))
     assert call.samples(nothing) == []
     assert call.leaderboard(nothing).standings == ()

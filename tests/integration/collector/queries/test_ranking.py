@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from isochrone_wire.answers import Order, Selection, Source, Window
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 
@@ -183,7 +183,7 @@ def test_one_region_has_no_other(asked: Asked) -> None:
 def test_a_region_with_a_problem_is_not_compared(start_collector: StartCollector) -> None:
     """If the control target fails, the region is not compared, and the line has the reason."""
     plan = PLAN + "  - {provider: us, model: control, base_url: http://h}\ncontrol: us/control\n"
-    ill = Asked(start_collector().call, plan)
+    ill = Asked(start_collector(more=KEEP_A_MONTH).call, plan)
     lost = [ill.sample(n, "us/control", outcome=Outcome.CONNECT_FAILED) for n in range(40)]
     fine = [ill.sample(n, "us/control", ttft_us=10 * MS) for n in range(40)]
     for region, samples in ((SG, lost), (US, fine)):
@@ -216,6 +216,6 @@ def test_unknown_names_get_the_most_similar_one(asked: Asked, ask: Any, code: st
 
 def test_without_samples_there_are_no_lines(start_collector: StartCollector) -> None:
     """Before the first sample every result is empty."""
-    call = start_collector().call
+    call = start_collector(more=KEEP_A_MONTH).call
     nothing = Selection(window=Window(from_at=0, until_at=1))
     assert (call.region_costs(nothing), call.latency_budgets(nothing), call.tiers(nothing)) == ((), (), ())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
+from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
@@ -66,7 +66,7 @@ def fill(call: Caller, until_at: int) -> None:
 
 @pytest.fixture
 def collector(start_collector: StartCollector) -> Collector:
-    return start_collector()
+    return start_collector(more=KEEP_A_MONTH)
 
 
 @pytest.fixture
