@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_collector import KEEP_A_MONTH, Collector, StartCollector
+from fix_collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -136,7 +136,7 @@ def watching(address: str) -> Iterator[Watcher]:
 
 def test_a_dead_provider_is_left_everywhere(start_collector: StartCollector) -> None:
     """Failures at several vantages change the first choice of every region at once; each decision can be replayed."""
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     fleet = begun(collector)
     first = tables(collector, US)
     assert first is not None
@@ -157,7 +157,7 @@ def test_a_dead_provider_is_left_everywhere(start_collector: StartCollector) -> 
 
 def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -> None:
     """If a provider becomes slow in one region, only the table of that region changes, and so do the events."""
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     fleet = begun(collector, rounds=50, ago_us=10 * EVERY_US)
 
     def slow_there(target: str, region: str) -> int | None:
@@ -181,7 +181,7 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
 
 def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> None:
     """Across SIGKILL and restart a watcher gets every generation once and in order."""
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     fleet = begun(collector)
     with watching(collector.address) as watcher:
         eventually(PATIENCE, lambda: len(watcher.seen) > 0, "the watcher sees tables")
@@ -206,8 +206,8 @@ def test_followers_serve_the_same_and_take_over(start_collector: StartCollector)
     """Two collectors serve the same generation and etag; when the leader is killed, the other one goes on, and
     no generation is used twice.
     """
-    leader = start_collector(more=KEEP_A_MONTH)
-    follower = start_collector(more=KEEP_A_MONTH)
+    leader = start_collector()
+    follower = start_collector()
     fleet = begun(leader)
     fail(fleet, follower, FIRST)
     eventually(PATIENCE, lambda: first_choice(leader, US) == SECOND, "samples pushed to the follower count")
@@ -264,7 +264,7 @@ def test_tables_are_served_without_the_database(
 
 def test_unknown_names_are_refused_with_the_known(start_collector: StartCollector) -> None:
     """An unknown region or route is NOT_FOUND, with the known ones; also for a watch and for `explain`."""
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     begun(collector, rounds=10)
     with ObservatoryClient(collector.address) as client:
         for ask in (
@@ -287,7 +287,7 @@ def test_unknown_names_are_refused_with_the_known(start_collector: StartCollecto
 
 def test_plans_are_acted_on(start_collector: StartCollector) -> None:
     """A route that a plan adds, changes or removes is updated in the tables within seconds, without new samples."""
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     begun(collector)
     collector.call.apply(f"{PLAN}  - {{name: backup, members: [{SECOND}, {THIRD}], slo: {{ttft_p95_ms: 900}}}}\n")
 
@@ -306,7 +306,7 @@ def test_a_stop_ends_watchers_politely(start_collector: StartCollector) -> None:
     """A collector that is stopped ends its watches itself, with UNAVAILABLE, before the time that calls in progress are
     given.
     """
-    collector = start_collector(more=KEEP_A_MONTH)
+    collector = start_collector()
     begun(collector, rounds=10)
     watch = routes_pb2_grpc.RoutesStub(collector.call.channel).WatchTables(routes_pb2.WatchTablesRequest())
     next(watch)
