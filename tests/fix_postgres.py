@@ -47,9 +47,9 @@ def today_at() -> int:
     return day_of(now_at())
 
 
-# The day of a collector, by the fixture that needs its database.
-# As the collectors of most tests: each day has a partition.
+# Each day that is kept has a partition: as few as the collectors of most tests have.
 _KEEP_US = 2 * DAY_US
+# The day of a collector, by the fixture that needs its database.
 _DAYS: Mapping[str, Callable[[], int]] = {"start_collector": today_at, "local": lambda: DAY_AT}
 
 
