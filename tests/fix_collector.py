@@ -32,6 +32,9 @@ from isochrone_wire.v1 import (
 from testdata import preforked
 from testdata.preforked import Program
 
+# Options of `serve` that require TLS.
+_SECURED = {"--tls", "--certificate", "0.0.0.0:0"}
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
@@ -246,6 +249,7 @@ class StartCollector(Protocol):
     """Starts a collector on the test's database, on another one, or on its own database in `data_dir`.
 
     `more` are further options of `serve`, for example `--tls`; `script` is a file to run instead of the real command.
+    Without TLS in `more`, it trusts loopback unless `trusting` is false.
     """
 
     def __call__(
@@ -256,6 +260,7 @@ class StartCollector(Protocol):
         data_dir: Path | None = None,
         more: Sequence[str] = (),
         script: Path | None = None,
+        trusting: bool = True,
     ) -> Collector:
         """Return the running collector."""
         ...
@@ -298,7 +303,10 @@ def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartC
         data_dir: Path | None = None,
         more: Sequence[str] = (),
         script: Path | None = None,
+        trusting: bool = True,
     ) -> Collector:
+        if trusting and not _SECURED & {*more}:
+            more = ["--trust-loopback", *more]
         url = database_url or ("" if data_dir else default_url())
         log_file = folder / f"collector-{len(started)}.log"
         own = data_dir or folder / f"collector-{len(started)}"

@@ -19,6 +19,7 @@ from isochrone_wire.identity_file import Identity
 from isochrone_wire.metrics import endpoint
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
+from isochrone_wire.trust.local_socket import default_socket
 
 METRICS_PORT = 4691
 _LOCAL = "local"
@@ -126,12 +127,16 @@ def _kept_size(text: str) -> int:
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
-    """Return the collector's address; without an identity, only loopback is allowed. Raises `SettingsError`."""
+    """Return the collector's address, by default that of the identity, else the Unix socket of this user's collector.
+
+    Without an identity only this machine is allowed. Raises `SettingsError`.
+    """
     try:
         written = parse_local_address(text) if text else None
-        address, _ = identity_file.select_collector(written, named=identity, default=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
+    # Without an identity nothing proves that a port on loopback is the collector's.
+    address = written or (identity.address if identity else default_socket(os.environ))
     if identity is None and not address.is_loopback:
         hint = f"join first: isochrone-agent join {address} --token …, with a token of isochrone-collector vantage add"
         raise SettingsError(f"{address} is another machine, and plain text is only spoken on loopback", hint=hint)

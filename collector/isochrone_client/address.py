@@ -1,4 +1,4 @@
-"""The collector to query: the one named, the current context's, that of the identity file, or this machine."""
+"""The collector to query: the one named, the current context's, that of the identity file, or this user's."""
 
 import os
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ def resolve_collector(
     """The collector at `HOST:PORT` (the port is optional), at `unix:PATH` or of a context, with the identity in the
     file `identity`.
 
-    Without `collector` it is the current context's, else the identity's. Without `identity` it is the context's file,
-    else the one that `isochrone join` wrote if it is for this address. Raises `ConfigurationError`, and `AddressError`
-    for an invalid address or identity file and for another machine without an identity: that connection would be
-    neither private nor authenticated.
+    Without `collector` it is the current context's, else the identity's, else this user's, by its Unix socket. Without
+    `identity` it is the context's file, else the one that `isochrone join` wrote if it is for this address. Raises
+    `ConfigurationError`, and `AddressError` for an invalid address or identity file and for another machine without an
+    identity: that connection would be neither private nor authenticated.
     """
     configured = configuration.read(environment)
     context = None if identity and not collector else configured.select(collector)
@@ -50,17 +50,19 @@ def resolve_collector(
     default = None if named or not path.exists() else _read(path)
     try:
         address, selected = identity_file.select_collector(
-            parse_local_address(collector) if collector else None, named=named, default=default
+            parse_local_address(collector) if collector else None,
+            named=named,
+            default=default,
+            environment=environment,
         )
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error
     if selected is None and not address.is_loopback:
-        there = f"127.0.0.1:{address.port}"
         raise AddressError(
             f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated"
             + did_you_mean(str(collector), configured.contexts).replace("mean", "mean context"),
-            hint=f"join it: `isochrone join {address} --token …`; or, if it uses plain text, forward its port with "
-            f"`ssh -L {address.port}:{there} {address.host}` and use {there}",
+            hint=f"join it: `isochrone join {address} --token …`; or forward collector.sock of its data folder with "
+            f"`ssh -L ./collector.sock:FOLDER/collector.sock {address.host}` and use unix:collector.sock",
         )
     return Collector(address, selected, path if selected else None)
 

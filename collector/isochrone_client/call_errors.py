@@ -4,6 +4,7 @@ from typing import cast
 
 import grpc
 
+from isochrone_client.address import Collector
 from isochrone_client.errors import (
     AccessError,
     ClientError,
@@ -12,6 +13,7 @@ from isochrone_client.errors import (
     SlowError,
     UnreachableError,
 )
+from isochrone_wire.trust.local_socket import plain_text_refusal
 
 _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (RefusedError, "see --help for the valid values"),
@@ -55,9 +57,14 @@ _CLIENT_DEADLINE = "Deadline Exceeded"
 _OTHER_ERROR = (CollectorError, "see the collector's log")
 
 
-def client_error(error: grpc.RpcError, address: str) -> ClientError:
-    """Return the error of a call to the collector at `address`."""
-    call = cast(grpc.Call, error)  # gRPC raises the call itself
+def client_error(error: grpc.RpcError, collector: Collector) -> ClientError:
+    """Return the error of a call to the collector."""
+    call, address = cast(grpc.Call, error), str(collector)  # gRPC raises the call itself
+    if call.code() is grpc.StatusCode.UNAVAILABLE and collector.identity is None:
+        refusal = plain_text_refusal(collector.address)
+        if refusal is not None:
+            sentence, hint = refusal
+            return AccessError(sentence, hint=hint)
     if _CERTIFICATE_REJECTED in (call.details() or ""):
         sentence = f"the collector at {address} is not the one that was joined: its certificate differs"
         return AccessError(sentence, hint="if its operator has replaced the certificate, join again")

@@ -331,13 +331,13 @@ class ObservatoryClient:
         except grpc.RpcError as error:
             # The collector rejects an unknown name before it sends anything, so no response is repeated.
             if not self._expand_short_names(request, error):
-                raise client_error(error, self._address) from error
+                raise client_error(error, self._collector) from error
         else:
             return
         try:
             yield from self._responses(method(request), read, timeout_us)
         except grpc.RpcError as error:
-            raise client_error(error, self._address) from error
+            raise client_error(error, self._collector) from error
 
     def _responses(
         self, call: Iterable[Response], read: Callable[[Response], Value], timeout_us: int
@@ -366,11 +366,11 @@ class ObservatoryClient:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
             if not self._expand_short_names(request, error):
-                raise client_error(error, self._address) from error
+                raise client_error(error, self._collector) from error
         try:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
-            raise client_error(error, self._address) from error
+            raise client_error(error, self._collector) from error
 
     def _expand_short_names(self, request: Message, error: grpc.RpcError) -> bool:
         """Replace short names in a refused request by full ones; return whether that changed it."""

@@ -1,6 +1,5 @@
 """Settings of `serve`, validated once, before anything starts."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from isochrone_wire import address as wire_address
 from isochrone_wire import durations
 from isochrone_wire.address import DEFAULT_PORT, Address
 from isochrone_wire.model import DAY_US, SECOND_US
+from isochrone_wire.trust import local_socket
 
 HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
@@ -85,13 +85,17 @@ class WebhookSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of `serve`. Without `database_url` an embedded PostgreSQL keeps its files in `data_dir`. Without
-    `tls` connections are in plain text, and every process of this machine has all permissions.
+    `tls` connections are in plain text, and every process of this machine has all permissions. Without `https`, which
+    implies `tls`, HTTP is in plain text.
     """
 
     listen: Address
     data_dir: Path
     tls: Tls | None = None
+    https: bool = False
+    # Where it is not required, a socket that cannot be made is only logged.
     unix_socket: Address | None = None
+    unix_socket_required: bool = False
     http: Address | None = None
     # Further names of this machine in requests over HTTP without TLS.
     http_hosts: tuple[str, ...] = ()
@@ -112,6 +116,7 @@ def check(
     data_dir: Path | None,
     environment: Mapping[str, str],
     tls: bool = False,
+    trust_loopback: bool = False,
     certificate: Path | None = None,
     key: Path | None = None,
     client_ca: Path | None = None,
@@ -126,8 +131,8 @@ def check(
     alert_secret_file: Path | None = None,
     disk_low: float = DEFAULT_DISK_LOW_PERCENT,
 ) -> Settings:
-    """Validate the settings of `serve`. TLS is used if other machines can reach one of the addresses, even without
-    `tls`, and if there are certificate files. Raises `SettingsError`.
+    """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
+    machines can reach one of the addresses, with `tls`, and if there are certificate files. Raises `SettingsError`.
     """
     address, http = parse_address(listen), _http_address(http_listen)
     if (certificate is None) != (key is None):
@@ -137,14 +142,17 @@ def check(
         )
     is_exposed = not address.is_loopback or (http is not None and not http.is_loopback)
     wanted = tls or is_exposed or certificate is not None or client_ca is not None
-    if wanted and unix_socket:
-        raise SettingsError("--unix-socket uses plain text, and this collector requires TLS", hint="omit --unix-socket")
+    if wanted and trust_loopback:
+        raise SettingsError("--trust-loopback contradicts TLS, which this collector requires", hint="omit one of them")
+    folder = (data_dir or local_socket.default_data_dir(environment)).absolute()
     return Settings(
         listen=address,
-        unix_socket=_unix_socket(unix_socket),
+        unix_socket=_unix_socket(unix_socket, folder),
+        unix_socket_required=bool(unix_socket),
         database_url=database_url or None,
-        data_dir=(data_dir or _default_data_dir(environment)).absolute(),
-        tls=Tls(certificate=certificate, key=key, client_ca=client_ca) if wanted else None,
+        data_dir=folder,
+        tls=None if trust_loopback else Tls(certificate=certificate, key=key, client_ca=client_ca),
+        https=wanted,
         http=http,
         http_hosts=tuple(host.lower() for host in http_host),
         retention=_retention(keep_samples, keep_hours, keep_days),
@@ -154,9 +162,14 @@ def check(
     )
 
 
-def _unix_socket(path: str | None) -> Address | None:
+def _unix_socket(path: str | None, folder: Path) -> Address | None:
+    """Return the address of the given socket, else of that in the data folder, whose path may be too long."""
+    if path == "off":
+        return None
+    if not path:
+        return Address(f"{wire_address.UNIX}{folder / local_socket.FILE_NAME}", 0)
     try:
-        return wire_address.parse_local_address(f"{wire_address.UNIX}{path}") if path else None
+        return wire_address.parse_local_address(f"{wire_address.UNIX}{path}")
     except ValueError as error:
         raise SettingsError(str(error), hint="--unix-socket /run/isochrone/collector.sock") from error
 
@@ -245,14 +258,3 @@ def _question_timeout_us(text: str) -> int:
         limits = f"{durations.write(_MIN_QUESTION_TIMEOUT_US)} to {durations.write(_MAX_QUESTION_TIMEOUT_US)}"
         raise SettingsError(f"--question-timeout {text} is outside {limits}")
     return duration_us
-
-
-def data_dir_of(environment: Mapping[str, str]) -> Path:
-    """Return the data folder that an environment sets, or the default."""
-    folder = environment.get("ISOCHRONE_DATA_DIR")
-    return Path(folder) if folder else _default_data_dir(environment)
-
-
-def _default_data_dir(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111  # Path.home() raises
-    return Path(base) / "isochrone" / "collector"

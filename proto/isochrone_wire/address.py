@@ -19,14 +19,19 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        if self.host.startswith(UNIX):
+        if self.is_socket:
             return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def is_socket(self) -> bool:
+        """True for a Unix socket."""
+        return self.host.startswith(UNIX)
+
+    @property
     def is_loopback(self) -> bool:
         """True if only this machine can reach the address. Plain text is allowed on loopback only."""
-        if self.host == "localhost" or self.host.startswith(UNIX):
+        if self.host == "localhost" or self.is_socket:
             return True
         try:
             return ip_address(self.host).is_loopback

@@ -2,7 +2,8 @@
 
 Plain text is allowed on loopback only. All other connections use TLS, and the collector is verified against one pinned
 certificate (compared with the join token at enrolment), against certificate authorities from a file, or against the
-system's. Credentials are sent over TLS only; a plain-text collector does not require any.
+system's. Credentials are sent over TLS only; over its Unix socket, and with `--trust-loopback`, the collector requires
+none.
 """
 
 import functools
@@ -143,6 +144,15 @@ def presented_certificate(address: Address) -> PresentedCertificate:
     # Any name that matches the wildcard is acceptable.
     name = names[0].replace("*", "collector")
     return PresentedCertificate(certificate=certificate, fingerprint=hashlib.sha256(der).digest(), name=name)
+
+
+def speaks_tls(address: Address) -> bool:
+    """Return whether a server with TLS answers at the address."""
+    try:
+        with _handshake(address, _tls_context(None)):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager

@@ -5,14 +5,17 @@ the new one.
 """
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
+from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
 from isochrone_wire.credentials import parse_credential
 from isochrone_wire.files import replace_file
+from isochrone_wire.trust.local_socket import default_collector
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role
@@ -106,16 +109,21 @@ def write(path: Path, identity: Identity) -> None:
 
 
 def select_collector(
-    address: Address | None, *, named: Identity | None, default: Identity | None
+    address: Address | None,
+    *,
+    named: Identity | None,
+    default: Identity | None,
+    environment: Mapping[str, str] = os.environ,
 ) -> tuple[Address, Identity | None]:
     """Return the address of the collector to use, and the identity to use there.
 
     `address` is the address on the command line, `named` the identity file given there, and `default` the identity in
     the default place. A `named` identity applies to every address, for example through a tunnel; the `default` identity
-    applies to its own address only. With none of them the address is the default port on loopback, in plain text.
+    applies to its own address only. With none of them the address is the Unix socket of this user's collector, else the
+    default port on loopback, in plain text.
     """
     identity = named or (default if default is not None and address in (None, default.address) else None)
-    return address or (identity.address if identity else Address("127.0.0.1", DEFAULT_PORT)), identity
+    return address or (identity.address if identity else default_collector(environment)), identity
 
 
 def _instant(document: dict[str, Any], name: str) -> int | None:

@@ -45,10 +45,9 @@ def section() -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a new user, with a port of the collector that is free."""
-    [port] = free_ports(1)
+    """The environment of a new user, whose commands find the collector by themselves."""
     folders = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
-    return {**os.environ, **folders, "ISOCHRONE_COLLECTOR": f"127.0.0.1:{port}", "COLUMNS": "200"}
+    return {**os.environ, **folders, "COLUMNS": "200"}
 
 
 def test_the_commands_lead_to_a_differential(section: str, environment: dict[str, str], tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def running(*words: str, environment: dict[str, str], folder: Path) -> Iterator[
     """Run a command until the end of the block; a server is awaited until it is ready."""
     program, command, *options = words
     if program == "isochrone-collector":
-        options += ["--listen", environment["ISOCHRONE_COLLECTOR"], "--http-listen", "off"]
+        options += ["--listen", "127.0.0.1:0", "--http-listen", "off"]
     log = folder / f"{program}-{len(list(folder.glob('*.log')))}.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(

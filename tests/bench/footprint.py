@@ -29,7 +29,8 @@ def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) ->
     world.write_text(json.dumps(WORLD))
     processes.append(start("isochrone_sim", "serve", "--listen", "127.0.0.1:0", "--world", str(world)))
     base_url = json.loads(json.dumps(ready(processes[-1])["endpoints"]))["us-east-2"]
-    processes.append(start("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "c")))
+    serve = ("serve", "--trust-loopback", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "c"))
+    processes.append(start("isochrone_collector", *serve))
     collector = ready(processes[-1])["listen"]
     plan = folder / "plan.yaml"
     target = {"provider": "sim", "model": MODEL, "base_url": base_url, "workload": {"max_output_tokens": TOKENS}}

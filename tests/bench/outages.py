@@ -86,8 +86,9 @@ def episodes(cycles: int, speed: float) -> Iterator[str]:
 def fleet(folder: Path, options: argparse.Namespace) -> Iterator[str]:
     """Run everything; yield the collector's address when the simulator has started."""
     with ExitStack() as stack:
-        serve = ("serve", "--listen", "127.0.0.1:0", "--http-listen", "off", "--data-dir", str(folder / "collector"))
-        collector = ready(_started(stack, "isochrone_collector", *serve))["listen"]
+        serve = ("serve", "--trust-loopback", "--listen", "127.0.0.1:0", "--http-listen", "off")
+        data = ("--data-dir", str(folder / "collector"))
+        collector = ready(_started(stack, "isochrone_collector", *serve, *data))["listen"]
         plan = folder / "plan.yaml"
         plan.write_text(json.dumps(document(options.routes, options.speed)))
         with start("isochrone_collector", "apply", str(plan), "--collector", collector, "--yes") as applying:

@@ -94,13 +94,14 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
     """Run the collector with `options` on a free port, with its data and log in `folder`."""
     url = f"postgresql:///?{urlencode({key: value for key, value in conninfo_to_dict(conninfo).items() if value})}"
     where = ("--listen", "127.0.0.1:0", "--database-url", url, "--data-dir", str(folder / "collector"))
-    command = [sys.executable, "-m", "isochrone_collector", "serve", *where, *options]
+    has_tls = "--tls" in options
+    more = options if has_tls else ("--trust-loopback", *options)
+    command = [sys.executable, "-m", "isochrone_collector", "serve", *where, *more]
     log = folder / "collector.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output)
     try:
         reported = ready(process)
-        has_tls = "--tls" in options
         trust = presented_certificate(parse_address(reported["listen"])).pinned if has_tls else PLAIN
         yield RunningServer(process=process, log=log, reported=reported, trust=trust)
     finally:

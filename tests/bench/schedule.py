@@ -43,7 +43,10 @@ def fleet(folder: Path, targets: int) -> Iterator[str]:
     simulator = Simulator(folder)
     try:
         processes.append(
-            start("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "c"))
+            start(
+                *("isochrone_collector", "serve", "--trust-loopback"),
+                *("--listen", "127.0.0.1:0", "--data-dir", str(folder / "c")),
+            )
         )
         collector = ready(processes[-1])["listen"]
         plan = folder / "plan.yaml"

@@ -68,4 +68,5 @@ async def _start(stack: AsyncExitStack, home: Path, url: str, tls: tuple[str, ..
 
 def _arguments(home: Path, url: str, port: int, tls: tuple[str, ...]) -> tuple[str, ...]:
     where = ("--listen", f"127.0.0.1:{port}", "--data-dir", str(home), "--database-url", url)
-    return ("serve", *where, *tls, "--http-listen", "off", "--log-format", "json")
+    trust = () if tls else ("--trust-loopback",)
+    return ("serve", *where, *tls, *trust, "--http-listen", "off", "--log-format", "json")

@@ -138,7 +138,7 @@ def _clock() -> CheckResult:
 
 def _identity(settings: Settings) -> CheckResult:
     if settings.identity is None:
-        return ok("identity", "none, and none is needed for plain text on loopback")
+        return ok("identity", "none, and a collector of this user or with --trust-loopback needs none")
     found = health_checks.judge_identity_file(
         settings.identity_path.stat().st_mode & 0o777, where=str(settings.identity_path)
     )
@@ -152,7 +152,7 @@ def _identity(settings: Settings) -> CheckResult:
 def _certificate(settings: Settings) -> CheckResult:
     trust = settings.identity.trust if settings.identity else None
     if trust is None or not trust.tls:
-        return ok("certificate", "none, as the connection is plain text on loopback")
+        return ok("certificate", "none, as the connection is plain text on this machine")
     try:
         shown = presented_certificate(settings.collector)
     except OSError as error:

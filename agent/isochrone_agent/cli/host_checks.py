@@ -28,6 +28,7 @@ from isochrone_agent.spool.database import connect_read_only
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_wire.model import Plan, Spend
+from isochrone_wire.trust.local_socket import plain_text_refusal
 
 _REACH_SECONDS = 5.0
 _CLOCK_READS = 1000
@@ -115,6 +116,8 @@ async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]
                 plan = await CollectorClient(channel=lambda: channel, vantage=settings.vantage).fetch_plan(None)
         except (grpc.aio.AioRpcError, TimeoutError) as error:
             why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer in 5 s"
+            if settings.identity is None and (refusal := plain_text_refusal(settings.collector)):
+                return fail("collector", *refusal), None
             hint = "check the address, the network, and that `isochrone-collector serve` is running"
             return fail("collector", f"{settings.collector} does not answer: {why}", hint), None
     if plan is None or not plan.version:

@@ -57,7 +57,7 @@ _RUNNING = (
     _option(
         "--collector",
         metavar="HOST:PORT",
-        help="The collector, also unix:PATH.  [default: as joined, else 127.0.0.1:4600]",
+        help="The collector, also unix:PATH.  [default: as joined, else the Unix socket of this user's collector]",
     ),
     _option(
         "--plan",

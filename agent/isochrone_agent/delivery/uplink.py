@@ -44,12 +44,13 @@ REFUSAL_LOG_SECONDS = 60.0
 VERIFY_SECONDS = 900.0
 VERIFY_AGAIN_SECONDS = 10.0
 HOLD_SECONDS = 3600.0
-# Part of gRPC's message if the collector's certificate is not trusted.
-UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-UNTRUSTED_HINT = (
-    "the collector's certificate is not the one that this agent has pinned: if it was replaced while this agent was "
-    "offline, join again: isochrone-agent join; samples stay in the spool"
-)
+# Parts of gRPC's messages, and what they mean.
+HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "the collector's certificate is not the one that this agent has pinned: if it was "
+    "replaced while this agent was offline, join again: isochrone-agent join; samples stay in the spool",
+    "Socket closed": "a collector without --trust-loopback requires TLS: join it, isochrone-agent join, or as its user "
+    "use its Unix socket, --collector unix:PATH; samples stay in the spool",
+}
 
 log = structlog.get_logger()
 
@@ -270,8 +271,9 @@ class Uplink:
         reaction = react(status, details)
         if reaction is Reaction.STOP:
             return self._stop_pushing(f"{details} ({status})")
-        hint = {"hint": UNTRUSTED_HINT} if UNTRUSTED in details else {}
-        log.warning("push.failed", status=status, details=details, reaction=reaction.value, **hint)
+        hint = next((hint for part, hint in HINTS.items() if part in details), None)
+        more = {} if hint is None else {"hint": hint}
+        log.warning("push.failed", status=status, details=details, reaction=reaction.value, **more)
         if reaction is Reaction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return reaction

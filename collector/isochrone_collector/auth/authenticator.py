@@ -34,29 +34,33 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """An authenticated caller. Only a vantage has a `region`."""
+    """An authenticated caller, or one that needs no credential. Only a vantage has a `region`."""
 
     role: Role
     name: str
     region: str | None = None
+    has_credential: bool = True
 
     @property
     def key(self) -> str | None:
-        """The key that counts calls of this caller; `None` for `LOCAL`, which all callers without credentials share."""
-        return None if self is LOCAL else f"{self.role} {self.name}"
+        """The key that counts calls of this caller; `None` without a credential, because such callers share a name."""
+        return f"{self.role} {self.name}" if self.has_credential else None
 
 
-LOCAL = Principal(role=Role.OPERATOR, name="local")
-"""The caller of a collector without TLS: any process of this machine."""
+LOCAL = Principal(role=Role.OPERATOR, name="local", has_credential=False)
+"""The caller of a collector that trusts loopback: any process of this machine."""
 
 
 class Authenticator:
-    """The collector's copy of the credentials. Unless credentials are `required`, every caller is `LOCAL`."""
+    """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`."""
 
-    def __init__(self, *, database: Database, clock: Callable[[], int], required: bool) -> None:
+    def __init__(
+        self, *, database: Database, clock: Callable[[], int], required: bool, local: Principal = LOCAL
+    ) -> None:
         self._database = database
         self._clock = clock
         self._required = required
+        self._local = local
         self._known: dict[int, CredentialRow] = {}
         self._counts: CredentialCounts | None = None
         self._read_at = 0
@@ -93,7 +97,7 @@ class Authenticator:
         role, and `TooMany` or `DatabaseUnavailable` when the credential cannot be checked now.
         """
         if not self._required:
-            return LOCAL
+            return self._local
         row = await self._bearer(metadata)
         if row.role not in set(roles):
             raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
@@ -103,7 +107,7 @@ class Authenticator:
     async def require_vantage(self, metadata: Metadata | None, vantage: Vantage) -> None:
         """Check that the caller is that vantage, in that region. Raises like `authenticate`, and `Forbidden`."""
         caller = await self.authenticate(metadata, (Role.VANTAGE,))
-        if caller is not LOCAL and (caller.name, caller.region) != (vantage.name, vantage.region):
+        if caller.has_credential and (caller.name, caller.region) != (vantage.name, vantage.region):
             raise Forbidden(
                 f"this credential belongs to vantage {caller.name!r} in {caller.region!r}; "
                 f"it cannot speak for {vantage.name!r} in {vantage.region!r}"

@@ -15,10 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
-from isochrone_collector.cli.operator_client import OperatorClient, operator_options, translated
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError
-from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT, data_dir_of
+from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
 from isochrone_wire import __version__, codec
@@ -29,6 +29,7 @@ from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn
 from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
+from isochrone_wire.trust.local_socket import data_dir_of
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
@@ -129,11 +130,11 @@ def _collector(client: OperatorClient) -> Iterator[CheckResult]:
     try:
         address = client.address
         with client.channel() as channel:
-            health = _attempt("health", lambda: _health(channel, address), address)
+            health = _attempt("health", lambda: _health(channel, address), client)
             yield health
             if health.verdict is Verdict.FAIL:
                 return
-            yield from _fleet(channel, address)
+            yield from _fleet(channel, client)
     except CollectorError as error:
         yield fail("health", str(error), error.hint)
         return
@@ -141,11 +142,11 @@ def _collector(client: OperatorClient) -> Iterator[CheckResult]:
     yield _certificate(address)
 
 
-def _attempt(check: str, work: Callable[[], CheckResult], address: Address) -> CheckResult:
+def _attempt(check: str, work: Callable[[], CheckResult], client: OperatorClient) -> CheckResult:
     try:
         return work()
     except grpc.RpcError as error:
-        refused = translated(error, str(address))
+        refused = client.failure(error)
         return fail(check, str(refused), refused.hint)
 
 
@@ -157,12 +158,12 @@ def _health(channel: grpc.Channel, address: Address) -> CheckResult:
     return ok("health", f"{address} is SERVING")
 
 
-def _fleet(channel: grpc.Channel, address: Address) -> Iterator[CheckResult]:
+def _fleet(channel: grpc.Channel, client: OperatorClient) -> Iterator[CheckResult]:
     stub = observatory_pb2_grpc.ObservatoryStub(channel)
     try:
         answer = stub.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
     except grpc.RpcError as error:
-        refused = translated(error, str(address))
+        refused = client.failure(error)
         yield fail("vantages", str(refused), refused.hint)
         return
     yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
@@ -179,6 +180,8 @@ def _credentials(client: OperatorClient) -> Iterator[CheckResult]:
 
 
 def _certificate(address: Address) -> CheckResult:
+    if address.is_socket:
+        return ok("certificate", "the Unix socket needs none")
     try:
         shown = presented_certificate(address)
     except OSError as error:

@@ -8,7 +8,7 @@ import click
 
 from isochrone_collector.cli.operator_client import OperatorClient
 from isochrone_collector.clock import now_at
-from isochrone_collector.settings import parse_address
+from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
 from isochrone_wire.address import Address
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import rfc3339, to_json_value
@@ -77,6 +77,8 @@ def print_invitation(
 ) -> None:
     """Make an invitation and print it with the line that uses it. Raises `CollectorError`."""
     where = parse_address(address) if address else client.address
+    # Over the Unix socket nothing tells the address; agents do not join over it.
+    where = parse_address(DEFAULT_LISTEN) if where.is_socket else where
     invitation = client.invite(name=name, role=role, **more)
     show = _invitation_as_json if output == "json" else _invitation_as_text
     click.echo(show(invitation, name=name, role=role, address=where))

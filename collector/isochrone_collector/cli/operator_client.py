@@ -12,7 +12,7 @@ import grpc
 
 from isochrone_collector.errors import CollectorError, CollectorUnreachable, SettingsError
 from isochrone_collector.server.operator_identity import FILE_NAME
-from isochrone_collector.settings import DEFAULT_LISTEN, data_dir_of, parse_collector
+from isochrone_collector.settings import DEFAULT_LISTEN, parse_collector
 from isochrone_wire import channel, codec, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.identity_file import Identity
@@ -28,6 +28,7 @@ from isochrone_wire.operations import (
     Revoked,
     Role,
 )
+from isochrone_wire.trust.local_socket import data_dir_of, plain_text_refusal
 from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
@@ -49,7 +50,7 @@ class OperatorClient:
     """Calls a collector as an operator. `collector` is an address, `identity` a file that `join` wrote.
 
     Without `identity` it takes operator.json of the data folder if that is for this address, else it speaks plain text,
-    on loopback only. Every method raises `SettingsError`, `CollectorUnreachable`, or `CollectorError` on a refusal.
+    on this machine only. Every method raises `SettingsError`, `CollectorUnreachable`, or `CollectorError` on a refusal.
     """
 
     collector: str | None = None
@@ -153,10 +154,15 @@ class OperatorClient:
             try:
                 answer = getattr(OperationsStub(opened), method)(request, timeout=_TIMEOUT_S)
             except grpc.RpcError as error:
-                raise translated(error, self.collector) from error
+                raise self.failure(error) from error
             if self.identity is not None:
                 renew_if_due(opened, self.identity, _read(self.identity))
             return answer
+
+    def failure(self, error: grpc.RpcError) -> CollectorError:
+        """Return a failed call as an error for the operator."""
+        address, identity = self._selected()
+        return translated(error, address, is_plain=identity is None)
 
     def _selected(self) -> tuple[Address, Identity | None]:
         written = parse_collector(self.collector) if self.collector else None
@@ -171,7 +177,8 @@ def operator_options(function: Function) -> Function:
         "--collector",
         envvar="ISOCHRONE_COLLECTOR",
         metavar="HOST:PORT",
-        help=f"The collector, also unix:PATH.  [default: the identity's, else {DEFAULT_LISTEN}]",
+        help="The collector, also unix:PATH.  "
+        f"[default: the identity's, else the Unix socket of this user's collector, else {DEFAULT_LISTEN}]",
     )
     @click.option(
         "--identity",
@@ -187,18 +194,20 @@ def operator_options(function: Function) -> Function:
     return cast("Function", wrapped)
 
 
-def translated(error: grpc.RpcError, collector: str | None = None) -> CollectorError:
+def translated(error: grpc.RpcError, address: Address, *, is_plain: bool) -> CollectorError:
     """A failed call as an error for the operator: `CollectorUnreachable`, or `CollectorError` with the refusal."""
     # Every error of a call is also the call, which knows its status; the stubs cannot say so.
     call: Any = error
     details = call.details() or call.code().name.lower()
-    where = f" at {collector}" if collector else ""
     if _UNTRUSTED in details:
         hint = "its certificate has changed; join again, or use the operator.json that it wrote"
-        return CollectorUnreachable(f"the collector{where} is not the one this identity knows: {details}", hint=hint)
+        sentence = f"the collector at {address} is not the one this identity knows: {details}"
+        return CollectorUnreachable(sentence, hint=hint)
     if call.code() in _UNREACHABLE:
+        if is_plain and (refusal := plain_text_refusal(address)):
+            return CollectorError(refusal[0], hint=refusal[1])
         hint = "is `isochrone-collector serve` running?"
-        return CollectorUnreachable(f"no collector answers{where}: {details}", hint=hint)
+        return CollectorUnreachable(f"no collector answers at {address}: {details}", hint=hint)
     return CollectorError(f"the collector refused: {details}", hint=_HINT_OF.get(call.code(), ""))
 
 

@@ -37,7 +37,8 @@ def _kept(kept_us: int | None) -> str:
     "--unix-socket",
     envvar="ISOCHRONE_UNIX_SOCKET",
     metavar="PATH",
-    help="Also listen on this Unix socket, for agents of this user in other network namespaces.",
+    help="Unix socket on which this user's commands and agents need no credential; `off` for none.  "
+    "[default: collector.sock in the data folder]",
 )
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", help="PostgreSQL to use instead of the embedded one.")
 @click.option(
@@ -46,7 +47,13 @@ def _kept(kept_us: int | None) -> str:
     type=click.Path(path_type=Path),
     help="Data folder of the embedded PostgreSQL.  [default: $XDG_DATA_HOME/isochrone/collector]",
 )
-@click.option("--tls", envvar="ISOCHRONE_TLS", is_flag=True, help="TLS and credentials on loopback too.")
+@click.option("--tls", envvar="ISOCHRONE_TLS", is_flag=True, help="TLS for HTTP on loopback too.")
+@click.option(
+    "--trust-loopback",
+    envvar="ISOCHRONE_TRUST_LOOPBACK",
+    is_flag=True,
+    help="No TLS and no credentials on loopback: every process of this machine is an operator.",
+)
 @click.option("--certificate", envvar="ISOCHRONE_CERTIFICATE", type=_FILE, help="Certificate with its chain, PEM.")
 @click.option("--key", envvar="ISOCHRONE_KEY", type=_FILE, help="Its key, PEM, without a passphrase.")
 @click.option(
@@ -118,8 +125,9 @@ def _kept(kept_us: int | None) -> str:
 def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Serve agents, readers and operators until stopped.
 
-    On loopback it uses plain text, and every process of this machine is an operator. On any other address, or with
-    --tls, it uses TLS and requires a credential; without --certificate and --key it creates a certificate once.
+    Commands and agents of the same user call it over a Unix socket, without a credential. On --listen it uses TLS and
+    requires a credential; without --certificate and --key it creates a certificate once. HTTP requires a credential
+    too, and uses TLS unless both addresses are on loopback.
 
     When it is ready, it prints one line of JSON on stdout, unless that is a terminal.
     """
@@ -129,7 +137,7 @@ def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # opt
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     raise_file_limit()
     check_listen(chosen.listen)
-    if chosen.unix_socket is not None:
+    if chosen.unix_socket is not None and chosen.unix_socket_required:
         check_unix_socket(chosen.unix_socket)
     from isochrone_collector.server import serve as server  # noqa: PLC0415  # half a second that other commands do not need
 

@@ -1,13 +1,21 @@
-"""The gRPC server: its services, and the port it listens on."""
+"""The gRPC servers: their services, and the addresses they listen on.
+
+The Unix socket has a server of its own, because an interceptor does not see how a call came in.
+"""
 
 import os
+import pwd
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import grpc
+import structlog
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
@@ -17,8 +25,11 @@ from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
-from isochrone_wire.address import Address
+from isochrone_collector.server.listen_check import check_unix_socket
+from isochrone_collector.settings import Settings
+from isochrone_wire.address import UNIX, Address
 from isochrone_wire.grpc_options import SERVER_OPTIONS
+from isochrone_wire.operations import Role
 from isochrone_wire.v1 import (
     fleet_pb2,
     observatory_pb2,
@@ -31,9 +42,11 @@ from isochrone_wire.v1 import (
 
 _MAX_CONNECTIONS = 4_000
 
+_log = structlog.get_logger()
 
-def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
-    """Create the server with every service, and its health service."""
+
+def grpc_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.Server:
+    """Create a server with every service."""
     server = grpc.aio.server(
         interceptors=[
             AuthInterceptor(parts.authenticator, on_refused=parts.push_metrics.count_refused),
@@ -42,7 +55,6 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
         # Above the limit gRPC closes a connection when it is accepted.
         options=[*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections(_MAX_CONNECTIONS))],
     )
-    health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
     fleet = FleetService(
         ingest=parts.ingest,
@@ -75,7 +87,21 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
         )
     ]
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    return server, health_of
+    return server
+
+
+def socket_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.Server:
+    """Create the server of the Unix socket, on which every caller is the operator of this process's user."""
+    user = Principal(role=Role.OPERATOR, name=f"{UNIX}{_user()}", has_credential=False)
+    local = Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
+    return grpc_server(replace(parts, authenticator=local), health_of)
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _announced(parts: Parts) -> Sequence[KeyPair]:
@@ -95,6 +121,24 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
             f"cannot listen on {listen}", hint="another collector may be running; choose another address"
         ) from error
     return Address(listen.host, port)
+
+
+def bind_socket(server: grpc.aio.Server, settings: Settings) -> Address | None:
+    """Bind the server to the Unix socket, and return its address, if there is one. Raises `StartError` if it is
+    required and cannot be made.
+    """
+    address = settings.unix_socket
+    if address is None:
+        return None
+    try:
+        Path(address.host.removeprefix(UNIX)).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_unix_socket(address)
+        return bind(server, address, None)
+    except (OSError, StartError) as error:
+        if settings.unix_socket_required:
+            raise
+        _log.warning("unix_socket.unavailable", listen=str(address), reason=str(error), hint="set --unix-socket PATH")
+        return None
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_collector.errors import StartError
-from isochrone_wire.address import UNIX, Address
+from isochrone_wire.address import MAX_SOCKET_PATH_BYTES, UNIX, Address
 
 _HINTS = {
     errno.EADDRINUSE: "another collector may be running: stop it, or choose another --listen",
     errno.EACCES: "only root may listen on a port below 1024; choose another --listen",
 }
 _OTHER_HINT = "choose another --listen"
+_ANSWERS_WITHIN_S = 1.0
 
 
 def check_listen(listen: Address) -> None:
@@ -37,10 +38,12 @@ def check_listen(listen: Address) -> None:
 def check_unix_socket(address: Address) -> None:
     """Raises `StartError` if the Unix socket cannot be made now; one that a killed collector left is replaced."""
     if problem := _problem_of_socket(Path(address.host.removeprefix(UNIX))):
-        raise StartError(f"cannot listen on {address}: {problem}", hint="choose another --unix-socket")
+        raise StartError(f"cannot listen on {address}: {problem}", hint="choose another --unix-socket, or off")
 
 
 def _problem_of_socket(path: Path) -> str:
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        return f"its path has more than {MAX_SOCKET_PATH_BYTES} bytes"
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return "its folder does not exist or cannot be written to"
     if not os.path.lexists(path):
@@ -48,7 +51,9 @@ def _problem_of_socket(path: Path) -> str:
     if not path.is_socket():
         return "there is another file"
     with socket.socket(socket.AF_UNIX) as trial:
-        return "" if trial.connect_ex(str(path)) else "another process listens on it"
+        trial.settimeout(_ANSWERS_WITHIN_S)
+        # Any other error may be that of a busy process.
+        return "" if trial.connect_ex(str(path)) == errno.ECONNREFUSED else "another process listens on it"
 
 
 def _problem(place: tuple[Any, ...]) -> int | None:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import structlog
-from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health, health_pb2
 from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
@@ -17,7 +17,7 @@ from isochrone_collector.http_api.listener import serving
 from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.certificates import Certificates
-from isochrone_collector.server.grpc_server import bind, grpc_server
+from isochrone_collector.server.grpc_server import bind, bind_socket, grpc_server, socket_server
 from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
@@ -40,8 +40,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
     """Serve until SIGTERM, SIGINT or SIGHUP. Raises `CollectorError` when that is not possible here.
 
     Once it serves, it calls `announce` with the address it listens on (`listen`, with the real port), the URL of `http`
-    if that is served, the kind of `database` and, under TLS, the `fingerprint` of its certificate and the path of the
-    `operator` file.
+    if that is served, the `socket` likewise, the kind of `database` and, under TLS, the `fingerprint` of its
+    certificate and the path of the `operator` file.
     """
     stop_requested = stop_event()
     async with AsyncExitStack() as stack:
@@ -52,10 +52,10 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             return
         certificates, publisher = parts.certificates, parts.publishing.publisher
 
-        server, health_of = grpc_server(parts)
-        address = bind(server, settings.listen, certificates)
-        if settings.unix_socket is not None:
-            bind(server, settings.unix_socket, None)
+        health_of = health.aio.HealthServicer()
+        servers = grpc_server(parts, health_of), socket_server(parts, health_of)
+        address = bind(servers[0], settings.listen, certificates)
+        local = bind_socket(servers[1], settings)
         operator = OperatorFile(data_dir=settings.data_dir, listen=address, enrolment=parts.enrolment)
         # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
         await (operator.write(certificates) if certificates else operator.remove())
@@ -70,7 +70,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                     metrics=partial(_metrics, parts),
                 ),
                 settings.http,
-                tls=certificates.context() if certificates else None,
+                tls=certificates.context() if certificates and settings.https else None,
                 hosts=settings.http_hosts,
             )
         )
@@ -78,9 +78,10 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
             process_tuning.tune_process()  # after everything that lives as long as the process exists
-            await server.start()
+            for server in servers:
+                await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
-            identity = _identity(certificates, operator)
+            identity = _identity(certificates, operator) | ({"socket": str(local)} if local else {})
             _log.info("collector.started", listen=str(address), **identity)
             announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **identity})
 
@@ -88,7 +89,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             _log.info("collector.stopping")
             await health_of.enter_graceful_shutdown()
             publisher.close()  # ends the watches, which the server would wait for
-            await server.stop(_GRACE_S)
+            await asyncio.gather(*(server.stop(_GRACE_S) for server in servers))
             for task in tasks:
                 task.cancel()
     _log.info("collector.stopped")

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.settings import default_data_dir, load_settings, parse_connect_to, parse_size
+from isochrone_agent.settings import (
+    checked_collector_address,
+    default_data_dir,
+    load_settings,
+    parse_connect_to,
+    parse_size,
+)
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
@@ -60,6 +66,18 @@ IDENTITY = Identity(
     trust=Trust(roots="PEM", server_name="isochrone-collector"),
     credential=str(Credential(id=7, secret=bytes(32))),
 )
+
+
+def test_an_agent_without_identity_uses_the_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an identity the collector is that of this user, which may start later; its port must be named."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("ISOCHRONE_UNIX_SOCKET", raising=False)
+    monkeypatch.delenv("ISOCHRONE_DATA_DIR", raising=False)
+    default = f"unix:{tmp_path}/isochrone/collector/collector.sock"
+    assert str(checked_collector_address(None, None)) == default
+    assert str(checked_collector_address("127.0.0.1", None)) == "127.0.0.1:4600"
+    monkeypatch.setenv("ISOCHRONE_UNIX_SOCKET", "/run/i.sock")
+    assert str(checked_collector_address(None, None)) == "unix:/run/i.sock"
 
 
 def test_a_joined_agent_needs_no_options(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from isochrone_wire.credentials import Credential
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
 
-NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_DATA_HOME": "/nonexistent"}
 IDENTITY = Identity(
     address=parse_address("collector.example:4600"),
     name="ida",
@@ -50,7 +50,7 @@ def test_other_machines_take_joining(text: str) -> None:
         resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
     assert "isochrone join" in caught.value.hint
-    assert "ssh -L 4600:127.0.0.1:4600" in caught.value.hint
+    assert "ssh -L ./collector.sock:FOLDER/collector.sock" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["http://127.0.0.1:4600", "https://collector.example"])

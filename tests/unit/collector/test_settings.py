@@ -30,19 +30,33 @@ def test_plain_text_stays_on_this_machine(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
-def test_on_loopback_tls_is_for_who_wants_it(host: str) -> None:
-    """Loopback addresses use plain text, unless TLS or certificate files are set."""
+def test_loopback_is_trusted_only_on_request(host: str) -> None:
+    """Loopback addresses require TLS unless they are trusted; HTTP uses it there only if TLS is asked for."""
     pem = Path("a.pem")
-    asked: tuple[tuple[dict[str, Any], Tls | None], ...] = (
-        ({}, None),
-        ({"tls": True}, Tls()),
-        ({"client_ca": pem}, Tls(client_ca=pem)),
-        ({"certificate": pem, "key": pem}, Tls(certificate=pem, key=pem)),
+    asked: tuple[tuple[dict[str, Any], Tls | None, bool], ...] = (
+        ({}, Tls(), False),
+        ({"trust_loopback": True}, None, False),
+        ({"tls": True}, Tls(), True),
+        ({"client_ca": pem}, Tls(client_ca=pem), True),
+        ({"certificate": pem, "key": pem}, Tls(certificate=pem, key=pem), True),
     )
-    for told, tls in asked:
+    for told, tls, https in asked:
         settings = check(listen=f"{host}:0", database_url=None, data_dir=None, environment={}, **told)
         assert settings.listen.is_loopback
-        assert settings.tls == tls
+        assert (settings.tls, settings.https) == (tls, https)
+
+
+@pytest.mark.parametrize("told", [{"listen": "0.0.0.0:0"}, {"http_listen": "0.0.0.0:0"}, {"tls": True}])
+def test_trusting_loopback_contradicts_tls(told: dict[str, Any]) -> None:
+    """Where TLS is required, an operator who asks for trust learns that there is none."""
+    with pytest.raises(SettingsError, match="--trust-loopback contradicts TLS"):
+        check(
+            **{"listen": "127.0.0.1:0", **told},
+            database_url=None,
+            data_dir=None,
+            environment={},
+            trust_loopback=True,
+        )
 
 
 @pytest.mark.parametrize("alone", ["certificate", "key"])
@@ -55,14 +69,19 @@ def test_a_certificate_has_a_key(alone: str) -> None:
         check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment={}, **told)
 
 
-def test_a_unix_socket_has_no_tls() -> None:
-    """The Unix socket is in addition to the port, and is refused where the port requires TLS."""
-    assert usual().unix_socket is None
-    assert str(usual(unix_socket="/run/collector.sock").unix_socket) == "unix:/run/collector.sock"
-    for told, says in (({"tls": True}, "requires TLS"), ({"unix_socket": "x" * 200}, "of 1 to 103 bytes")):
-        with pytest.raises(SettingsError, match=says) as refused:
-            usual(**{"unix_socket": "/run/collector.sock", **told})
-        assert "--unix-socket" in refused.value.hint
+def test_the_unix_socket_is_in_the_data_folder() -> None:
+    """The Unix socket is in the data folder, in the given place, or nowhere, with and without TLS; a given place must
+    be possible.
+    """
+    for told in ({}, {"trust_loopback": True}, {"tls": True}):
+        usual_place = check(listen="[::1]:0", database_url=None, data_dir=Path("/d"), environment={}, **told)
+        assert (str(usual_place.unix_socket), usual_place.unix_socket_required) == ("unix:/d/collector.sock", False)
+        given = usual(unix_socket="/run/collector.sock", **told)
+        assert (str(given.unix_socket), given.unix_socket_required) == ("unix:/run/collector.sock", True)
+    assert usual(unix_socket="off").unix_socket is None
+    with pytest.raises(SettingsError, match="of 1 to 103 bytes") as refused:
+        usual(unix_socket="x" * 200)
+    assert "--unix-socket" in refused.value.hint
 
 
 def test_the_data_folder_follows_xdg() -> None:
@@ -194,10 +213,10 @@ def test_a_webhook_without_a_good_secret_is_refused(secret: str) -> None:
     ],
 )
 def test_http_keeps_the_rule_of_grpc(listen: str, http: str, expected: str | None) -> None:
-    """If other machines can reach one of the two addresses, both use TLS."""
+    """If other machines can reach one of the two addresses, HTTP uses TLS too."""
     settings = check(listen=listen, http_listen=http, database_url=None, data_dir=None, environment={})
     assert (str(settings.http) if settings.http else None) == expected
-    assert (settings.tls is not None) == ("0.0.0.0" in listen + http)
+    assert settings.https == ("0.0.0.0" in listen + http)
 
 
 def test_an_impossible_http_address_is_refused() -> None:

@@ -1,16 +1,18 @@
 """The identity file survives a round trip, and is readable by its owner only."""
 
+import socket
 import stat
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from isochrone_wire import identity_file
-from isochrone_wire.address import Address, parse_address
+from isochrone_wire.address import Address, parse_address, parse_local_address
 from isochrone_wire.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
 from isochrone_wire.credentials import Credential
-from isochrone_wire.identity_file import Identity, select_collector
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
@@ -64,8 +66,11 @@ def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
         open_channel(parse_address("127.0.0.1:1"), Trust(client=gone))
 
 
-def test_which_collector_is_meant() -> None:
-    """A named identity applies to every address, the default one to its own address; without both it is loopback."""
+def test_which_collector_is_meant(tmp_path: Path) -> None:
+    """A named identity applies to every address, the default one to its own address. Without both it is the socket of
+    this user's collector, or loopback if none listens there.
+    """
+    select_collector = partial(identity_file.select_collector, environment={"XDG_DATA_HOME": str(tmp_path)})
     there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
     assert select_collector(None, named=None, default=None) == (here, None)
     assert select_collector(there, named=None, default=None) == (there, None)
@@ -73,3 +78,12 @@ def test_which_collector_is_meant() -> None:
     assert select_collector(there, named=None, default=BASE) == (there, None)
     assert select_collector(there, named=BASE, default=None) == (there, BASE)
     assert select_collector(None, named=BASE, default=replace(BASE, name="x")) == (BASE.address, BASE)
+    (tmp_path / "isochrone/collector").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "isochrone/collector/collector.sock"))
+        listening.listen()
+        local = parse_local_address(f"unix:{tmp_path}/isochrone/collector/collector.sock")
+        assert select_collector(None, named=None, default=None) == (local, None)
+        assert select_collector(there, named=None, default=None) == (there, None)
+        assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)
+    assert select_collector(None, named=None, default=None) == (here, None)

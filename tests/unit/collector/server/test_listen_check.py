@@ -61,6 +61,8 @@ def test_a_unix_socket_needs_a_folder_and_no_other_file(tmp_path: Path) -> None:
     """A missing folder, and a file in the place of the socket, are named before anything starts."""
     with pytest.raises(StartError, match="its folder does not exist"):
         check_unix_socket(parse_local_address(f"unix:{tmp_path}/missing/collector.sock"))
+    with pytest.raises(StartError, match="its path has more than 103 bytes"):
+        check_unix_socket(Address(f"unix:{tmp_path}/{'x' * 100}", 0))
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match="another file"):
         check_unix_socket(parse_local_address(f"unix:{tmp_path}/file"))

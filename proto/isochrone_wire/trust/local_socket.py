@@ -1,0 +1,76 @@
+"""The Unix socket of a collector, on which commands and agents of the collector's user need no credential."""
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from isochrone_wire.address import DEFAULT_PORT, UNIX, Address
+from isochrone_wire.channel import speaks_tls
+
+FILE_NAME = "collector.sock"
+_ANSWERS_WITHIN_S = 1.0
+
+
+def data_dir_of(environment: Mapping[str, str]) -> Path:
+    """Return the collector's data folder that an environment sets, or the default."""
+    folder = environment.get("ISOCHRONE_DATA_DIR")
+    return Path(folder) if folder else default_data_dir(environment)
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Return the collector's data folder if no option sets it."""
+    base = environment.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111  # Path.home() raises
+    return Path(base) / "isochrone" / "collector"
+
+
+def default_collector(environment: Mapping[str, str]) -> Address:
+    """Return the socket of this user's collector if it listens there, else the default port on loopback."""
+    return _listening(environment) or Address("127.0.0.1", DEFAULT_PORT)
+
+
+def default_socket(environment: Mapping[str, str]) -> Address:
+    """Return the socket of this user's collector, and the place where it is by default if none listens yet."""
+    default = _given(environment) or default_data_dir(environment).absolute() / FILE_NAME
+    return _listening(environment) or Address(f"{UNIX}{default}", 0)
+
+
+def is_listening(path: Path) -> bool:
+    """Return whether a process listens on a Unix socket that this user may connect to."""
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.settimeout(_ANSWERS_WITHIN_S)
+        try:
+            trial.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def plain_text_refusal(address: Address) -> tuple[str, str] | None:
+    """Return why a call in plain text to loopback failed, and a hint, if the collector there requires TLS."""
+    if address.is_socket or not address.is_loopback or not speaks_tls(address):
+        return None
+    return f"the collector at {address} requires TLS and a credential", REFUSED_HINT
+
+
+REFUSED_HINT = (
+    "as the collector's user, omit --collector or use --collector unix:PATH (collector.sock in its data folder); as "
+    "another user, join it; or start it with --trust-loopback"
+)
+
+
+def _listening(environment: Mapping[str, str]) -> Address | None:
+    return next((Address(f"{UNIX}{path}", 0) for path in _paths(environment) if is_listening(path)), None)
+
+
+def _given(environment: Mapping[str, str]) -> Path | None:
+    path = environment.get("ISOCHRONE_UNIX_SOCKET")
+    return Path(path) if path and path != "off" else None
+
+
+def _paths(environment: Mapping[str, str]) -> Iterator[Path]:
+    if given := _given(environment):
+        yield given
+    # An agent's own folder has the same variable.
+    for folder in dict.fromkeys((data_dir_of(environment), default_data_dir(environment))):
+        yield folder.absolute() / FILE_NAME

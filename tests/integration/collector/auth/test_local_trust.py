@@ -1,0 +1,173 @@
+"""Access on the collector's own machine: its user by the Unix socket, other users with a credential only."""
+
+import errno
+import json
+import os
+import pwd
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import grpc
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector, run_command
+from isochrone_wire import identity_file
+from isochrone_wire.model import Vantage
+from testdata import preforked
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+HTTP = ("--http-listen", "127.0.0.1:0")
+CONNECT_AS = """
+import os, socket, sys
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+sys.exit(socket.socket(socket.AF_UNIX).connect_ex(sys.argv[2]))
+"""
+NOBODY = 65_534
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home that every user may enter, so that only the modes of its content protect it; short, for the socket."""
+    with tempfile.TemporaryDirectory(prefix="trust-") as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.fixture
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a user who has set nothing."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("ISOCHRONE_")}
+    return {**ours, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
+
+
+@pytest.fixture
+def collector(start_collector: StartCollector, home: Path, database_url: str) -> Collector:
+    """A collector without options, except for its ports and its database."""
+    folder = home / "isochrone" / "collector"
+    return start_collector(data_dir=folder, database_url=database_url, trusting=False, more=HTTP)
+
+
+def asked(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run `isochrone`."""
+    return preforked.run("isochrone_client", *words, env=environment)
+
+
+def status_of(url: str, credential: str = "") -> int:
+    """Return the status of an answer over HTTP."""
+    headers = {"Authorization": f"Bearer {credential}"} if credential else {}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_the_owner_needs_no_option(collector: Collector, environment: dict[str, str], home: Path) -> None:
+    """Commands of the collector's user work without options, and an agent without identity gets the plan."""
+    (home / "plan.yaml").write_text(PLAN)
+    applied = preforked.run("isochrone_collector", "apply", str(home / "plan.yaml"), "--yes", env=environment)
+    assert applied.returncode == 0, applied.stderr
+    found = asked(environment, "targets", "--output", "json")
+    assert found.returncode == 0, found.stderr
+    assert "sim/a" in found.stdout
+    agent = ("--vantage", "us-1", "--region", "us-east-2", "--data-dir", str(home / "agent"))
+    checked = preforked.run("isochrone_agent", "doctor", *agent, env=environment)
+    assert f"unix:{collector.data_dir}/collector.sock answers with plan 1" in checked.stdout
+
+
+def test_another_user_cannot_use_the_socket(collector: Collector, home: Path) -> None:
+    """The socket has mode 0600, also where every user may enter its folder."""
+    path = collector.data_dir / "collector.sock"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    for folder in (home / "isochrone", collector.data_dir):
+        folder.chmod(0o755)
+    for user, reason in ((0, 0), (NOBODY, errno.EACCES)):
+        done = subprocess.run([sys.executable, "-I", "-c", CONNECT_AS, str(user), str(path)], check=False)
+        assert done.returncode == reason
+
+
+def test_loopback_takes_a_credential(collector: Collector, environment: dict[str, str], home: Path) -> None:
+    """Without a credential a port on loopback answers nobody, and each command says what to do; a reader who joins is
+    answered.
+    """
+    hermit = {**environment, "XDG_DATA_HOME": str(home / "other")}
+    for module, words in (("isochrone_client", ("targets",)), ("isochrone_collector", ("plan", "history"))):
+        refused = preforked.run(module, *words, "--collector", collector.address, env=hermit)
+        assert refused.returncode == 1
+        assert f"the collector at {collector.address} requires TLS and a credential" in refused.stderr
+        assert "--collector unix:PATH" in refused.stderr
+        assert "--trust-loopback" in refused.stderr
+    agent = ("--vantage", "us-1", "--region", "us-east-2", "--collector", collector.address)
+    checked = preforked.run("isochrone_agent", "doctor", *agent, env=hermit)
+    assert f"the collector at {collector.address} requires TLS and a credential" in checked.stdout
+    token = collector.call.invite("ida", role="reader", region=None)
+    joined = asked(hermit, "join", collector.address, "--token", token)
+    assert joined.returncode == 0, joined.stderr
+    assert asked(hermit, "targets").returncode == 0
+
+
+def test_http_takes_a_credential(collector: Collector) -> None:
+    """HTTP on loopback stays in plain text, and answers readers only, except for its health."""
+    assert collector.http.startswith("http://")
+    assert status_of(f"{collector.http}/healthz") == 200
+    assert status_of(f"{collector.http}/v1/openapi.json") == 401
+    operator = identity_file.read(collector.data_dir / "operator.json")
+    assert status_of(f"{collector.http}/v1/openapi.json", operator.credential) == 200
+
+
+def test_the_socket_names_the_user(collector: Collector) -> None:
+    """A change over the socket is recorded with the collector's user, whom no credential can be named after."""
+    caller = Caller(f"unix:{collector.data_dir}/collector.sock")
+    caller.apply(PLAN)
+    caller.channel.close()
+    found = run_command(
+        *("audit", "--output", "json", "--collector", collector.address),
+        *("--identity", str(collector.data_dir / "operator.json")),
+    )
+    entry = json.loads(found.stdout)["entries"][0]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert (entry["action"], entry["principal"], entry["address"]) == ("plan.apply", f"unix:{user}", "unix")
+
+
+def test_trusting_loopback_is_as_before(start_collector: StartCollector, tmp_path: Path) -> None:
+    """With --trust-loopback every process of this machine is an operator, in plain text, and HTTP is open."""
+    collector = start_collector(more=HTTP)
+    collector.call.apply(PLAN)
+    assert collector.call.fetch_plan(vantage=Vantage(name="us-1", region="us-east-2")) is not None
+    assert status_of(f"{collector.http}/v1/openapi.json") == 200
+    assert not (collector.data_dir / "operator.json").exists()
+    entries = json.loads(run_command("audit", "--output", "json", "--collector", collector.address).stdout)["entries"]
+    assert entries[0]["principal"] == "local"
+
+
+def test_a_socket_that_cannot_be_made(start_collector: StartCollector, tmp_path: Path) -> None:
+    """In the data folder it is only reported, for example where its path is too long; a given one ends the start."""
+    folder = tmp_path / ("x" * 100)
+    collector = start_collector(data_dir=folder, database_url="", trusting=False)
+    assert "unix_socket.unavailable" in collector.log()
+    assert not (folder / "collector.sock").exists()
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--unix-socket", str(tmp_path / "none" / "a.sock"))
+    assert done.returncode == 1
+    assert "hint: choose another --unix-socket, or off" in done.stderr
+
+
+def test_no_credential_is_sent_in_plain_text(collector: Collector) -> None:
+    """A plain-text caller gets no answer from the port, whatever it sends."""
+    caller = Caller(collector.address)
+    with pytest.raises(grpc.RpcError) as refused:
+        caller.targets()
+    caller.channel.close()
+    call: object = refused.value
+    assert isinstance(call, grpc.Call)
+    assert call.code() is grpc.StatusCode.UNAVAILABLE

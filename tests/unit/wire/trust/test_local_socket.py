@@ -1,0 +1,65 @@
+"""The Unix socket of this user's collector: where commands and agents look for it."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from isochrone_wire.address import parse_local_address
+from isochrone_wire.trust.local_socket import default_collector, default_socket, is_listening, plain_text_refusal
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[None]:
+    """Listen on a Unix socket, whose file stays afterwards, as of a killed collector."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield
+
+
+def test_the_first_socket_with_a_listener_counts(tmp_path: Path) -> None:
+    """The variable of `serve` for the socket precedes that for the data folder, which precedes the default folder."""
+    given, own, usual = (
+        tmp_path / name for name in ("given", "own/collector.sock", "isochrone/collector/collector.sock")
+    )
+    environment = {
+        "ISOCHRONE_UNIX_SOCKET": str(given),
+        "ISOCHRONE_DATA_DIR": str(own.parent),
+        "XDG_DATA_HOME": str(tmp_path),
+    }
+    assert str(default_collector(environment)) == "127.0.0.1:4600"
+    with listening(usual):
+        assert str(default_collector(environment)) == f"unix:{usual}"
+        with listening(own):
+            assert str(default_collector(environment)) == f"unix:{own}"
+            with listening(given):
+                assert str(default_collector(environment)) == f"unix:{given}"
+    assert usual.exists()
+    assert str(default_collector(environment)) == "127.0.0.1:4600"
+
+
+def test_an_agent_waits_for_the_socket(tmp_path: Path) -> None:
+    """An agent that starts before its collector takes the place where the socket will be; the data folder in its
+    environment is its own.
+    """
+    environment = {"ISOCHRONE_DATA_DIR": str(tmp_path / "agent"), "XDG_DATA_HOME": str(tmp_path)}
+    assert str(default_socket(environment)) == f"unix:{tmp_path}/isochrone/collector/collector.sock"
+    with listening(tmp_path / "agent/collector.sock"):
+        assert str(default_socket(environment)) == f"unix:{tmp_path}/agent/collector.sock"
+    assert str(default_socket(environment | {"ISOCHRONE_UNIX_SOCKET": "/run/i.sock"})) == "unix:/run/i.sock"
+    assert str(default_socket(environment | {"ISOCHRONE_UNIX_SOCKET": "off"})).endswith("/collector.sock")
+
+
+def test_nobody_listens_on_a_file_or_a_long_path(tmp_path: Path) -> None:
+    """Neither another file nor a path that no socket can have is an error."""
+    (tmp_path / "file").touch()
+    assert not is_listening(tmp_path / "file")
+    assert not is_listening(tmp_path / ("x" * 200))
+
+
+def test_only_a_server_with_tls_refuses_plain_text(tmp_path: Path) -> None:
+    """A socket, another machine and a free port refuse for other reasons."""
+    for text in (f"unix:{tmp_path}/a", "192.0.2.1:4600", "127.0.0.1:1"):
+        assert plain_text_refusal(parse_local_address(text)) is None
