@@ -140,7 +140,7 @@ def test_the_socket_names_the_user(collector: Collector) -> None:
     assert (entry["action"], entry["principal"], entry["address"]) == ("plan.apply", f"unix:{user}", "unix")
 
 
-def test_trusting_loopback_is_as_before(start_collector: StartCollector, tmp_path: Path) -> None:
+def test_trusting_loopback_is_as_before(start_collector: StartCollector) -> None:
     """With --trust-loopback every process of this machine is an operator, in plain text, and HTTP is open."""
     collector = start_collector(more=HTTP)
     collector.call.apply(PLAN)
@@ -162,8 +162,8 @@ def test_a_socket_that_cannot_be_made(start_collector: StartCollector, tmp_path:
     assert "hint: choose another --unix-socket, or off" in done.stderr
 
 
-def test_no_credential_is_sent_in_plain_text(collector: Collector) -> None:
-    """A plain-text caller gets no answer from the port, whatever it sends."""
+def test_the_port_has_no_plain_text(collector: Collector) -> None:
+    """A caller in plain text gets no answer from the port."""
     caller = Caller(collector.address)
     with pytest.raises(grpc.RpcError) as refused:
         caller.targets()
