@@ -73,7 +73,8 @@ def test_the_unix_socket_is_in_the_data_folder() -> None:
     """The Unix socket is in the data folder, in the given place, or nowhere, with and without TLS; a given place must
     be possible.
     """
-    for told in ({}, {"trust_loopback": True}, {"tls": True}):
+    asked: tuple[dict[str, Any], ...] = ({}, {"trust_loopback": True}, {"tls": True})
+    for told in asked:
         usual_place = check(listen="[::1]:0", database_url=None, data_dir=Path("/d"), environment={}, **told)
         assert (str(usual_place.unix_socket), usual_place.unix_socket_required) == ("unix:/d/collector.sock", False)
         given = usual(unix_socket="/run/collector.sock", **told)
