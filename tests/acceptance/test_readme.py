@@ -6,6 +6,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -44,10 +45,12 @@ def section() -> str:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment() -> Iterator[dict[str, str]]:
     """The environment of a new user, whose commands find the collector by themselves."""
-    folders = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
-    return {**os.environ, **folders, "COLUMNS": "200"}
+    # The path of a socket is short.
+    with tempfile.TemporaryDirectory() as home:
+        folders = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), home)
+        yield {**os.environ, **folders, "COLUMNS": "200"}
 
 
 def test_the_commands_lead_to_a_differential(section: str, environment: dict[str, str], tmp_path: Path) -> None:

@@ -53,12 +53,13 @@ def test_an_operator_adds_lists_and_revokes(collector: Collector) -> None:
 
 
 def test_without_an_identity_an_operators_command_has_a_hint(collector: Collector, tmp_path: Path) -> None:
-    """No collector, a revoked credential, another machine and no file: each has a sentence, a hint and an exit code."""
+    """No collector, no credential, a revoked one, another machine and no file: each has a sentence, a hint and an exit code."""
     stale = tmp_path / "stale.json"
     identity_file.write(stale, identity_file.read(collector.data_dir / "operator.json"))
     collector.call.revoke(identity_file.read(stale).name)
     cases = [
-        (("--collector", collector.address), 3, "no collector answers"),
+        (("--collector", "127.0.0.1:1"), 3, "no collector answers"),
+        (("--collector", collector.address), 1, "requires TLS and a credential"),
         (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),
         (("--collector", "192.0.2.1:4600"), 2, "another machine"),
         (("--identity", str(tmp_path / "none")), 2, "cannot read"),

@@ -2,6 +2,7 @@
 
 import socket
 import stat
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,24 +67,24 @@ def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
         open_channel(parse_address("127.0.0.1:1"), Trust(client=gone))
 
 
-def test_which_collector_is_meant(tmp_path: Path) -> None:
+def test_which_collector_is_meant() -> None:
     """A named identity applies to every address, the default one to its own address. Without both it is the socket of
     this user's collector, or loopback if none listens there.
     """
-    select_collector = partial(identity_file.select_collector, environment={"XDG_DATA_HOME": str(tmp_path)})
     there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
-    assert select_collector(None, named=None, default=None) == (here, None)
-    assert select_collector(there, named=None, default=None) == (there, None)
-    assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)
-    assert select_collector(there, named=None, default=BASE) == (there, None)
-    assert select_collector(there, named=BASE, default=None) == (there, BASE)
-    assert select_collector(None, named=BASE, default=replace(BASE, name="x")) == (BASE.address, BASE)
-    (tmp_path / "isochrone/collector").mkdir(parents=True)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "isochrone/collector/collector.sock"))
-        listening.listen()
-        local = parse_local_address(f"unix:{tmp_path}/isochrone/collector/collector.sock")
-        assert select_collector(None, named=None, default=None) == (local, None)
+    # The path of a socket is short.
+    with tempfile.TemporaryDirectory() as home, socket.socket(socket.AF_UNIX) as listening:
+        select_collector = partial(identity_file.select_collector, environment={"XDG_DATA_HOME": home})
+        assert select_collector(None, named=None, default=None) == (here, None)
         assert select_collector(there, named=None, default=None) == (there, None)
         assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)
-    assert select_collector(None, named=None, default=None) == (here, None)
+        assert select_collector(there, named=None, default=BASE) == (there, None)
+        assert select_collector(there, named=BASE, default=None) == (there, BASE)
+        assert select_collector(None, named=BASE, default=replace(BASE, name="x")) == (BASE.address, BASE)
+        path = Path(home, "isochrone", "collector", "collector.sock")
+        path.parent.mkdir(parents=True)
+        listening.bind(str(path))
+        listening.listen()
+        assert select_collector(None, named=None, default=None) == (parse_local_address(f"unix:{path}"), None)
+        assert select_collector(there, named=None, default=None) == (there, None)
+        assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)

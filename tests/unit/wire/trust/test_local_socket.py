@@ -1,12 +1,22 @@
 """The Unix socket of this user's collector: where commands and agents look for it."""
 
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from isochrone_wire.address import parse_local_address
 from isochrone_wire.trust.local_socket import default_collector, default_socket, is_listening, plain_text_refusal
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a short path, as a socket needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @contextmanager
@@ -19,15 +29,13 @@ def listening(path: Path) -> Iterator[None]:
         yield
 
 
-def test_the_first_socket_with_a_listener_counts(tmp_path: Path) -> None:
+def test_the_first_socket_with_a_listener_counts(home: Path) -> None:
     """The variable of `serve` for the socket precedes that for the data folder, which precedes the default folder."""
-    given, own, usual = (
-        tmp_path / name for name in ("given", "own/collector.sock", "isochrone/collector/collector.sock")
-    )
+    given, own, usual = (home / name for name in ("given", "own/collector.sock", "isochrone/collector/collector.sock"))
     environment = {
         "ISOCHRONE_UNIX_SOCKET": str(given),
         "ISOCHRONE_DATA_DIR": str(own.parent),
-        "XDG_DATA_HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(home),
     }
     assert str(default_collector(environment)) == "127.0.0.1:4600"
     with listening(usual):
@@ -40,14 +48,14 @@ def test_the_first_socket_with_a_listener_counts(tmp_path: Path) -> None:
     assert str(default_collector(environment)) == "127.0.0.1:4600"
 
 
-def test_an_agent_waits_for_the_socket(tmp_path: Path) -> None:
+def test_an_agent_waits_for_the_socket(home: Path) -> None:
     """An agent that starts before its collector takes the place where the socket will be; the data folder in its
     environment is its own.
     """
-    environment = {"ISOCHRONE_DATA_DIR": str(tmp_path / "agent"), "XDG_DATA_HOME": str(tmp_path)}
-    assert str(default_socket(environment)) == f"unix:{tmp_path}/isochrone/collector/collector.sock"
-    with listening(tmp_path / "agent/collector.sock"):
-        assert str(default_socket(environment)) == f"unix:{tmp_path}/agent/collector.sock"
+    environment = {"ISOCHRONE_DATA_DIR": str(home / "agent"), "XDG_DATA_HOME": str(home)}
+    assert str(default_socket(environment)) == f"unix:{home}/isochrone/collector/collector.sock"
+    with listening(home / "agent/collector.sock"):
+        assert str(default_socket(environment)) == f"unix:{home}/agent/collector.sock"
     assert str(default_socket(environment | {"ISOCHRONE_UNIX_SOCKET": "/run/i.sock"})) == "unix:/run/i.sock"
     assert str(default_socket(environment | {"ISOCHRONE_UNIX_SOCKET": "off"})).endswith("/collector.sock")
 
