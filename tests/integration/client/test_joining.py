@@ -53,7 +53,7 @@ def test_an_operator_adds_lists_and_revokes(collector: Collector) -> None:
 
 
 def test_without_an_identity_an_operators_command_has_a_hint(collector: Collector, tmp_path: Path) -> None:
-    """No collector, no credential, a revoked one, another machine, no file: a sentence, a hint and an exit code each."""
+    """No collector, no credential, a revoked one, another machine, no file: each has a sentence and a hint."""
     stale = tmp_path / "stale.json"
     identity_file.write(stale, identity_file.read(collector.data_dir / "operator.json"))
     collector.call.revoke(identity_file.read(stale).name)
