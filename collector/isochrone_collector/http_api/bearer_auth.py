@@ -1,7 +1,8 @@
-"""Bearer authentication over HTTP for readers and operators; the health paths are open to all.
+"""Bearer authentication over HTTP for readers and operators; the health paths are open to all, and metrics to this
+machine.
 
-Without TLS there are no credentials, and a page in a browser of this machine could send requests under a name of its
-own that it makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
+Where there are no credentials, a page in a browser of this machine could send requests under a name of its own that it
+makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
 """
 
 from collections.abc import Collection
@@ -20,11 +21,13 @@ from isochrone_wire.text import shortened
 
 ROLES = (Role.READER, Role.OPERATOR)
 OPEN = frozenset({"/healthz", "/readyz"})
+# Open where HTTP is in plain text, which only this machine can reach.
+_OPEN_HERE = frozenset({"/metrics"})
 
 
 class BearerAuth:
     """Middleware that authenticates every request as `request.state.principal`, and refuses malformed paths and, unless
-    `hosts` is `None`, requests to a host that it does not contain.
+    `hosts` is `None`, as under TLS, requests to a host that it does not contain.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str] | None) -> None:
@@ -38,7 +41,8 @@ class BearerAuth:
             if scope["path"] not in OPEN:
                 request = Request(scope)
                 self._require_host(request)
-                request.state.principal = await authenticate(self._authenticator, request)
+                if self._hosts is None or scope["path"] not in _OPEN_HERE:
+                    request.state.principal = await authenticate(self._authenticator, request)
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
             REFUSALS.write(method=scope["method"], reason=shortened(str(error)))

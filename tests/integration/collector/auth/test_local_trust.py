@@ -118,9 +118,10 @@ def test_loopback_takes_a_credential(collector: Collector, environment: dict[str
 
 
 def test_http_takes_a_credential(collector: Collector) -> None:
-    """HTTP on loopback stays in plain text, and answers readers only, except for its health."""
+    """HTTP on loopback stays in plain text, and answers readers only, except for its health and metrics."""
     assert collector.http.startswith("http://")
     assert status_of(f"{collector.http}/healthz") == 200
+    assert status_of(f"{collector.http}/metrics") == 200
     assert status_of(f"{collector.http}/v1/openapi.json") == 401
     operator = identity_file.read(collector.data_dir / "operator.json")
     assert status_of(f"{collector.http}/v1/openapi.json", operator.credential) == 200

@@ -1,5 +1,6 @@
 """Requests over HTTP without TLS have to name this machine: a page of another site cannot read through a browser."""
 
+from collections.abc import Collection
 from typing import cast
 
 import httpx
@@ -15,6 +16,17 @@ async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer every request with 204."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
+
+
+HOSTS = frozenset({"localhost", "::1"})
+
+
+async def answer_to(path: str, host: str, *, required: bool, hosts: Collection[str] | None = HOSTS) -> httpx.Response:
+    """Return the answer to a request without a credential."""
+    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=required)
+    transport = httpx.ASGITransport(BearerAuth(app, authenticator, hosts=hosts))
+    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+        return await client.get(path, headers={"Host": host})
 
 
 @pytest.mark.parametrize(
@@ -33,10 +45,23 @@ async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
 )
 async def test_a_foreign_host_is_refused(host: str, path: str, status: int) -> None:
     """The port does not count, and health checks come under any name. The answer is a problem document."""
-    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=False)
-    guarded = BearerAuth(app, authenticator, hosts={"localhost", "::1"})
-    transport = httpx.ASGITransport(guarded)
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
-        answer = await client.get(path, headers={"Host": host})
+    answer = await answer_to(path, host, required=False)
     assert answer.status_code == status
     assert status == 204 or answer.json()["type"] == "urn:isochrone:problem:bad-request"
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "hosts", "status"),
+    [
+        ("localhost", "/v1/routes", HOSTS, 401),
+        ("localhost", "/metrics", HOSTS, 204),
+        ("evil.example", "/metrics", HOSTS, 400),
+        ("collector.example", "/metrics", None, 401),
+        ("collector.example", "/healthz", None, 204),
+    ],
+)
+async def test_metrics_need_no_credential_on_this_machine(
+    host: str, path: str, hosts: Collection[str] | None, status: int
+) -> None:
+    """Where credentials are required, Prometheus needs none in plain text, which never leaves this machine."""
+    assert (await answer_to(path, host, required=True, hosts=hosts)).status_code == status
