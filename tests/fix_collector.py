@@ -1,13 +1,14 @@
 """Fixtures for collectors: real `isochrone-collector serve` processes that are stopped after the test."""
 
 import json
+import os
 import select
 import signal
 import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -305,12 +306,14 @@ def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartC
         script: Path | None = None,
         trusting: bool = True,
     ) -> Collector:
-        if trusting and not _SECURED & {*more}:
-            more = ["--trust-loopback", *more]
+        # In the environment, because an earlier version in `script` does not have the option.
+        trust = {"ISOCHRONE_TRUST_LOOPBACK": "1"} if trusting and not _SECURED & {*more} else {}
         url = database_url or ("" if data_dir else default_url())
         log_file = folder / f"collector-{len(started)}.log"
         own = data_dir or folder / f"collector-{len(started)}"
-        started.append(_start(port=port, url=url, data_dir=own, log_file=log_file, more=more, script=script))
+        started.append(
+            _start(port=port, url=url, data_dir=own, log_file=log_file, more=more, script=script, environment=trust)
+        )
         return started[-1]
 
     try:
@@ -333,12 +336,20 @@ def _end(collector: Collector) -> None:
 
 
 def _start(
-    *, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str], script: Path | None
+    *,
+    port: int,
+    url: str,
+    data_dir: Path,
+    log_file: Path,
+    more: Sequence[str],
+    script: Path | None,
+    environment: Mapping[str, str],
 ) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
     options = ["--listen", f"127.0.0.1:{port}", *where, "--http-listen", "127.0.0.1:0", *KEEP_SAMPLES]
     with log_file.open("wb") as log:
-        words, streams = ["serve", *options, *more], {"stdout": subprocess.PIPE, "stderr": log}
+        words = ["serve", *options, *more]
+        streams = {"stdout": subprocess.PIPE, "stderr": log, "env": os.environ | environment}
         process: subprocess.Popen[bytes] = (
             subprocess.Popen([sys.executable, script, *words], **streams)  # type: ignore[call-overload]
             if script
