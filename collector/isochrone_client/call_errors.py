@@ -4,7 +4,6 @@ from typing import cast
 
 import grpc
 
-from isochrone_client.address import Collector
 from isochrone_client.errors import (
     AccessError,
     ClientError,
@@ -13,7 +12,8 @@ from isochrone_client.errors import (
     SlowError,
     UnreachableError,
 )
-from isochrone_wire.trust.local_socket import plain_text_refusal
+from isochrone_wire.address import Address
+from isochrone_wire.local_socket import plain_text_refusal
 
 _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (RefusedError, "see --help for the valid values"),
@@ -57,11 +57,11 @@ _CLIENT_DEADLINE = "Deadline Exceeded"
 _OTHER_ERROR = (CollectorError, "see the collector's log")
 
 
-def client_error(error: grpc.RpcError, collector: Collector) -> ClientError:
-    """Return the error of a call to the collector."""
-    call, address = cast(grpc.Call, error), str(collector)  # gRPC raises the call itself
-    if call.code() is grpc.StatusCode.UNAVAILABLE and collector.identity is None:
-        refusal = plain_text_refusal(collector.address)
+def client_error(error: grpc.RpcError, address: Address, *, is_plain: bool = False) -> ClientError:
+    """Return the error of a call to the collector at `address`, in plain text or with TLS."""
+    call = cast(grpc.Call, error)  # gRPC raises the call itself
+    if call.code() is grpc.StatusCode.UNAVAILABLE and is_plain:
+        refusal = plain_text_refusal(address)
         if refusal is not None:
             sentence, hint = refusal
             return AccessError(sentence, hint=hint)
@@ -75,7 +75,7 @@ def client_error(error: grpc.RpcError, collector: Collector) -> ClientError:
     return kind(_message(kind, address, details), hint=hint)
 
 
-def _message(kind: type[ClientError], address: str, details: str) -> str:
+def _message(kind: type[ClientError], address: Address, details: str) -> str:
     if kind in (RefusedError, AccessError):
         return details
     if kind is UnreachableError and details.startswith(_CONNECT_FAILED):

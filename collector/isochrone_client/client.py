@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.call_errors import client_error
-from isochrone_client.errors import AddressError, CollectorError
+from isochrone_client.errors import AddressError, ClientError, CollectorError
 from isochrone_client.names import Names
 from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, TargetList, Window
 from isochrone_wire.channel import PLAIN, open_channel
@@ -331,13 +331,13 @@ class ObservatoryClient:
         except grpc.RpcError as error:
             # The collector rejects an unknown name before it sends anything, so no response is repeated.
             if not self._expand_short_names(request, error):
-                raise client_error(error, self._collector) from error
+                raise self._failure(error) from error
         else:
             return
         try:
             yield from self._responses(method(request), read, timeout_us)
         except grpc.RpcError as error:
-            raise client_error(error, self._collector) from error
+            raise self._failure(error) from error
 
     def _responses(
         self, call: Iterable[Response], read: Callable[[Response], Value], timeout_us: int
@@ -360,17 +360,20 @@ class ObservatoryClient:
         finally:
             cancel()
 
+    def _failure(self, error: grpc.RpcError) -> ClientError:
+        return client_error(error, self._collector.address, is_plain=self._collector.identity is None)
+
     # In quotes, because the class has parameters for a type checker only.
     def _call(self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request) -> Response:
         try:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
             if not self._expand_short_names(request, error):
-                raise client_error(error, self._collector) from error
+                raise self._failure(error) from error
         try:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
-            raise client_error(error, self._collector) from error
+            raise self._failure(error) from error
 
     def _expand_short_names(self, request: Message, error: grpc.RpcError) -> bool:
         """Replace short names in a refused request by full ones; return whether that changed it."""

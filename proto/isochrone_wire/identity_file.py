@@ -15,7 +15,7 @@ from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
 from isochrone_wire.credentials import parse_credential
 from isochrone_wire.files import replace_file
-from isochrone_wire.trust.local_socket import default_collector
+from isochrone_wire.local_socket import default_collector
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role

@@ -17,6 +17,7 @@ from isochrone_wire import channel, codec, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.insights import Alert
+from isochrone_wire.local_socket import data_dir_of, plain_text_refusal
 from isochrone_wire.operations import (
     Access,
     AccessList,
@@ -28,7 +29,6 @@ from isochrone_wire.operations import (
     Revoked,
     Role,
 )
-from isochrone_wire.trust.local_socket import data_dir_of, plain_text_refusal
 from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub

@@ -3,7 +3,6 @@
 import grpc
 import pytest
 
-from isochrone_client.address import Collector
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import RefusedError
 from isochrone_wire.address import Address
@@ -36,7 +35,7 @@ class Refusal(grpc.RpcError):
 )
 def test_the_hint_names_the_command_that_lists_the_known_names(details: str, command: str) -> None:
     """Each kind of name has its command, and the collector's sentence is kept."""
-    error = client_error(Refusal(details), Collector(Address("collector", 4600)))
+    error = client_error(Refusal(details), Address("collector", 4600))
     assert isinstance(error, RefusedError)
     assert str(error) == details
     assert error.hint.startswith(f"`{command}`")
