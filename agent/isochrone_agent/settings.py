@@ -16,10 +16,10 @@ from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import identity_file
 from isochrone_wire.address import Address, parse_local_address
 from isochrone_wire.identity_file import Identity
-from isochrone_wire.local_socket import default_socket
 from isochrone_wire.metrics import endpoint
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
+from isochrone_wire.trust.local_socket import default_socket
 
 METRICS_PORT = 4691
 _LOCAL = "local"

@@ -12,6 +12,7 @@ from isochrone_wire import identity_file
 from isochrone_wire.address import DEFAULT_PORT, Address, parse_local_address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.text import did_you_mean
+from isochrone_wire.trust import local_socket
 
 DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 
@@ -49,7 +50,7 @@ def resolve_collector(
     named = _read(identity) if identity else None
     default = None if named or not path.exists() else _read(path)
     try:
-        address, selected = identity_file.select_collector(
+        address, selected = local_socket.select_collector(
             parse_local_address(collector) if collector else None,
             named=named,
             default=default,

@@ -5,8 +5,6 @@ the new one.
 """
 
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
 from isochrone_wire.credentials import parse_credential
 from isochrone_wire.files import replace_file
-from isochrone_wire.local_socket import default_collector
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role
@@ -106,24 +103,6 @@ def write(path: Path, identity: Identity) -> None:
     """Write the identity file atomically, readable by its owner only; create the folder. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     replace_file(path, to_text(identity).encode())
-
-
-def select_collector(
-    address: Address | None,
-    *,
-    named: Identity | None,
-    default: Identity | None,
-    environment: Mapping[str, str] = os.environ,
-) -> tuple[Address, Identity | None]:
-    """Return the address of the collector to use, and the identity to use there.
-
-    `address` is the address on the command line, `named` the identity file given there, and `default` the identity in
-    the default place. A `named` identity applies to every address, for example through a tunnel; the `default` identity
-    applies to its own address only. With none of them the address is the Unix socket of this user's collector, else the
-    default port on loopback, in plain text.
-    """
-    identity = named or (default if default is not None and address in (None, default.address) else None)
-    return address or (identity.address if identity else default_collector(environment)), identity
 
 
 def _instant(document: dict[str, Any], name: str) -> int | None:

@@ -27,9 +27,9 @@ from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.fleet import VantageList
-from isochrone_wire.local_socket import data_dir_of
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
+from isochrone_wire.trust.local_socket import data_dir_of
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"

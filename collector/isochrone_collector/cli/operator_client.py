@@ -17,7 +17,6 @@ from isochrone_wire import channel, codec, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.insights import Alert
-from isochrone_wire.local_socket import data_dir_of, plain_text_refusal
 from isochrone_wire.operations import (
     Access,
     AccessList,
@@ -29,6 +28,7 @@ from isochrone_wire.operations import (
     Revoked,
     Role,
 )
+from isochrone_wire.trust.local_socket import data_dir_of, plain_text_refusal, select_collector
 from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
@@ -167,7 +167,7 @@ class OperatorClient:
     def _selected(self) -> tuple[Address, Identity | None]:
         written = parse_collector(self.collector) if self.collector else None
         named = _read(self.identity) if self.identity else None
-        return identity_file.select_collector(written, named=named, default=_operator_identity())
+        return select_collector(written, named=named, default=_operator_identity())
 
 
 def operator_options(function: Function) -> Function:

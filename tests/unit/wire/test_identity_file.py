@@ -15,6 +15,7 @@ from isochrone_wire.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open
 from isochrone_wire.credentials import Credential
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
+from isochrone_wire.trust import local_socket
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
 BASE = Identity(
@@ -74,7 +75,7 @@ def test_which_collector_is_meant() -> None:
     there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
     # The path of a socket is short.
     with tempfile.TemporaryDirectory() as home, socket.socket(socket.AF_UNIX) as listening:
-        select_collector = partial(identity_file.select_collector, environment={"XDG_DATA_HOME": home})
+        select_collector = partial(local_socket.select_collector, environment={"XDG_DATA_HOME": home})
         assert select_collector(None, named=None, default=None) == (here, None)
         assert select_collector(there, named=None, default=None) == (there, None)
         assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)

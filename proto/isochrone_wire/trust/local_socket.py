@@ -1,4 +1,4 @@
-"""The Unix socket of a collector, on which commands and agents of the collector's user need no credential."""
+"""The collector that a command calls, and its Unix socket, where commands and agents of its user need no credential."""
 
 import os
 import socket
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isochrone_wire.address import DEFAULT_PORT, UNIX, Address
 from isochrone_wire.channel import speaks_tls
+from isochrone_wire.identity_file import Identity
 
 FILE_NAME = "collector.sock"
 _ANSWERS_WITHIN_S = 1.0
@@ -22,6 +23,24 @@ def default_data_dir(environment: Mapping[str, str]) -> Path:
     """Return the collector's data folder if no option sets it."""
     base = environment.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111  # Path.home() raises
     return Path(base) / "isochrone" / "collector"
+
+
+def select_collector(
+    address: Address | None,
+    *,
+    named: Identity | None,
+    default: Identity | None,
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[Address, Identity | None]:
+    """Return the address of the collector to use, and the identity to use there.
+
+    `address` is the address on the command line, `named` the identity file given there, and `default` the identity in
+    the default place. A `named` identity applies to every address, for example through a tunnel; the `default` identity
+    applies to its own address only. With none of them the address is the Unix socket of this user's collector, else the
+    default port on loopback, in plain text.
+    """
+    identity = named or (default if default is not None and address in (None, default.address) else None)
+    return address or (identity.address if identity else default_collector(environment)), identity
 
 
 def default_collector(environment: Mapping[str, str]) -> Address:
