@@ -28,8 +28,10 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
     os.unsetenv(name)
 
-# A shell starts background jobs with SIGINT ignored, which child processes of the tests would inherit.
+# A shell starts background jobs with SIGINT ignored, and nohup starts a program with SIGHUP ignored, which child
+# processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # On a busy machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,16 +44,16 @@ TESTS = Path(__file__).parent
 # The modules that take more than a minute, longest first; measured by `make test ARGS=--durations=100`.
 LONGEST = (
     "acceptance/test_two_hosts.py",
-    "acceptance/test_demo.py",
     "acceptance/test_readme.py",
-    "acceptance/test_demo_screen.py",
+    "acceptance/test_demo.py",
     "unit/collector/routing/test_simulated_worlds.py",
-    "integration/client/demo/test_runner.py",
+    "acceptance/test_demo_screen.py",
     "acceptance/test_outages.py",
-    "chaos/test_chaos_short.py",
+    "integration/client/demo/test_runner.py",
     "acceptance/test_restored_database.py",
-    "acceptance/test_attack.py",
+    "chaos/test_chaos_short.py",
     "integration/collector/store/test_lost_database.py",
+    "acceptance/test_attack.py",
 )
 
 

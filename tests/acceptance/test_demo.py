@@ -364,7 +364,7 @@ def test_a_demo_whose_collector_is_killed(demo: Demo, tmp_path: Path) -> None:
     """
     assert demo.process.poll() is not None  # two demos at once would slow each other down
     with start_demo(tmp_path / "place", within=NO_NETWORK_NAMESPACES if demo.has_network else ()) as demo_run:
-        eventually(120, lambda: PUBLISHED_MS.keys() <= decided(demo_run).keys(), "the published differences")
+        eventually(120, lambda: PUBLISHED_MS.keys() <= decided(demo_run).keys(), "the published differences", every=2)
         for model, (low_ms, high_ms) in decided(demo_run).items():
             # On a busy machine the interval is wider.
             assert low_ms - 3 <= PUBLISHED_MS.get(model, low_ms) <= high_ms + 3, model

@@ -203,7 +203,9 @@ def test_regions_a_known_distance_apart(
         time.sleep(PARTITION_SECONDS)
         wide_area.mend("near")
         # A push tells how many wait as it leaves, and so counts its own.
-        eventually(60, lambda: vantage_line(wide_area, collector, "near-1")["spool_depth"] <= 2, "the spool is empty")
+        eventually(
+            60, lambda: vantage_line(wide_area, collector, "near-1")["spool_depth"] <= 2, "the spool is empty", every=1
+        )
     kept = json.loads(wide_area.run("near", "isochrone_agent", "spool", "inspect", *data_dir(tmp_path / "near"), *JSON))
     line = vantage_line(wide_area, collector, "near-1")
     assert kept["depth"]["finished"] >= ROUNDS + PARTITION_SECONDS / 2 - 2 - line["rounds_missed"]
@@ -228,8 +230,8 @@ def differentials(area: WideArea, collector: Path) -> dict[str, float]:
         vantages = ask(area, collector, "regions")["rows"]
         return any(line["region"] == place and line["newest_sample_at"] for line in vantages)
 
-    eventually(60, lambda: all(heard(place) for place in ROUND_TRIPS_US), "samples from both regions")
-    eventually(90, lambda: found("ttft")["n"] >= ROUNDS, f"{ROUNDS} rounds seen from both regions")
+    eventually(60, lambda: all(heard(place) for place in ROUND_TRIPS_US), "samples from both regions", every=1)
+    eventually(90, lambda: found("ttft")["n"] >= ROUNDS, f"{ROUNDS} rounds seen from both regions", every=1)
     return {metric: found(metric)["shift"] for metric in METRICS}
 
 

@@ -39,6 +39,10 @@ class Ragged:
         counts = self.counts
         if not len(counts):
             return
+        if len(counts) == 1:  # one series at a time, as routes are decided
+            if counts[0]:
+                yield np.zeros(1, dtype=np.int64), self.row(0)[np.newaxis].copy()
+            return
         order = np.argsort(counts, kind="stable")
         lengths, starts = np.unique(counts[order], return_index=True)
         for n, places in zip(lengths.tolist(), np.split(order, starts[1:]), strict=True):

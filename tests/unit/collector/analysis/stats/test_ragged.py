@@ -19,3 +19,12 @@ def test_portions_hold_every_row_once() -> None:
         for place, row in zip(places, matrix, strict=True)
     }
     assert found == {0: [1.0, 2.0], 2: [3.0], 3: [4.0, 5.0]}
+
+
+def test_a_single_row_is_a_portion_of_its_own() -> None:
+    """One series gives one matrix, a copy that may be changed, or nothing if it is empty."""
+    rows = ragged([np.array([2.0, 1.0])])
+    [(places, matrix)] = rows.portions(cells=1)
+    matrix.sort()
+    assert (places.tolist(), matrix.tolist(), rows.values.tolist()) == ([0], [[1.0, 2.0]], [2.0, 1.0])
+    assert list(ragged([np.empty(0)]).portions(cells=1)) == []
