@@ -237,6 +237,31 @@ async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join
     await database.close()
 
 
+async def test_the_database_decides_whether_a_credential_is_renewed(database_url: str) -> None:
+    """A collector authenticates by its copy of the credentials, which may be a second old: a credential that was
+    revoked elsewhere meanwhile has no successor, and a successor that was revoked is not returned again.
+    """
+    database = Database(database_url)
+    await database.open()
+
+    async def unchanged() -> None:
+        pass
+
+    enrolment_of = Enrolment(
+        database=database, join_database=database, clock=now_at, fingerprint=lambda: b"", on_change=unchanged
+    )
+    invite = partial(enrolment_of.invite, role=Role.READER, region=None, expires_us=60 * SECOND_US, overlap_us=0)
+    for name, ends, reason in (("ida", "own", "is not valid"), ("eve", "successor", "its successor has ended")):
+        token = (await invite(name=name, rotation=False)).token
+        joined = await enrolment_of.join(token, client_key=b"", address="192.0.2.1", version="test")
+        first = parse_credential(joined.credential)
+        successor = parse_credential((await enrolment_of.renew(first)).credential or "")
+        await enrolment_of.end_credential(first if ends == "own" else successor)
+        with pytest.raises(NotAdmitted, match=reason):
+            await enrolment_of.renew(first)
+    await database.close()
+
+
 def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
     """A token ends at its expiry and with the revocation of its name."""
     address = parse_address(guarded.address)
