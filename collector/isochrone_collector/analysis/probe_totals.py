@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,14 @@ class BatchCounts:
     last_success_at: Numbers
     limits: Numbers
     limits_at: Numbers
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether every array of the other one has the same values."""
+        if not isinstance(other, BatchCounts):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
 
 
 class ProbeTotals:

@@ -168,8 +168,8 @@ def test_a_credential_is_renewed_behind_a_balancer(collector: Collector, start_c
     assert push(other, third) == "OK"
 
 
-def age(collector: Collector, *, days: int) -> None:
-    """Make the credential of `us-1` older."""
+def move_back(collector: Collector, *, days: int) -> None:
+    """Move the instants of the credential of `us-1` back."""
     [access] = credentials(collector, "us-1")
     assert access.expires_at is not None
     created_at, expires_at = ((at - days * DAY_US) / SECOND_US for at in (access.created_at, access.expires_at))
@@ -183,7 +183,7 @@ def age(collector: Collector, *, days: int) -> None:
 def test_a_credential_expires_and_is_reported_before(collector: Collector) -> None:
     """It is listed as expiring, counted in a metric and by doctor, and refused with the reason after its end."""
     identity = join(collector, "us-1", lifetime_us=40 * DAY_US)
-    age(collector, days=39)
+    move_back(collector, days=39)
     assert "us-1  vantage  us-east-2  expiring" in _operate(collector, "vantage", "list")
     where = ("--database-url", collector.database_url, "--identity", str(collector.data_dir / "operator.json"))
     found = json.loads(run_command("doctor", *where, "-o", "json").stdout)["findings"]
@@ -191,7 +191,7 @@ def test_a_credential_expires_and_is_reported_before(collector: Collector) -> No
     assert (judged["verdict"], "us-1 in" in judged["sentence"]) == ("warn", True)
     eventually(5, lambda: collector.scrape()["isochrone_credentials_expiring"] == 1, "the metric")
     assert push(collector, identity) == "OK"
-    age(collector, days=1)
+    move_back(collector, days=1)
     eventually(5, lambda: "has expired, at the end of its lifetime; join again" in push(collector, identity), "the end")
 
 
