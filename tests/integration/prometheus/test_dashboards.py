@@ -70,7 +70,7 @@ def test_every_panel_has_data(
     assert missing == []
     eventually(10, lambda: rules_are_evaluated(prometheus), "every rule is evaluated")
     active = 'ALERTS{alertname="IsochroneTargetFailing"}'
-    eventually(10, lambda: bool(prometheus.values(active)), "the alert of the target that fails is pending")
+    eventually(30, lambda: bool(prometheus.values(active)), "the alert of the target that fails is pending")
     assert {one["metric"]["target"] for one in prometheus.api("query", query=active)["result"]} == {THIRD}
 
 

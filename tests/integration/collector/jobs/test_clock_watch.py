@@ -142,7 +142,7 @@ def test_progress_in_the_future_is_set_back(
     start_collector: StartCollector, clock_file: Path, database_url: str
 ) -> None:
     """A collector of an earlier version was two days ahead for a while: what it skipped is summarised now."""
-    collector = start_collector(script=SCRIPT)
+    collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)
     fleet = Fleet(collector)
     assert fleet.push() == 6
@@ -154,7 +154,7 @@ def test_progress_in_the_future_is_set_back(
         for name in ("summary.hour", "summary.day", "summary.late", "summary.levels", "sample.retired"):
             connection.execute("INSERT INTO chore VALUES (%s, date_trunc('day', now() + interval '2 days'))", (name,))
         connection.execute("UPDATE ingest_batch SET received_at = now() + interval '2 days'")
-    fleet.collector = start_collector(script=SCRIPT)
+    fleet.collector = start_collector(script=SCRIPT, more=KEEP)
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE vantage SET last_seen_at = now() + interval '2 days'")
 

@@ -58,7 +58,7 @@ def test_equal_members_are_rarely_switched(autocorrelation: float, a_day: float)
     """
     days = [
         RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation).run(DAY, 350, 350)
-        for seed in range(40, 42)
+        for seed in range(40, 43)
     ]
     assert fmean(switches(day) for day in days) <= a_day
     assert fmean(len(moment.decision.state.weights) == 2 for day in days for moment in day) > 0.5
@@ -72,7 +72,7 @@ def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, shar
     """A first choice that is slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs: in the median, and in so
     large a share of worlds.
     """
-    left = [left_after(seed, slower_ms, patience=epochs) for seed in range(20)]
+    left = [left_after(seed, slower_ms, patience=epochs) for seed in range(40)]
     assert median(left) <= epochs
     assert fmean(after <= epochs for after in left) >= share
 
