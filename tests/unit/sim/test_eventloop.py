@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from statistics import median
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_the_first_step_is_never_too_long(seconds: float) -> None:
 
 
 def test_timers_keep_their_instants(runner: asyncio.Runner) -> None:
-    """No timer rings early, and the most punctual ring within 0.6 ms of an instant for which hardly a timer of asyncio's
+    """No timer rings early, and the most punctual ring within 0.6 ms of an instant for which few timers of asyncio's
     own loop does: its epoll waits 0.9 ms too long. A busy machine delays the others of either.
     """
     ours, epoll = list[float](), list[float]()
