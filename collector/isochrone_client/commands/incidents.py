@@ -17,7 +17,6 @@ from isochrone_client.window import parse_window
     epilog=options.example(
         "isochrone incidents",
         "isochrone incidents --past --window 7d",
-        "isochrone incidents incident_288a8efa7ab91175",
     ),
 )
 @click.argument("incident", required=False, metavar="[ID]")
@@ -30,7 +29,7 @@ def incidents(
     """Show the targets that fail or are throttled now: since when, from where, and how.
 
     A target fails from a region after three failed rounds in a row, or after two at two vantages; a vantage that fails
-    at everything accuses no target. With an ID the newest failed samples of that incident are shown.
+    at everything accuses no target. With the ID of an incident its newest failed samples are shown.
     """
     incident_id = pages.parse_incident_id(incident) if incident else 0
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
