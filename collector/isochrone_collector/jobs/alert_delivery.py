@@ -9,7 +9,7 @@ The laws:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,11 +87,18 @@ class AlertDelivery:
             return False
         return True
 
+    async def last_alerts(self, connection: Connection, kinds: Iterable[AlertKind]) -> dict[str, LastAlert]:
+        """Return the last alert of these kinds about each subject."""
+        newest = await alerts.newest(connection, kinds)
+        return {
+            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
+        }
+
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
         async with self._database.connection() as connection:
             states = await vantages.states(connection, now_at=self._clock())
-            newest = await alerts.newest(connection, ABSENCE_KINDS)
+            last_alerts = await self.last_alerts(connection, ABSENCE_KINDS)
         now_at = self._clock()
         self._observation.extend(now_at)
         heartbeats = [
@@ -103,9 +110,6 @@ class AlertDelivery:
             )
             for row in states
         ]
-        last_alerts = {
-            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
-        }
         for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._observation.since_at):
             async with self._database.connection() as connection:
                 await self.raise_alert(connection, message)

@@ -8,7 +8,7 @@ from isochrone_collector.alerts.absence import LastAlert
 from isochrone_collector.alerts.route_alerts import objective_alerts, of_change
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.routing import canonical_form
-from isochrone_collector.store import alerts, incidents, job_state
+from isochrone_collector.store import incidents, job_state
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.incidents import IncidentRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -55,7 +55,7 @@ class RouteWatch:
         found = [canonical_form.load(RouteTable, row.document) for row in rows]
         async with self._database.transaction() as connection:
             recent = await incidents.since(connection, min(table.window.from_at for table in found))
-            last_alerts = await self._last_alerts(connection)
+            last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)
             for table in found:
                 now_at = self._clock()
                 if change := of_change(table, raised_at=now_at):
@@ -65,12 +65,6 @@ class RouteWatch:
                     last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
                     last_alerts[message.subject] = last
             await job_state.advance(connection, _PROGRESS, max(table.built_at for table in found))
-
-    async def _last_alerts(self, connection: Connection) -> dict[str, LastAlert]:
-        newest = await alerts.newest(connection, _OBJECTIVE)
-        return {
-            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
-        }
 
 
 def _explained(table: RouteTable, recent: list[IncidentRow]) -> set[str]:
