@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_wire.answers import Window
-from isochrone_wire.json_format import rfc3339
+from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
@@ -181,11 +181,6 @@ def span(us: int) -> str:
         if us and us % unit_us == 0:
             return f"{us // unit_us} {unit}"
     return f"{number(milliseconds(us))} ms"
-
-
-def minute(at: int) -> str:
-    """An instant to the minute, `2026-11-01 00:00`, in UTC."""
-    return rfc3339(at)[:16].replace("T", " ")
 
 
 def moment(at: int, *, now_at: int) -> str:

@@ -19,6 +19,11 @@ def rfc3339(at: int) -> str:
     return whole.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def minute(at: int) -> str:
+    """Format microseconds since the Unix epoch to the minute, `2026-11-01 00:00`, in UTC."""
+    return rfc3339(at)[:16].replace("T", " ")
+
+
 def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
     """Return `value` as dicts, lists, strings and numbers. A sample includes its derived durations; flags are names,
     and bytes base64.

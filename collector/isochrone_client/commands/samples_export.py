@@ -11,7 +11,6 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.formats import minute
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_export.writers import FORMATS
@@ -20,6 +19,7 @@ from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.cli.command_line import output_option
 from isochrone_wire.fleet import StoredSample
+from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US
 
 _PROGRESS_EVERY_US = 2 * SECOND_US

@@ -3,13 +3,13 @@
 import re
 
 from isochrone_client.errors import ClientError
-from isochrone_client.formats import between, minute, span
+from isochrone_client.formats import between, span
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Alert, AlertKind, AlertList, FailedProbe, Incident, IncidentList
-from isochrone_wire.json_format import rfc3339, to_json_value
+from isochrone_wire.json_format import minute, rfc3339, to_json_value
 from isochrone_wire.model import MINUTE_US
 
 SCHEMA = "isochrone.alerts/1"

@@ -11,12 +11,12 @@ from isochrone_client.formats import (
     display_unit_size,
     displayed,
     fitting_decimals,
-    minute,
     moment,
     number,
     percent,
 )
 from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
+from isochrone_wire.json_format import minute
 from isochrone_wire.text import SERVER_CAVEAT
 
 FEWEST_ROUNDS = 6

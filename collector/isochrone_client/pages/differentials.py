@@ -15,7 +15,6 @@ from isochrone_client.formats import (
     between,
     display_unit,
     displayed,
-    minute,
     moment,
     number,
 )
@@ -26,7 +25,7 @@ from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 

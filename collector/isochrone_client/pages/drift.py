@@ -1,14 +1,14 @@
 """Drift: lasting changes of targets per region and metric."""
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import Amount, amount, amount_percent, between, milliseconds, minute
+from isochrone_client.formats import Amount, amount, amount_percent, between, milliseconds
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import DriftEvent, DriftList
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.json_format import minute, to_json_value
 
 SCHEMA = "isochrone.drift/1"
 MIN_ROUNDS = 60

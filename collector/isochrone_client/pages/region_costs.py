@@ -11,7 +11,6 @@ from isochrone_client.formats import (
     between,
     display_unit,
     displayed,
-    minute,
 )
 from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.insufficient import no_samples
@@ -20,7 +19,7 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost, RegionCostList
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.region-costs/1"

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from isochrone_client.errors import ClientError
-from isochrone_client.formats import minute
 from isochrone_client.pages.freshness import freshness_text
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.routes import Explanation, RouteTable
 
 SCHEMA = "isochrone.route-explanation/1"

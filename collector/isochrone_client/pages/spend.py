@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, dollars, minute
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, dollars
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.fleet import SpendLine, SpendList
+from isochrone_wire.json_format import minute
 
 SCHEMA = "isochrone.spend/1"
 _OVER = "forecast above 100 %: the last rounds of the day will be skipped_budget"

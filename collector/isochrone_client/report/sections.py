@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_client.formats import between, minute, share
+from isochrone_client.formats import between, share
 from isochrone_client.render.page import Page
 from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.fleet import CoverageList
+from isochrone_wire.json_format import minute
 from isochrone_wire.text import ESTIMAND_SENTENCE
 
 

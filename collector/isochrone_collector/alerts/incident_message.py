@@ -7,7 +7,7 @@ from isochrone_collector.alerts.incidents import Scope, Step, TargetIncident, Tr
 from isochrone_collector.alerts.message import AlertMessage, id_of
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.insights import AlertKind
-from isochrone_wire.json_format import rfc3339
+from isochrone_wire.json_format import minute, rfc3339
 
 _SHOWN_CLASSES = 3
 _OPENED = {AlertKind.TARGET_FAILING: "fails", AlertKind.TARGET_THROTTLED: "is throttled"}
@@ -73,8 +73,9 @@ def _failure(transition: Transition, *, classes: Mapping[str, int], example: str
     else:
         verb = "has never worked:" if incident.never_worked else _OPENED[incident.kind]
     shown = ", ".join(f"{n} {name}" for name, n in list(classes.items())[:_SHOWN_CLASSES])
-    since = rfc3339(incident.first_failed_at)[:16].replace("T", " ")
-    sentence = f"{verb} from {_places(incident)} since {since} UTC" + (f": {shown}" if shown else "")
+    sentence = f"{verb} from {_places(incident)} since {minute(incident.first_failed_at)} UTC" + (
+        f": {shown}" if shown else ""
+    )
     return f"{sentence}; {example}" if example else sentence
 
 

@@ -13,7 +13,7 @@ from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
-from isochrone_wire.json_format import rfc3339
+from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US
 
 HOUR_US = 60 * MINUTE_US
@@ -211,7 +211,7 @@ def _change_sentence(metric: Metric, change: Change, percent: float) -> str:
     name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
     direction = "rose" if percent > 0 else "fell"
     before, after = (_number(value * scale) for value in (change.before, change.after))
-    since = rfc3339(change.changed_at)[:16].replace("T", " ")
+    since = minute(change.changed_at)
     return f"{name} {direction} by {abs(percent):.0f} %, from {before} to {after} {unit}, at {since} UTC"
 
 

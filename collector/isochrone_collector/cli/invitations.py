@@ -11,7 +11,7 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
 from isochrone_wire.address import Address
 from isochrone_wire.durations import parse_us
-from isochrone_wire.json_format import rfc3339, to_json_value
+from isochrone_wire.json_format import minute, rfc3339, to_json_value
 from isochrone_wire.operations import Access, Invitation, Role
 from isochrone_wire.text import aligned
 
@@ -141,4 +141,4 @@ def _row(one: Access, at: int) -> tuple[str, ...]:
 
 
 def _minutes(instants: Sequence[int | None]) -> Iterator[str]:
-    yield from (rfc3339(at)[:16].replace("T", " ") if at else "-" for at in instants)
+    yield from (minute(at) if at else "-" for at in instants)

@@ -7,12 +7,13 @@ import pytest
 
 from fix_observatory import STANDINGS, WINDOW
 from isochrone_client.errors import CollectorError, InsufficientError
-from isochrone_client.formats import UNKNOWN, minute
+from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.answers import Decision, Metric, Order, Quantile, Source
 from isochrone_wire.insights import Eligible, LatencyBudgetList, Leaderboard, RegionCostList, TierList
+from isochrone_wire.json_format import minute
 from testdata.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
 
 BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
