@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 # What the demo needs, and what tests, checks and benches need in addition.
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+DOCS_STAMP := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python tests/tools/install_progress.py
 ARGS ?=
 # Some environments set it; then every process compiles all modules again, which takes longer than its start.
@@ -24,14 +25,25 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	@$(INSTALL) collector,embedded,dev 'about 310 MB more'
+	@$(INSTALL) collector,embedded,dev 'about 420 MB more'
 	@touch $@
 
-demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s")
+$(DOCS_STAMP): $(STAMP)
+	@$(INSTALL) collector,embedded,docs 'about 110 MB more'
+	@touch $@
+
+demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s" or ARGS="--faults")
 	@$(BIN)/isochrone demo --folder .demo $(ARGS)
 
 test: $(DEV_STAMP) ## run all tests on all cores; tests that cannot run here are skipped with the reason (ARGS="-k name")
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+test-consumers: $(DEV_STAMP) ## run the contract tests of gateways and SDKs that follow route tables, and print a table of them
+	@PYTHONPATH=tests $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile -p tools.consumers -m consumer $(ARGS) tests/integration
+
+docs: $(DOCS_STAMP) ## build the documentation site in build/site; every broken link is an error
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests $(BIN)/python -m mkdocs build
+	@echo 'the pages are in build/site; `$(BIN)/python -m http.server --directory build/site` serves them, with their search'
 
 check: $(DEV_STAMP) ## check lint, format, types, layering, generated code and README
 	$(BIN)/ruff check --no-cache .
@@ -76,6 +88,12 @@ bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known 
 
 bench-outages: $(DEV_STAMP) ## outages of real requests in four answers, 80 minutes (ARGS="--cycles 4 --speed 20")
 	@PYTHONPATH=tests $(BIN)/python -m bench.outages $(ARGS)
+
+bench-hedge: $(DEV_STAMP) ## hedged and unhedged requests under stalls; Envoy, LiteLLM: real programs; six minutes (ARGS="--seconds 60")
+	@PYTHONPATH=tests $(BIN)/python -m bench.hedge $(ARGS)
+
+bench-alerts: $(DEV_STAMP) ## alerts on 20 injected faults and in 24 simulated quiet hours (ARGS="--hours 1 --seed 7")
+	@PYTHONPATH=tests $(BIN)/python -m bench.alerts $(ARGS)
 
 bench-attack: $(DEV_STAMP) ## attacks on a collector while agents push, five minutes (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.attack $(ARGS)

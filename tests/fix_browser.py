@@ -1,19 +1,23 @@
 """Fixture for a browser: headless Chromium, controlled by its DevTools protocol over a pair of pipes.
 
-Tests are skipped with the reason if it is not installed. Pages are local files; nothing is fetched.
+Tests are skipped with the reason if it is not installed. Pages are local files or of a collector of the tests.
 """
 
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from testdata.waiting import eventually
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = (
@@ -66,13 +70,13 @@ class Browser:
         while all(seen.get("method") != event for seen in self.events):
             self.events.append(self._next())
 
-    def open(self, page: Path, *, width: int, dark: bool = False) -> None:
-        """Open a file in a window of this width in pixels; discard earlier events."""
+    def open(self, page: Path | str, *, width: int, dark: bool = False) -> None:
+        """Open a file or URL in a window of this width in pixels; discard earlier events."""
         self.events.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self.ask("Page.navigate", url=page.as_uri())
+        self.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self.wait_for("Page.loadEventFired")
 
     def evaluate(self, expression: str) -> Any:
@@ -80,6 +84,19 @@ class Browser:
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def until(self, expression: str, *, seconds: float = 10.0) -> None:
+        """Wait until a JavaScript expression is true in the page."""
+        eventually(seconds, lambda: bool(self.evaluate(f"Boolean({expression})")), expression)
+
+    def screenshot(self) -> bytes:
+        """Return the visible part of the page as PNG."""
+        return base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
+
+    def press(self, key: str) -> None:
+        """Press and release a key, by its name in JavaScript."""
+        for kind in ("keyDown", "keyUp"):
+            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def seen(self, *methods: str) -> list[dict[str, Any]]:
         """Return the parameters of all events of these methods."""
@@ -98,10 +115,21 @@ class Browser:
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A tab of a browser that is stopped after the tests."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    program = installed()
     if program is None:
         pytest.skip("Chromium is not installed (Debian package: chromium)")
-    profile = tmp_path_factory.mktemp("browser")
+    with tab_of(program, tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+def installed() -> str | None:
+    """The path of the browser; `None` if there is none."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@contextmanager
+def tab_of(program: str, profile: Path) -> Iterator[Browser]:
+    """A tab of a browser with its data in the folder `profile`, which is stopped at the end of the block."""
     their_in, our_out = os.pipe()
     our_in, their_out = os.pipe()
     command = [sys.executable, "-c", _PIPE_SETUP, str(their_in), str(their_out), program, *_OPTIONS]

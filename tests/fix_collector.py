@@ -20,8 +20,9 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import answers, codec, identity_file, insights, model, operations
 from isochrone_wire.address import parse_local_address
 from isochrone_wire.channel import PLAIN, open_channel
-from isochrone_wire.fleet import Coverage, CoverageList, SpendLine, SpendList, StoredSample, VantageList
+from isochrone_wire.fleet import Coverage, CoverageList, SpendLine, SpendList, StoredSample, TargetList, VantageList
 from isochrone_wire.identity_file import Identity
+from isochrone_wire.queries.series import SeriesList
 from isochrone_wire.v1 import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -107,10 +108,10 @@ class Caller:
         response = self.operations.ListAccess(operations_pb2.ListAccessRequest(), timeout=ANSWER_SECONDS)
         return list(codec.decode(operations.AccessList, response).access)
 
-    def targets(self) -> answers.TargetList:
+    def targets(self) -> TargetList:
         """Return the targets of the plan in force."""
         response = self.observatory.ListTargets(observatory_pb2.ListTargetsRequest(), timeout=ANSWER_SECONDS)
-        return codec.decode(answers.TargetList, response)
+        return codec.decode(TargetList, response)
 
     def samples(self, selection: answers.Selection, limit: int = 0) -> list[StoredSample]:
         """Return the newest samples of a selection."""
@@ -159,10 +160,15 @@ class Caller:
         response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(VantageList, response)
 
-    def series(self, selection: answers.Selection, **question: Any) -> insights.SeriesList:
+    def series(self, selection: answers.Selection, **question: Any) -> SeriesList:
         """Return values over time; `metric` and `points` as in the request."""
         request = observatory_pb2.GetSeriesRequest(selection=codec.encode(selection), **question)
-        return codec.decode(insights.SeriesList, self.observatory.GetSeries(request, timeout=ANSWER_SECONDS))
+        return codec.decode(SeriesList, self.observatory.GetSeries(request, timeout=ANSWER_SECONDS))
+
+    def rate_limits(self, selection: answers.Selection, **question: Any) -> insights.RateLimitList:
+        """Return the rate limits of a selection; `points` as in the request."""
+        request = observatory_pb2.GetRateLimitsRequest(selection=codec.encode(selection), **question)
+        return codec.decode(insights.RateLimitList, self.observatory.GetRateLimits(request, timeout=ANSWER_SECONDS))
 
     def drift(self, selection: answers.Selection) -> insights.DriftList:
         """Return the lasting changes of a selection."""

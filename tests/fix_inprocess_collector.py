@@ -9,6 +9,9 @@ import pytest
 
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.fleet_watch import FleetWatch
+from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import partitions, summaries
@@ -45,6 +48,7 @@ class InProcessCollector:
         window = Window(from_at=0, until_at=0)
         self.ingest = Ingest(database=database, plans=self.plans, window=window, clock=self.clock)
         self.rollup = Rollup(database=database, clock=self.clock)
+        self.alerting = AlertDelivery(database=database, clock=self.clock)
         self._seq = 0
 
     async def begin(self, at: int, *, keep_us: int | None = None) -> None:
@@ -52,6 +56,20 @@ class InProcessCollector:
         await self.turn_to(at, keep_us=keep_us)
         change = await self.plans.apply(PLAN, dry_run=False, applied_by="a test")
         assert change.problems == ()
+
+    def fleet_watch(self) -> FleetWatch:
+        """The watch over its vantages, as a leader begins it."""
+        return FleetWatch(database=self.database, plans=self.plans, alerting=self.alerting, clock=self.clock)
+
+    def incident_detection(self) -> IncidentDetection:
+        """The detection of incidents, as a leader begins it."""
+        return IncidentDetection(
+            database=self.database,
+            plans=self.plans,
+            alerting=self.alerting,
+            fleet=self.fleet_watch(),
+            clock=self.clock,
+        )
 
     @property
     def target_id(self) -> int:

@@ -29,7 +29,6 @@ from isochrone_wire.answers import (
     Quantile,
     Selection,
     Side,
-    TargetList,
     Window,
 )
 from isochrone_wire.codec import decode, encode
@@ -40,6 +39,7 @@ from isochrone_wire.fleet import (
     SpendLine,
     SpendList,
     StoredSample,
+    TargetList,
     VantageList,
     VantageStatus,
 )
@@ -51,10 +51,10 @@ from isochrone_wire.insights import (
     LatencyBudget,
     LatencyBudgetList,
     Leaderboard,
+    RateLimitList,
+    RateLimitSeries,
     RegionCost,
     RegionCostList,
-    Series,
-    SeriesList,
     Simulation,
     SimulationList,
     Standing,
@@ -62,6 +62,7 @@ from isochrone_wire.insights import (
     TierList,
 )
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Outcome, Price, Quality, Sample, Target, TokenSource
+from isochrone_wire.queries.series import Series, SeriesList
 from isochrone_wire.v1 import observatory_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryServicer, add_ObservatoryServicer_to_server
 from testdata import insights
@@ -71,7 +72,18 @@ _PAGE_SIZE = 2
 _POLL_SECONDS = 0.05
 NOW_AT = insights.NOW_AT
 WINDOW = insights.WINDOW
-Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample, LatencyBudget, TierLine, DriftEvent, Series)
+Named = TypeVar(
+    "Named",
+    Differential,
+    Standing,
+    Coverage,
+    StoredSample,
+    LatencyBudget,
+    TierLine,
+    DriftEvent,
+    Series,
+    RateLimitSeries,
+)
 
 TARGETS = TargetList(
     plan_version=3,
@@ -421,6 +433,7 @@ class FakeObservatory(ObservatoryServicer):
     latency_budgets: tuple[LatencyBudget, ...] = insights.LATENCY_BUDGETS
     tiers: tuple[TierLine, ...] = insights.TIERS
     series: SeriesList = insights.SERIES
+    rate_limits: RateLimitList = insights.RATE_LIMITS
     drift: DriftList = insights.DRIFT
     alerts: AlertList = insights.ALERTS
     incidents: IncidentList = insights.INCIDENTS
@@ -492,6 +505,11 @@ class FakeObservatory(ObservatoryServicer):
         chosen = self._chosen(self.series.series, selection)
         answer = replace(self.series, window=selection.window, metric=Metric(request.metric or Metric.TTFT))
         return self.message or encode(replace(answer, series=chosen))
+
+    def GetRateLimits(self, request: observatory_pb2.GetRateLimitsRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        chosen = self._chosen(self.rate_limits.limits, selection)
+        return self.message or encode(replace(self.rate_limits, window=selection.window, limits=chosen))
 
     def ListDrift(self, request: observatory_pb2.ListDriftRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)

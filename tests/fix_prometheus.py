@@ -5,7 +5,6 @@ Tests are skipped with the reason if it is not installed.
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+
+from testdata.ports import free_port
 
 START_SECONDS = 30.0
 
@@ -78,8 +79,7 @@ def start_prometheus(tmp_path: Path) -> Iterator[StartPrometheus]:
 
 def _run(program: str, folder: Path, started: list[subprocess.Popen[bytes]]) -> str:
     """Start the program on a free port, and return its URL once it is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     options = [
         f"--config.file={folder / 'prometheus.yaml'}",

@@ -115,6 +115,8 @@ class FakeRoutes(RoutesServicer):
 
     def _known(self, region: str, route: str, context: grpc.ServicerContext) -> tuple[RouteTable, ...]:
         self.requests.append((region, route))
+        if not self.tables:
+            context.abort(grpc.StatusCode.NOT_FOUND, "there is no route table yet: it takes a plan with `routes`")
         for kind, name, known in (
             ("client region", region, sorted({table.client_region for table in self.tables})),
             ("route", route, sorted({table.route for table in self.tables})),

@@ -58,6 +58,12 @@ class Simulator:
         response = httpx.get(address, params=params, trust_env=False, verify=self.trust)
         return [json.loads(line) for line in response.text.splitlines()]
 
+    def endings(self, after: int) -> list[str | None]:
+        """Return how each exchange after the first so many has ended: `complete` or `client_left`; `None` if it has
+        not.
+        """
+        return [record["ending"] for record in self.truth()[after:]]
+
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
         self.process.terminate()

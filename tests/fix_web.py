@@ -15,10 +15,13 @@ from fix_inprocess_collector import InProcessCollector, in_process_collector
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.listener import listening
+from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes as store
+from isochrone_collector.xds.rejections import Rejections
+from isochrone_collector.xds.snapshots import Snapshots
 from isochrone_wire.address import Address
 from isochrone_wire.model import DAY_US, Route
 from isochrone_wire.routes import RouteTable
@@ -41,9 +44,10 @@ class Event:
 class Web:
     """The interface at an address, and a client for it."""
 
-    def __init__(self, local: InProcessCollector, publisher: Publisher, address: Address) -> None:
+    def __init__(self, local: InProcessCollector, sources: Sources, address: Address) -> None:
         self.local = local
-        self.publisher = publisher
+        self.sources = sources
+        self.publisher = sources.publisher
         self.address = address
         self.client = httpx.AsyncClient(base_url=f"http://{address}", timeout=TIMEOUT_SECONDS)
 
@@ -115,8 +119,10 @@ async def until(is_so: Callable[[], bool]) -> None:
 class StartWeb(Protocol):
     """Starts the interface with the limits of the test."""
 
-    async def __call__(self, *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
-        """Return the interface, without tables."""
+    async def __call__(
+        self, *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US, required: bool = False
+    ) -> Web:
+        """Return the interface, without tables. Credentials may be `required`."""
         ...
 
 
@@ -136,7 +142,9 @@ async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     local.plans.current = replace(plan, routes=routes)
     async with AsyncExitStack() as stack:
 
-        async def start(*, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
+        async def start(
+            *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US, required: bool = False
+        ) -> Web:
             publisher = Publisher(
                 database=local.database,
                 plans=local.plans,
@@ -144,23 +152,28 @@ async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
                 max_watchers=max_watchers,
                 heartbeat_us=heartbeat_us,
             )
-            authenticator = Authenticator(database=local.database, clock=local.clock, required=False)
+            authenticator = Authenticator(database=local.database, clock=local.clock, required=required)
             query_context = QueryContext(
                 database=local.database,
                 plans=local.plans,
                 clock=local.clock,
             )
+            changes = Changes(clock=local.clock, state=lambda: (publisher.generation, publisher.stale_since_at))
             sources = Sources(
                 publisher=publisher,
+                changes=changes,
                 plans=local.plans,
                 query_context=query_context,
                 authenticator=authenticator,
+                snapshots=Snapshots(publisher=publisher, plans=local.plans, clock=local.clock),
+                rejections=Rejections(),
                 clock=local.clock,
                 metrics=list,
             )
             address = await stack.enter_async_context(listening(create_app(sources), Address("127.0.0.1", 0), tls=None))
-            web = Web(local, publisher, address)
+            web = Web(local, sources, address)
             stack.callback(publisher.close)
+            stack.callback(changes.close)
             stack.push_async_callback(web.client.aclose)
             return web
 

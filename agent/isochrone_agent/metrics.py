@@ -22,6 +22,7 @@ def families(
     missed: Callable[[], int],
     plan_version: Callable[[], int],
     refused_version: Callable[[], int],
+    export_dropped: Callable[[], int] | None = None,
 ) -> Iterator[Metric]:
     """The metrics of probes and of the plan at the current values. `series` returns the counts of probes, to which the
     event loop adds while this runs in a thread.
@@ -36,6 +37,9 @@ def families(
         "Version of the plan that this agent refused, 0 for none.",
         value=refused_version(),
     )
+    if export_dropped is not None:
+        described = "Probes whose traces could not be delivered over OTLP."
+        yield CounterMetricFamily("isochrone_otlp_dropped_probes", described, value=export_dropped())
 
 
 def delivery_families(

@@ -8,7 +8,7 @@ Without a plan nothing is probed.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ from isochrone_wire.metrics.endpoint import serve_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from isochrone_agent.otlp.export import OtlpExport
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -63,12 +65,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             drain=settings.drain,
         ) as spool,
         ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
+        otlp_export(settings) as export,
     ):
         renewal = IdentityRenewal(settings, connection)
         collector = CollectorClient(
             channel=lambda: connection.current, vantage=settings.vantage, on_fingerprints=renewal.note
         )
-        prober = new_prober(settings, policy, tls)
+        prober = new_prober(settings, policy, tls, export)
         rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds, signed_plans)
         uplink = Uplink(
@@ -79,7 +82,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
         delivery = partial(_delivery_metrics, settings, push_metrics, connection)
-        with metrics_endpoint(settings, rounds, lambda: plan_watcher.refused, delivery):
+        with metrics_endpoint(settings, rounds, lambda: plan_watcher.refused, export=export, delivery=delivery):
             try:
                 await run_until(
                     stop,
@@ -87,7 +90,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                     plan_watcher.wait_for_plan(),
                     rounds.run(),
                     uplink.run(),
-                    _reload_changed_files(settings, connection, renewal, keyring),
+                    reload_files(settings, keyring, partial(_refresh_identity, connection, renewal)),
                 )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
@@ -98,7 +101,27 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
 
-def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext) -> Prober:
+@contextlib.asynccontextmanager
+async def otlp_export(settings: Settings) -> "AsyncIterator[OtlpExport | None]":
+    """Export probes over OTLP during the block, if the settings ask for it and the extra is installed."""
+    if settings.otlp_endpoint is None:
+        yield None
+        return
+    try:
+        from isochrone_agent.otlp.export import OtlpExport  # noqa: PLC0415  # imports the SDK, an extra
+    except ImportError as error:
+        log.warning("otlp.unavailable", reason=str(error), hint="pip install 'isochrone[otel]'")
+        yield None
+        return
+    export = OtlpExport(settings.otlp_endpoint, settings.vantage)
+    export.start()
+    try:
+        yield export
+    finally:
+        await asyncio.to_thread(export.close)
+
+
+def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext, export: "OtlpExport | None" = None) -> Prober:
     """Create the prober of an agent."""
     return Prober(
         vantage=settings.vantage.name,
@@ -106,6 +129,7 @@ def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext) -> Probe
         dial_options=settings.dial_options,
         destinations=policy.destinations,
         error_chars=policy.error_chars,
+        on_probe=export.offer if export else None,
     )
 
 
@@ -124,6 +148,8 @@ def metrics_endpoint(
     settings: Settings,
     rounds: RoundRunner,
     refused: Callable[[], tuple[int, str] | None],
+    *,
+    export: "OtlpExport | None" = None,
     delivery: "Callable[[], Iterable[Metric]]" = tuple,
 ) -> Iterator[None]:
     """Serve metrics during the block, with those of `delivery`, if the settings ask for them. `refused` returns the
@@ -141,6 +167,7 @@ def metrics_endpoint(
             missed=lambda: rounds.missed,
             plan_version=lambda: rounds.plan_version,
             refused_version=lambda: (refused() or (0, ""))[0],
+            export_dropped=(lambda: export.dropped) if export else None,
         )
         yield from delivery()
 
@@ -169,20 +196,22 @@ def _delivery_metrics(
     )
 
 
-async def _reload_changed_files(
-    settings: Settings, connection: ReconnectingChannel, renewal: IdentityRenewal, keyring: Keyring
-) -> None:
-    """Load the identity and the credentials file again when they change, and renew the identity when that is due."""
+async def _refresh_identity(connection: ReconnectingChannel, renewal: IdentityRenewal) -> None:
+    await renewal.run_if_due()
+    connection.refresh()
+
+
+async def reload_files(settings: Settings, keyring: Keyring, others: Callable[[], Awaitable[None]]) -> None:
+    """Load the credentials file again when it changes, and call `others`, which does that for other files."""
     credentials = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        await renewal.run_if_due()
-        connection.refresh()
         if credentials.changed():
-            reload_keyring(settings, keyring)
+            _reload_keyring(settings, keyring)
+        await others()
 
 
-def reload_keyring(settings: Settings, keyring: Keyring) -> None:
+def _reload_keyring(settings: Settings, keyring: Keyring) -> None:
     """Load the credentials file again; if it is not valid, the previous credentials stay."""
     try:
         keyring.replace_with(load_keyring(settings.credentials))

@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from isochrone_wire.identity_file import Identity
 from isochrone_wire.metrics import endpoint
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
+from isochrone_wire.text import is_http_url
 from isochrone_wire.trust.local_socket import default_socket
 
 METRICS_PORT = 4691
@@ -49,6 +50,8 @@ class Settings:
     keep_delivered_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES
     drain: Drain = Drain.NEWEST
     plan: Path | None = None
+    # The base URL of a receiver of OTLP over HTTP; it may contain a password.
+    otlp_endpoint: str | None = field(default=None, repr=False)
 
     @property
     def spool_path(self) -> Path:
@@ -87,6 +90,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", kept_batches.DEFAULT_LIMIT_BYTES))),
         drain=_drain(str(values.get("drain", Drain.NEWEST))),
         plan=Path(values["plan"]) if values.get("plan") else None,
+        otlp_endpoint=_otlp_endpoint(str(values.get("otlp_endpoint") or "")),
     )
 
 
@@ -171,6 +175,15 @@ def _metrics_address(text: str) -> Address | None:
         return endpoint.parse_listen(text, default_port=METRICS_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
+
+
+def _otlp_endpoint(text: str) -> str | None:
+    """Check the URL, which an error does not repeat because it may contain a password."""
+    if text in ("", "off"):
+        return None
+    if not is_http_url(text):
+        raise SettingsError("--otlp-endpoint is not an http or https URL", hint="--otlp-endpoint http://127.0.0.1:4318")
+    return text
 
 
 def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> Vantage:

@@ -1,4 +1,4 @@
-"""`isochrone-agent run --plan`: an agent without a collector, whose samples are only exported as metrics.
+"""`isochrone-agent run --plan`: an agent without a collector, whose samples are only exported, as metrics and traces.
 
 The spool has the spend of the day, so that budgets and the limits of the policy hold across restarts, and no samples.
 """
@@ -9,18 +9,17 @@ from collections.abc import Sequence
 import structlog
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.file_watch import FileWatch
-from isochrone_agent.plan.credentials import Keyring, load_keyring
+from isochrone_agent.plan.credentials import load_keyring
 from isochrone_agent.plan.plan_file import PlanFile
 from isochrone_agent.plan.policy import load_policy
 from isochrone_agent.plan.round_runner import RoundRunner
 from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.runner import (
     GRACE_SECONDS,
-    RELOAD_SECONDS,
     metrics_endpoint,
     new_prober,
-    reload_keyring,
+    otlp_export,
+    reload_files,
     run_until,
 )
 from isochrone_agent.settings import Settings
@@ -46,29 +45,23 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     if policy.plan_key is not None:
         raise SettingsError("the policy requires signed plans, and a plan file has no signature", hint="omit --plan")
     tls = tls_context(settings.ca_file)
-    async with _SpendOnly(settings.spool_path, limit_bytes=settings.spool_limit_bytes) as spool:
-        prober = new_prober(settings, policy, tls)
+    async with (
+        _SpendOnly(settings.spool_path, limit_bytes=settings.spool_limit_bytes) as spool,
+        otlp_export(settings) as export,
+    ):
+        prober = new_prober(settings, policy, tls, export)
         rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_file = PlanFile(settings.plan, keyring, rounds)
         try:
             await plan_file.load()
             log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-            if settings.metrics is None:
-                log.warning("metrics.off", hint="samples are neither stored nor exported: set --metrics-listen")
-            with metrics_endpoint(settings, rounds, lambda: plan_file.refused):
-                await run_until(stop, rounds.run(), _reload_changed_files(settings, plan_file, keyring))
+            if settings.metrics is None and export is None:
+                hint = "samples are neither stored nor exported: set --metrics-listen or --otlp-endpoint"
+                log.warning("metrics.off", hint=hint)
+            with metrics_endpoint(settings, rounds, lambda: plan_file.refused, export=export):
+                await run_until(stop, rounds.run(), reload_files(settings, keyring, plan_file.reload_if_changed))
             log.info("agent.stopping", in_flight=rounds.in_flight)
         finally:
             await rounds.finish(GRACE_SECONDS)
             await prober.aclose()
             log.info("agent.stopped")
-
-
-async def _reload_changed_files(settings: Settings, plan_file: PlanFile, keyring: Keyring) -> None:
-    """Load the plan and the credentials file again when they change."""
-    credentials = FileWatch([settings.credentials] if settings.credentials else [])
-    while True:
-        await asyncio.sleep(RELOAD_SECONDS)
-        if credentials.changed():
-            reload_keyring(settings, keyring)
-        await plan_file.reload_if_changed()

@@ -6,8 +6,8 @@ from isochrone_client.errors import ClientError, InsufficientError, NoSamplesErr
 from isochrone_client.names import Names
 from isochrone_client.pages.targets import require_targets
 from isochrone_wire.absences import ELSEWHERE, absences, absences_besides
-from isochrone_wire.answers import Absence, TargetList
-from isochrone_wire.fleet import VantageList
+from isochrone_wire.answers import Absence
+from isochrone_wire.fleet import TargetList, VantageList
 
 _MAX_NAMED = 3
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from isochrone_client import configuration
@@ -29,6 +29,10 @@ class Collector:
 
     def __str__(self) -> str:
         return str(self.address)
+
+    def reread(self) -> "Collector":
+        """The same with the identity that the file has now: any command renews it. Raises `AddressError`."""
+        return self if self.path is None else replace(self, identity=_read(self.path))
 
 
 def resolve_collector(

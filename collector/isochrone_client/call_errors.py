@@ -8,6 +8,7 @@ from isochrone_client.errors import (
     AccessError,
     ClientError,
     CollectorError,
+    NoTableError,
     RefusedError,
     SlowError,
     UnreachableError,
@@ -48,6 +49,8 @@ _HINT_OF_UNKNOWN = {
     "there is no generation ": "`isochrone routes history` lists the generations; `isochrone explain` without "
     "--generation takes the newest",
 }
+# The starts of the messages of a collector without the table that was asked for.
+_NO_TABLE = ("there is no route table yet", "there is no table of ")
 # The start of the message that gRPC makes if there was no connection; the collector or a proxy wrote any other.
 _CONNECT_FAILED = "failed to connect"
 # Part of gRPC's message if the certificate was not trusted.
@@ -72,11 +75,12 @@ def client_error(error: grpc.RpcError, address: Address, *, is_plain: bool = Fal
     details = call.details() or call.code().name.lower()
     if call.code() is grpc.StatusCode.NOT_FOUND:
         hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if details.startswith(start)), hint)
+        kind = NoTableError if details.startswith(_NO_TABLE) else kind
     return kind(_message(kind, address, details), hint=hint)
 
 
 def _message(kind: type[ClientError], address: Address, details: str) -> str:
-    if kind in (RefusedError, AccessError):
+    if issubclass(kind, RefusedError | AccessError):
         return details
     if kind is UnreachableError and details.startswith(_CONNECT_FAILED):
         return f"no collector answers at {address}: {details.rpartition(': ')[2]}"

@@ -18,6 +18,7 @@ COMMANDS: dict[str, Entry] = {
     "slo": Entry("isochrone_client.commands.slo:slo", "Show which targets are fast enough for which use, per region."),
     # The former name of `slo`.
     "budgets": Entry("isochrone_client.commands.slo:slo", "", hidden=True),
+    "watch": Entry("isochrone_client.commands.watch:watch", "Show all targets from all regions on one screen, live."),
     "tiers": Entry("isochrone_client.commands.tiers:tiers", "Rank targets by median TTFT within their price tier."),
     "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),
     "simulate": Entry(
@@ -25,7 +26,8 @@ COMMANDS: dict[str, Entry] = {
         "Replay the recorded rounds under other routing policies.",
     ),
     "routes": Entry(
-        "isochrone_client.commands.routes:routes", "Show where to send requests now, per region; watch and export it."
+        "isochrone_client.commands.routes.tables:routes",
+        "Show where to send requests now, per region; watch and export it.",
     ),
     "explain": Entry("isochrone_client.commands.explain:explain", "Show the decision behind a route's table."),
     "samples": Entry(
@@ -36,11 +38,17 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.coverage:coverage",
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
+    "series": Entry(
+        "isochrone_client.commands.series:series", "Show values and outcomes over time, per target and region."
+    ),
+    "limits": Entry(
+        "isochrone_client.commands.limits:limits", "Show what remains of rate limits, and when they will be used up."
+    ),
     "drift": Entry("isochrone_client.commands.drift:drift", "Show lasting changes, and since when."),
     "incidents": Entry(
         "isochrone_client.commands.incidents:incidents", "Show the targets that fail or are throttled, and since when."
     ),
-    "alerts": Entry("isochrone_client.commands.alerts:alerts", "Show the alerts and their delivery to the webhook."),
+    "alerts": Entry("isochrone_client.commands.alerts:alerts", "Show the alerts and their delivery to receivers."),
     "report": Entry(
         "isochrone_client.commands.report:report",
         "Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.",
@@ -48,6 +56,9 @@ COMMANDS: dict[str, Entry] = {
     "join": Entry("isochrone_client.commands.join:join", "Trade a join token for access to a collector."),
     "context": Entry(
         "isochrone_client.commands.context:context", "Name collectors, and choose the one to ask by default."
+    ),
+    "mcp": Entry(
+        "isochrone_client.commands.mcp:mcp", "Answer an assistant's questions over the Model Context Protocol."
     ),
     "demo": Entry(
         "isochrone_client.commands.demo:demo",

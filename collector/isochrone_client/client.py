@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -17,31 +17,32 @@ from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import AddressError, ClientError, CollectorError
 from isochrone_client.names import Names
-from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, TargetList, Window
+from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, Window
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import observatory_pb2 as messages
-from isochrone_wire.v1 import routes_pb2 as route_messages
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryStub
-from isochrone_wire.v1.routes_pb2_grpc import RoutesStub
 
 # The methods import these, because to make a class takes a millisecond, and a command has one kind of answer.
 if TYPE_CHECKING:
-    from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample, VantageList
+    from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample, TargetList, VantageList
     from isochrone_wire.insights import (
         AlertList,
         DriftList,
         IncidentList,
         LatencyBudgetList,
         Leaderboard,
+        RateLimitList,
         RegionCostList,
-        SeriesList,
         SimulationList,
         TierList,
     )
+    from isochrone_wire.queries.series import SeriesList
     from isochrone_wire.routes import Explanation, RegionTables, RouteEventList, RouteTable
+    from isochrone_wire.v1 import routes_pb2 as route_messages
+    from isochrone_wire.v1.routes_pb2_grpc import RoutesStub
 
 CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
@@ -96,16 +97,15 @@ class ObservatoryClient:
     def close(self) -> None:
         """Renew the identity if that is due, and close the connection. The client cannot be used afterwards."""
         if self._was_answered:
-            self._renew()
+            self.renew()
         self._channel.close()
 
     def _connect(self) -> None:
         self._channel = _open(self._collector, self._options)
         self._stub = ObservatoryStub(self._channel)
-        self._routes = RoutesStub(self._channel)
         self._was_answered = False
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Renew the identity if that is due, and use it for later calls."""
         identity, path = self._collector.identity, self._collector.path
         if identity is None or path is None:
@@ -116,8 +116,20 @@ class ObservatoryClient:
             self._collector = replace(self._collector, identity=later)
             self._connect()
 
-    def list_targets(self) -> TargetList:
+    @property
+    def _routes(self) -> "RoutesStub":
+        from isochrone_wire.v1.routes_pb2_grpc import RoutesStub
+
+        return RoutesStub(self._channel)
+
+    def get_baseline(self) -> str:
+        """The baseline region of the plan in force; empty before the first plan."""
+        return self._call(self._stub.ListTargets, messages.ListTargetsRequest()).baseline
+
+    def list_targets(self) -> "TargetList":
         """The targets of the plan in force and its baseline region."""
+        from isochrone_wire.fleet import TargetList
+
         response = self._call(self._stub.ListTargets, messages.ListTargetsRequest())
         return self._value(TargetList, response)
 
@@ -130,6 +142,14 @@ class ObservatoryClient:
         request = messages.ListSamplesRequest(selection=encode(selection), limit=limit)
         response = self._call(self._stub.ListSamples, request)
         return tuple(self._value(StoredSample, sample) for sample in response.samples)
+
+    def get_sample(self, sample_id: str) -> "StoredSample":
+        """The sample with this id."""
+        from isochrone_wire.fleet import StoredSample
+
+        request = messages.ListSamplesRequest(id=sample_id)
+        (found,) = self._call(self._stub.ListSamples, request).samples
+        return self._value(StoredSample, found)
 
     def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> "Leaderboard":
         """Targets ranked within each region of the selection."""
@@ -219,12 +239,25 @@ class ObservatoryClient:
         request = messages.GetTiersRequest(selection=encode(selection))
         return self._value(TierList, self._call(self._stub.GetTiers, request))
 
-    def get_series(self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0) -> "SeriesList":
-        """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows)."""
-        from isochrone_wire.insights import SeriesList
+    def get_series(
+        self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0, limit_us: int = 0
+    ) -> "SeriesList":
+        """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows); with a
+        `limit_us` on the metric the goodput, too.
+        """
+        from isochrone_wire.queries.series import SeriesList
 
-        request = messages.GetSeriesRequest(selection=encode(selection), metric=metric, points=points)
+        request = messages.GetSeriesRequest(
+            selection=encode(selection), metric=metric, points=points, limit_us=limit_us
+        )
         return self._value(SeriesList, self._call(self._stub.GetSeries, request))
+
+    def get_rate_limits(self, selection: Selection, *, points: int = 0) -> "RateLimitList":
+        """The rate limits in response headers, their history in at most `points` buckets (0: 24), and a forecast."""
+        from isochrone_wire.insights import RateLimitList
+
+        request = messages.GetRateLimitsRequest(selection=encode(selection), points=points)
+        return self._value(RateLimitList, self._call(self._stub.GetRateLimits, request))
 
     def list_drift(self, selection: Selection) -> "DriftList":
         """The lasting changes in the selection."""
@@ -259,7 +292,7 @@ class ObservatoryClient:
 
         The first batch comes at once; batches may be empty.
         """
-        self._renew()  # this command may run for years
+        self.renew()  # this command may run for years
         request = messages.FollowSamplesRequest(selection=encode(selection), since_at=since_at)
         return self._sample_batches(self._stub.FollowSamples, request)
 
@@ -273,6 +306,7 @@ class ObservatoryClient:
     def get_tables(self, client_region: str, route: str = "") -> "RegionTables":
         """The tables in force in a region, of one route or of all (empty name)."""
         from isochrone_wire.routes import RegionTables
+        from isochrone_wire.v1 import routes_pb2 as route_messages
 
         request = route_messages.GetTablesRequest(client_region=client_region, route=route)
         return self._value(RegionTables, self._call(self._routes.GetTables, request))
@@ -284,13 +318,16 @@ class ObservatoryClient:
         first all tables in force. Yields `None` from time to time between tables. Empty names mean all
         regions, all routes.
         """
-        self._renew()  # this command may run for years
+        from isochrone_wire.v1 import routes_pb2 as route_messages
+
+        self.renew()  # this command may run for years
         request = route_messages.WatchTablesRequest(client_region=client_region, route=route, after_generation=after)
         return self._stream(self._routes.WatchTables, request, self._table, max(self._timeout_us, _WATCH_TIMEOUT_US))
 
     def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> "Explanation":
         """The decision behind the table of a generation (0: the newest), step by step."""
         from isochrone_wire.routes import Explanation
+        from isochrone_wire.v1 import routes_pb2 as route_messages
 
         request = route_messages.ExplainRouteRequest(client_region=client_region, route=route, generation=generation)
         return self._value(Explanation, self._call(self._routes.ExplainRoute, request))
@@ -298,6 +335,7 @@ class ObservatoryClient:
     def list_route_events(self, selection: Selection, *, route: str = "") -> "RouteEventList":
         """Switches, freezes and plans of the selection's window and regions, of one route or of all, newest first."""
         from isochrone_wire.routes import RouteEventList
+        from isochrone_wire.v1 import routes_pb2 as route_messages
 
         request = route_messages.ListRouteEventsRequest(selection=encode(selection), route=route)
         return self._value(RouteEventList, self._call(self._routes.ListRouteEvents, request))
@@ -307,7 +345,7 @@ class ObservatoryClient:
         plan, seen = self.list_targets(), self.list_vantages()
         return tuple(dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in seen.vantages)))))
 
-    def _table(self, response: route_messages.WatchTablesResponse) -> "RouteTable | None":
+    def _table(self, response: "route_messages.WatchTablesResponse") -> "RouteTable | None":
         from isochrone_wire.routes import RouteTable
 
         return self._value(RouteTable, response.table) if response.HasField("table") else None
@@ -377,7 +415,7 @@ class ObservatoryClient:
 
     def _expand_short_names(self, request: Message, error: grpc.RpcError) -> bool:
         """Replace short names in a refused request by full ones; return whether that changed it."""
-        from isochrone_wire.fleet import VantageList
+        from isochrone_wire.fleet import TargetList, VantageList
 
         if cast(grpc.Call, error).code() is not grpc.StatusCode.NOT_FOUND:
             return False
@@ -388,7 +426,7 @@ class ObservatoryClient:
         except grpc.RpcError:
             return False
         regions = frozenset(filter(None, (plan.baseline, *(vantage.region for vantage in seen.vantages))))
-        return _expand(request, Names(regions=regions, targets=plan.targets))
+        return Names(regions=regions, targets=plan.targets).expand(request)
 
     def _value(self, cls: type[Value], message: Message) -> Value:
         self._was_answered = True
@@ -409,18 +447,3 @@ def _open(collector: Collector, options: tuple[tuple[str, int], ...]) -> grpc.Ch
         return open_channel(collector.address, identity.trust, identity.credential, more=options)
     except ValueError as error:
         raise AddressError(str(error), hint="join the collector first: isochrone join") from error
-
-
-def _expand(request: Any, names: Names) -> bool:  # noqa: ANN401  # any request with names
-    """Replace the short names in a request by full ones; return whether that changed it."""
-    before = request.SerializeToString(deterministic=True)
-    named = {field.name for field in request.DESCRIPTOR.fields}
-    if "selection" in named:
-        request.selection.regions[:] = [names.region(text) for text in request.selection.regions]
-        request.selection.targets[:] = [names.target(text) for text in request.selection.targets]
-    if "against" in named:
-        request.against[:] = [names.region(text) for text in request.against]
-    for field in named & {"baseline", "client_region"}:
-        if getattr(request, field):
-            setattr(request, field, names.region(getattr(request, field)))
-    return bool(request.SerializeToString(deterministic=True) != before)

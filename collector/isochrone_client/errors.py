@@ -12,7 +12,9 @@
     ├── UnreachableError       3  the operator of the collector: nothing answers at the address
     ├── InsufficientError      4  time, or the operators of the agents: too few data for an answer
     │   └── NoSamplesError     4  ... none of a region, because nothing runs there
+    ├── StaticOrderError       4  the operator of the collector: an exported file has no table, only the static order
     ├── SlowError              1  the reader: ask for less, or wait longer
+    ├── ClusterError           1  the operator of the Kubernetes cluster: its API server is away, or refuses a call
     ├── FileError              1  the reader: the file to write exists, or cannot be written
     ├── MissingExtraError      1  the reader: an extra has to be installed
     ├── DemoError              1  the user of the demo: a part of it did not start, or its folder is in use
@@ -49,6 +51,10 @@ class RefusedError(ClientError):
     """The collector does not know a name in the request."""
 
     exit_code = 2
+
+
+class NoTableError(RefusedError):
+    """The collector has no route table yet: it lacks samples, or a plan with routes."""
 
 
 class AmbiguousError(ClientError):
@@ -108,12 +114,22 @@ class NoSamplesError(InsufficientError):
         self.missing = missing
 
 
+class StaticOrderError(ClientError):
+    """An exported file has the static order of a route, because no table may be used."""
+
+    exit_code = 4
+
+
 class SlowError(ClientError):
     """The collector did not answer in time."""
 
 
 class FileError(ClientError):
     """A file to write exists, or cannot be written."""
+
+
+class ClusterError(ClientError):
+    """The API server of a Kubernetes cluster does not answer, or refuses a call."""
 
 
 class MissingExtraError(ClientError):

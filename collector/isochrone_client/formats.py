@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import DAY_US, MINUTE_US, SECOND_US
 from isochrone_wire.json_format import minute, rfc3339
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
 _TOO_LONG = 1e8
 _CENT = 0.01
+_BARS = "▁▂▃▄▅▆▇█"
 _MOST_DECIMALS = 6
 _WHOLE_PERCENT = 99.95
 _HOUR_US = 60 * MINUTE_US
@@ -162,6 +163,17 @@ def amount_percent(value: float | None) -> Amount:
 def amount_dollars(usd: float | None) -> Amount:
     """US dollars with cents, or with enough decimals for the smallest amount; the heading has the unit."""
     return Amount((usd,), rule=_dollar_decimals)
+
+
+def bars(values: Sequence[float | None], *, highest: float) -> str:
+    """A bar per value from zero to `highest`, and a space for `None`."""
+    top = len(_BARS) - 1
+    return "".join(" " if value is None or not highest else _BARS[round(top * value / highest)] for value in values)
+
+
+def sparkline(values: Sequence[float | None], *, highest: float) -> str:
+    """The bars without spaces around them; `UNKNOWN` without a value."""
+    return bars(values, highest=highest).strip() or UNKNOWN
 
 
 def age(at: int | None, *, now_at: int) -> str:

@@ -9,10 +9,13 @@ A full name always means itself, patterns are left to the collector, and an ambi
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from isochrone_client.errors import AmbiguousError
-from isochrone_wire.model import Target
 from isochrone_wire.text import first_of
+
+if TYPE_CHECKING:
+    from isochrone_wire.model import Target
 
 _MAX_LISTED = 8
 _PATTERN_MARKS = frozenset("*?[")
@@ -23,7 +26,7 @@ class Names:
     """The names that exist: all known regions and the targets of the plan in force."""
 
     regions: frozenset[str]
-    targets: tuple[Target, ...]
+    targets: "tuple[Target, ...]"
 
     def region(self, text: str) -> str:
         """The region that `text` stands for, or `text` if there is none. Raises `AmbiguousError`."""
@@ -34,6 +37,20 @@ class Names:
         if _PATTERN_MARKS & set(text):
             return text
         return _resolve("target", text, _targets(text, self.targets))
+
+    def expand(self, request: Any) -> bool:  # noqa: ANN401  # any request with names
+        """Replace short names in a request by full ones; return whether that changed it. Raises `AmbiguousError`."""
+        before = request.SerializeToString(deterministic=True)
+        named = {field.name for field in request.DESCRIPTOR.fields}
+        if "selection" in named:
+            request.selection.regions[:] = [self.region(text) for text in request.selection.regions]
+            request.selection.targets[:] = [self.target(text) for text in request.selection.targets]
+        if "against" in named:
+            request.against[:] = [self.region(text) for text in request.against]
+        for field in named & {"baseline", "client_region"}:
+            if getattr(request, field):
+                setattr(request, field, self.region(getattr(request, field)))
+        return bool(request.SerializeToString(deterministic=True) != before)
 
 
 def _resolve(kind: str, text: str, candidates: Iterator[set[str]]) -> str:
@@ -54,7 +71,7 @@ def _regions(text: str, known: Iterable[str]) -> Iterator[set[str]]:
     yield {name for name in known if short and name.lower().startswith(short)}
 
 
-def _targets(text: str, known: tuple[Target, ...]) -> Iterator[set[str]]:
+def _targets(text: str, known: "tuple[Target, ...]") -> Iterator[set[str]]:
     """Sets of matching names, best match first: the full name, the model, the last part, the start."""
     short = text.lower()
     matches: tuple[Callable[[Target], bool], ...] = (
@@ -71,5 +88,5 @@ def _last(name: str) -> str:
     return name.lower().rpartition("/")[2]
 
 
-def _parts(target: Target) -> tuple[str, ...]:
+def _parts(target: "Target") -> tuple[str, ...]:
     return target.name.lower(), target.model.lower(), _last(target.name), _last(target.model)

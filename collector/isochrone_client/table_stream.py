@@ -1,70 +1,26 @@
-"""Route tables as they change, without end: no generation is lost or repeated when the collector restarts.
+"""Route tables as they change, without end: no generation is lost or repeated when the collector restarts."""
 
-Generations count per database. A collector that lags behind shows lower generations too, but none of them was built
-later than all tables seen so far. A lower generation that was built clearly later therefore belongs to another
-database, and the stream starts over with it. Build times come from the clocks of different collectors, so "clearly
-later" means 10 s after the latest of all tables seen, not after the last one.
-"""
-
+import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import Self
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import CollectorError, RefusedError, SlowError, UnreachableError
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.consumer.table_cursor import Relation, TableCursor
 from isochrone_wire.routes import RouteTable
 
-CLEARLY_LATER_US = 10 * SECOND_US
-_RETRY_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 1.0
+_MAX_DOUBLINGS = 3
 # A collector that has just started may not have its tables yet, or may be limiting requests.
 _RETRIABLE = (UnreachableError, SlowError, RefusedError, CollectorError)
-
-
-class Relation(Enum):
-    """A table in relation to the tables seen before it."""
-
-    NEWER = "newer"
-    OLDER = "older"
-    OTHER_DATABASE = "other database"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCursor:
-    """The highest generation seen (0: none) and the latest instant at which a table that was seen was built, in
-    microseconds since the epoch. The instant is `None` if the generation was given from outside and its table was never
-    seen.
-    """
-
-    generation: int = 0
-    latest_built_at: int | None = None
-
-    def compare(self, table: RouteTable) -> Relation:
-        """Compare a table with those seen so far.
-
-        A collector that is asked for tables after a generation returns lower ones only if it never issued that
-        generation, so without `latest_built_at` a lower generation means another database.
-        """
-        if table.generation > self.generation:
-            return Relation.NEWER
-        if self.latest_built_at is None or table.built_at > self.latest_built_at + CLEARLY_LATER_US:
-            return Relation.OTHER_DATABASE
-        return Relation.OLDER
-
-    def advance(self, table: RouteTable) -> Self:
-        """The cursor after a newer table."""
-        return type(self)(
-            generation=table.generation, latest_built_at=max(self.latest_built_at or table.built_at, table.built_at)
-        )
 
 
 class TableStream:
     """The tables of one collector's regions and routes (empty names: all).
 
     `after` is the last generation seen before; 0 starts with all tables in force. `report` receives a sentence when the
-    collector is lost, is back, or serves another database.
+    collector is lost, is back, or serves another database. With `has_begun`, the collector has answered before, and is
+    waited for from the start.
     """
 
     def __init__(
@@ -74,6 +30,7 @@ class TableStream:
         client_region: str = "",
         route: str = "",
         after: int = 0,
+        has_begun: bool = False,
         report: Callable[[str], None],
     ) -> None:
         self._client = client
@@ -82,7 +39,7 @@ class TableStream:
         self._cursor = TableCursor(generation=after)
         self._report = report
         self._failures = 0
-        self._has_begun = False
+        self._has_begun = has_begun
         self._is_waiting = False
 
     def tables(self) -> Iterator[RouteTable]:
@@ -129,13 +86,16 @@ class TableStream:
         self._is_waiting = True
 
     def _fail(self, why: str) -> None:
-        """Retry at once and without a report after the first failure: collectors close connections that grow old."""
+        """Retry at once and without a report after the first failure: collectors close connections that grow old. Then
+        wait for half a second to a second, and twice as long after each further failure, up to eight seconds.
+        """
         self._failures += 1
         if self._failures == 2:  # noqa: PLR2004  # the first failure that is reported
             since = f" after generation {self._cursor.generation}" if self._cursor.generation else ""
             self._report(f"{why}; continuing{since} when it is back")
         if self._failures > 1:
-            time.sleep(_RETRY_SECONDS)
+            doublings = min(self._failures - 2, _MAX_DOUBLINGS)
+            time.sleep(_FIRST_RETRY_SECONDS * 2**doublings * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     def _succeed(self) -> None:
         if self._failures > 1:

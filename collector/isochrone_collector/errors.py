@@ -83,8 +83,10 @@ class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
     `known` are the existing names, sorted, and `nearest` is the most similar one.
     """
 
-    def __init__(self, message: str, *, known: Collection[str] = (), nearest: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, hint: str = "", known: Collection[str] = (), nearest: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.known = sorted(known)
         self.nearest = nearest
 

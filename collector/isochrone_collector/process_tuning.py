@@ -17,8 +17,9 @@ _KEPT_BYTES = 64 << 20
 _LARGE_BYTES = 8 << 20
 # A push creates thousands of objects without cycles, and frees them all.
 _NEW_OBJECTS = 20_000
-# With Python's default of 5 ms the thread that packs would delay every answer of the event loop.
-_TURN_S = 0.001
+# While another thread computes, the event loop waits this long for Python's global lock after each of the dozens of
+# times that a push does I/O. Python's default is 5 ms; with 1 ms one computing thread kept pushes waiting for 500 ms.
+_TURN_S = 0.0001
 # One record of TLS; by default asyncio takes 256 KiB for each connection.
 _TLS_BUFFER_BYTES = 16 << 10
 
@@ -46,7 +47,7 @@ def max_connections(most: int) -> int:
 
 def tune_process() -> None:
     """Keep up to 64 MiB of freed memory (glibc only), collect garbage less often and never among the objects of the
-    start, switch threads every millisecond, and give every TLS connection of asyncio a small buffer.
+    start, switch threads every tenth of a millisecond, and give every TLS connection of asyncio a small buffer.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

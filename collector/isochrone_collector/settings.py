@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from isochrone_collector import webhook_signature
+from isochrone_collector import receivers, webhook_signature
 from isochrone_collector.errors import SettingsError
+from isochrone_collector.receivers import Format, Receiver
 from isochrone_wire import address as wire_address
 from isochrone_wire import durations
 from isochrone_wire.address import DEFAULT_PORT, Address
@@ -19,6 +19,8 @@ DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
 _SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"
 DEFAULT_DISK_LOW_PERCENT = 15.0
 FOREVER = ("forever", "0")
+WEBHOOK = "webhook"
+"""Name of the receiver of `--alert-url`."""
 MAX_LATENESS_US = 33 * DAY_US
 """Maximum age in microseconds at which a sample still has its hour summarised again."""
 # Longer than any data exists; an instant that long ago may be out of PostgreSQL's range.
@@ -60,26 +62,13 @@ class Tls:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPeriods:
     """Retention periods in microseconds; `None` is unlimited. Summaries of hours are kept for longer than samples may
-    be late, because days are made from them.
+    be late, because days are made from them. `incidents_us` is also that of alerts and silences.
     """
 
     samples_us: int | None = 35 * DAY_US
     hours_us: int | None = 100 * DAY_US
     days_us: int | None = 1095 * DAY_US
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSettings:
-    """The URL of the webhook and the secret that signs alerts. The URL may contain a token: neither is in the repr."""
-
-    url: str = field(repr=False)
-    secret: bytes = field(repr=False)
-
-    @property
-    def shown(self) -> str:
-        """Return the URL without its secret parts."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    incidents_us: int | None = 400 * DAY_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +89,7 @@ class Settings:
     # Further names of this machine in requests over HTTP without TLS.
     http_hosts: tuple[str, ...] = ()
     retention: RetentionPeriods = RetentionPeriods()
-    webhook: WebhookSettings | None = None
+    receivers: tuple[Receiver, ...] = ()
     # The share of the disk of the embedded PostgreSQL below which there is little room.
     disk_low_percent: float = DEFAULT_DISK_LOW_PERCENT
     # The database's time limit for one query of a reader.
@@ -126,9 +115,11 @@ def check(
     keep_samples: str = "",
     keep_hours: str = "",
     keep_days: str = "",
+    keep_incidents: str = "",
     question_timeout: str = durations.write(DEFAULT_QUESTION_TIMEOUT_US),
     alert_url: str | None = None,
     alert_secret_file: Path | None = None,
+    alert_receivers: Path | None = None,
     disk_low: float = DEFAULT_DISK_LOW_PERCENT,
 ) -> Settings:
     """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
@@ -155,10 +146,10 @@ def check(
         https=wanted,
         http=http,
         http_hosts=tuple(host.lower() for host in http_host),
-        retention=_retention(keep_samples, keep_hours, keep_days),
+        retention=_retention(keep_samples, keep_hours, keep_days, keep_incidents),
         question_timeout_us=_question_timeout_us(question_timeout),
         disk_low_percent=disk_low,
-        webhook=_webhook(alert_url, alert_secret_file, environment),
+        receivers=_receivers(alert_url, alert_secret_file, alert_receivers, environment),
     )
 
 
@@ -198,37 +189,43 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
         raise SettingsError(f"the secret for alerts is not valid: {reason}", hint=_SECRET_HINT) from None
 
 
-def _webhook(url: str | None, secret_file: Path | None, environment: Mapping[str, str]) -> WebhookSettings | None:
-    """Return the settings of the webhook. Raises `SettingsError`, whose message does not repeat the URL."""
+def _receivers(
+    url: str | None, secret_file: Path | None, file: Path | None, environment: Mapping[str, str]
+) -> tuple[Receiver, ...]:
+    """Return the receivers of alerts: the webhook, which gets every alert on its own, and those of the file. Raises
+    `SettingsError`, whose message does not repeat a URL.
+    """
+    found = receivers.read(file, environment) if file else ()
     if not url:
-        return None
+        return found
+    if any(one.name == WEBHOOK for one in found):
+        raise SettingsError(f"a receiver of {file} is named {WEBHOOK!r}, as that of --alert-url is", hint="rename it")
     try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        receivers.check_url(url, allow_http=True)
     except ValueError:
-        usable = False
-    if not usable:
         raise SettingsError(
             "--alert-url is not an http or https URL", hint="write http://HOST/PATH or https://HOST/PATH"
-        )
+        ) from None
     secret = alert_secret(secret_file, environment)
     if secret is None:
         raise SettingsError("--alert-url needs a secret that signs the alerts", hint=_SECRET_HINT)
-    return WebhookSettings(url=url, secret=secret)
+    return (Receiver(name=WEBHOOK, format=Format.STANDARD, url=url, secret=secret, group_us=0), *found)
 
 
-def _retention(samples: str, hours: str, days: str) -> RetentionPeriods:
+def _retention(samples: str, hours: str, days: str, incidents: str) -> RetentionPeriods:
     """Return the retention periods, with defaults. Raises `SettingsError` if one is shorter than another one needs."""
     default = RetentionPeriods()
     periods = RetentionPeriods(
         samples_us=_period_us("--keep-samples", samples, default.samples_us),
         hours_us=_period_us("--keep-hours", hours, default.hours_us),
         days_us=_period_us("--keep-days", days, default.days_us),
+        incidents_us=_period_us("--keep-incidents", incidents, default.incidents_us),
     )
     late_us = min(periods.samples_us or MAX_LATENESS_US, MAX_LATENESS_US)
     for option, kept_us, least_us, why in (
         ("--keep-samples", periods.samples_us, 2 * DAY_US, "samples are dropped by the day, and today's must stay"),
         ("--keep-hours", periods.hours_us, late_us, "samples may be that late, and days are made from hours"),
+        ("--keep-incidents", periods.incidents_us, DAY_US, "a new leader reads those of the last day"),
         ("--keep-days", periods.days_us, periods.hours_us or _LONGEST_US, "a day must not be deleted before its hours"),
     ):
         if kept_us is not None and kept_us < least_us:

@@ -15,6 +15,27 @@ CREATE TABLE alert (
 
 COMMENT ON TABLE alert IS 'What somebody should know; without a next attempt nobody will be told again.';
 
+CREATE TABLE alert_delivery (
+    alert_id bigint NOT NULL,
+    receiver text NOT NULL,
+    thread text NOT NULL,
+    next_attempt_at timestamp with time zone,
+    first_attempt_at timestamp with time zone,
+    delivered_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    repeats integer DEFAULT 0 NOT NULL,
+    last_error text DEFAULT ''::text NOT NULL,
+    key text DEFAULT ''::text NOT NULL,
+    is_open boolean DEFAULT false NOT NULL,
+    is_silenced boolean DEFAULT false NOT NULL
+);
+
+COMMENT ON TABLE alert_delivery IS 'The delivery of each alert to each receiver; without a next attempt it is delivered, given up or silenced.';
+
+COMMENT ON COLUMN alert_delivery.thread IS 'The problem: an incident, or the alert that began it.';
+
+COMMENT ON COLUMN alert_delivery.is_open IS 'The receiver has this beginning of a problem under the key, and not yet its end.';
+
 CREATE TABLE audit (
     id bigint NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -317,6 +338,24 @@ CREATE TABLE sample_late (
 
 COMMENT ON TABLE sample_late IS 'Samples of rounds without a partition, kept apart with the reason.';
 
+CREATE TABLE silence (
+    id bigint NOT NULL,
+    targets text[] NOT NULL,
+    providers text[] NOT NULL,
+    regions text[] NOT NULL,
+    kinds text[] NOT NULL,
+    thread text NOT NULL,
+    subject text NOT NULL,
+    reason text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    ended_by text DEFAULT ''::text NOT NULL
+);
+
+COMMENT ON TABLE silence IS 'Silences of alerts by patterns; with a thread, acknowledgements of one problem.';
+
 CREATE TABLE summary (
     target_id bigint NOT NULL,
     region text NOT NULL,
@@ -390,6 +429,9 @@ COMMENT ON COLUMN vantage.rival_epoch IS 'Epoch of a second agent on this creden
 
 COMMENT ON COLUMN vantage.earlier_rounds_until IS 'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
 
+ALTER TABLE ONLY alert_delivery
+    ADD CONSTRAINT alert_delivery_pkey PRIMARY KEY (alert_id, receiver);
+
 ALTER TABLE ONLY alert
     ADD CONSTRAINT alert_pkey PRIMARY KEY (id);
 
@@ -435,6 +477,9 @@ ALTER TABLE ONLY sample_late
 ALTER TABLE ONLY sample
     ADD CONSTRAINT sample_pkey PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx);
 
+ALTER TABLE ONLY silence
+    ADD CONSTRAINT silence_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY summary
     ADD CONSTRAINT summary_pkey PRIMARY KEY (target_id, region, metric, resolution, bucket_start);
 
@@ -446,6 +491,10 @@ ALTER TABLE ONLY vantage
 
 ALTER TABLE ONLY vantage
     ADD CONSTRAINT vantage_pkey PRIMARY KEY (id);
+
+CREATE INDEX alert_delivery_open ON alert_delivery USING btree (receiver) WHERE is_open;
+
+CREATE INDEX alert_delivery_pending ON alert_delivery USING btree (receiver) WHERE (next_attempt_at IS NOT NULL);
 
 CREATE INDEX audit_at ON audit USING btree (at);
 

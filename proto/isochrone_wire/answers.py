@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from isochrone_wire.model import Target
 from isochrone_wire.text import same_name
 
 
@@ -88,17 +87,6 @@ class Selection:
     window: Window
     regions: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetList:
-    """The targets of the plan in force; version 0 and no targets before the first plan."""
-
-    MESSAGE: ClassVar[str] = "ListTargetsResponse"
-
-    plan_version: int
-    baseline: str
-    targets: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,26 +12,28 @@ used. Only this module and the gRPC servicers and stubs handle messages.
 """
 
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntFlag, StrEnum
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from isochrone_wire import model
-from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2
+from isochrone_wire.v1 import plan_pb2, sample_pb2
 
 Value = TypeVar("Value")
 
 # Named and not imported: to make a class takes a millisecond, and a command needs only those of its answer.
-_VALUE_MODULE_NAMES = ("answers", "fleet", "insights", "model", "operations", "routes")
+_VALUE_MODULE_NAMES = ("answers", "fleet", "insights", "model", "operations", "queries.series", "routes")
 VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in _VALUE_MODULE_NAMES)
-_MESSAGE_MODULES = (fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2)
+_MESSAGE_MODULE_NAMES = ("plan", "sample", "observatory", "fleet", "routes", "operations")
+_MESSAGE_MODULES = tuple(f"isochrone_wire.v1.{name}_pb2" for name in _MESSAGE_MODULE_NAMES)
 
 
 _MESSAGE_OF: dict[type, type[Message]] = {}
@@ -44,18 +46,21 @@ def message_class(cls: type) -> type[Message]:
     """
     if cls not in _MESSAGE_OF:
         name = getattr(cls, "MESSAGE", cls.__name__)
-        found = [getattr(module, name) for module in _MESSAGE_MODULES if hasattr(module, name)]
-        if not found or cls.__module__ not in VALUE_MODULES:
+        # A caller of the service has imported its messages.
+        modules = map(import_module, sorted(_MESSAGE_MODULES, key=lambda module: module not in sys.modules))
+        found = next((getattr(module, name) for module in modules if hasattr(module, name)), None)
+        if found is None or cls.__module__ not in VALUE_MODULES:
             raise KeyError(cls)
-        _MESSAGE_OF[cls] = found[-1]
+        _MESSAGE_OF[cls] = found
     return _MESSAGE_OF[cls]
 
 
-_ENUM_OF: dict[type[StrEnum], Any] = {
-    model.Outcome: sample_pb2.Outcome,
-    model.TokenSource: sample_pb2.TokenSource,
-    model.Overlap: plan_pb2.Overlap,
-    model.ConnectionUse: plan_pb2.ConnectionUse,
+# By the names of the enums of `model`; all others are texts.
+_ENUM_OF: dict[str, Any] = {
+    "Outcome": sample_pb2.Outcome,
+    "TokenSource": sample_pb2.TokenSource,
+    "Overlap": plan_pb2.Overlap,
+    "ConnectionUse": plan_pb2.ConnectionUse,
 }
 
 
@@ -169,8 +174,8 @@ def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no n
 def _plain_converter(cls: type) -> _Converter:
     if is_dataclass(cls):
         return _Converter(_content, partial(decode, cls))
-    if cls in _ENUM_OF:
-        return _enum_converter(cls, _ENUM_OF[cls])
+    if issubclass(cls, StrEnum) and cls.__name__ in _ENUM_OF:
+        return _enum_converter(cls, _ENUM_OF[cls.__name__])
     if issubclass(cls, IntFlag):
         return _Converter(int, cls)
     if issubclass(cls, StrEnum):

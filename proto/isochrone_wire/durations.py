@@ -1,10 +1,18 @@
-"""Durations in written form (`500ms`, `30s`, `5m`, `1h`, `1d`) and in microseconds."""
+"""Durations in microseconds, and in written form (`500ms`, `30s`, `5m`, `1h`, `1d`)."""
 
 import re
-from decimal import Decimal
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+DAY_US = 86_400 * SECOND_US
 
 _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _WRITTEN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(us|ms|s|m|h|d)", re.ASCII)
+
+
+def day_of(at: int) -> int:
+    """Return the start of the day (UTC) that contains an instant; both in microseconds since the Unix epoch."""
+    return at - at % DAY_US
 
 
 def parse_us(text: object) -> int:
@@ -14,6 +22,8 @@ def parse_us(text: object) -> int:
     written = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
     if written is None:
         raise ValueError(f"{text!r} is not a duration: write for example 500ms, 30s, 5m or 1h")
+    from decimal import Decimal  # noqa: PLC0415  # most commands need only the units
+
     return int(Decimal(written[1]) * _UNITS_US[written[2]])
 
 

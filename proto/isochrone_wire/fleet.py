@@ -1,4 +1,4 @@
-"""Value classes of the collector's answers on the fleet: its vantages, their spend, their coverage and single samples.
+"""Value classes of the answers on the fleet: targets, vantages, their spend, their coverage and single samples.
 
 Units as in `isochrone_wire.model`.
 """
@@ -9,30 +9,46 @@ from enum import StrEnum
 from typing import ClassVar
 
 from isochrone_wire.answers import Window
-from isochrone_wire.model import Budget, Sample
+from isochrone_wire.model import Budget, Sample, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetList:
+    """The targets of the plan in force; version 0 and no targets before the first plan."""
+
+    MESSAGE: ClassVar[str] = "ListTargetsResponse"
+
+    plan_version: int
+    baseline: str
+    targets: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample:
-    """A sample with the names of its target and vantage, and the time at which the collector received it."""
+    """A sample with the names of its target and vantage, and the time at which the collector received it. `id` finds it
+    again; empty from an older collector.
+    """
 
     target: str
     vantage: str
     region: str
     received_at: int
     sample: Sample
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleList:
-    """Samples, or one page of them. When following samples, `resume_at` is the `since_at` of the next call after the
-    stream breaks: samples received before it have been sent, later ones may have been.
+    """Samples of a window, or one page of them. When following samples, there is no window, and `resume_at` is the
+    `since_at` of the next call after the stream breaks: samples received before it have been sent, later ones may have
+    been.
     """
 
     MESSAGE: ClassVar[str] = "ListSamplesResponse"
 
     samples: tuple[StoredSample, ...] = ()
     resume_at: int = 0
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

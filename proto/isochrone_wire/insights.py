@@ -1,11 +1,15 @@
 """Answers that combine several samples, targets or regions. Units as in `isochrone_wire.model`."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
 from isochrone_wire.answers import Decision, Metric, Order, Proportion, Quantile, Source, Window
+from isochrone_wire.operations import ALERT_PREFIX, INCIDENT_PREFIX, AlertDelivery, Silence
+
+_KIND = re.compile("[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,44 +164,69 @@ class TierList:
     tiers: tuple[TierLine, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesPoint:
-    """The probes of one bucket, which begins at `at`: quantiles of the n values of a metric, and counts of outcomes.
-
-    A quantile is `None` without values, and if it is not known because probes were cut off by a timeout.
+class Exhaustion(StrEnum):
+    """Whether a rate limit will be used up before it refills, at the present rate. `EXPECTED`: at all rates of the 95 %
+    interval; `POSSIBLE`: at some of them; `UNKNOWN`: too few readings.
     """
 
-    at: int
-    n: int = 0
-    p10: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    ok: int = 0
-    failed: int = 0
-    throttled: int = 0
-    skipped: int = 0
+    EXHAUSTED = "exhausted"
+    EXPECTED = "expected"
+    POSSIBLE = "possible"
+    NOT_EXPECTED = "not_expected"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One metric of a target from one region over time, oldest first; buckets without a probe are left out."""
+class RateLimitPoint:
+    """The lowest remaining amount in one bucket, which begins at `at`."""
+
+    at: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitSeries:
+    """One rate limit (`kind` is `requests` or `tokens`) of one target and vantage: the newest headers of the window, a
+    forecast, and the history, oldest first.
+
+    `credential` is the name of the API key, whose limits all vantages that use it may share; empty without one.
+    `lowest` is of the whole window, `n` its number of probes with this header. `per_minute` is the change of the
+    remaining amount by the newest `readings` since the last refill, with its 95 % interval; at these rates nothing
+    remains at `exhausted_at`, from `exhausted_low_at` to `exhausted_high_at` (`None` for a rate that does not fall).
+    """
 
     target: str
+    provider: str
+    credential: str = ""
     region: str
-    points: tuple[SeriesPoint, ...] = ()
+    vantage: str
+    kind: str
+    newest_at: int
+    remaining: int
+    limit: int | None = None
+    reset_us: int | None = None
+    lowest: int
+    n: int
+    exhaustion: Exhaustion = Exhaustion.UNKNOWN
+    per_minute: float | None = None
+    per_minute_low: float | None = None
+    per_minute_high: float | None = None
+    exhausted_at: int | None = None
+    exhausted_low_at: int | None = None
+    exhausted_high_at: int | None = None
+    readings: int = 0
+    points: tuple[RateLimitPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesList:
-    """One series per target and region with samples, in buckets of `bucket_us` that begin at its multiples."""
+class RateLimitList:
+    """One series per target, vantage and kind of limit that response headers state, in buckets of `bucket_us`."""
 
-    MESSAGE: ClassVar[str] = "GetSeriesResponse"
+    MESSAGE: ClassVar[str] = "GetRateLimitsResponse"
 
     window: Window
-    metric: Metric
     bucket_us: int
-    source: Source = Source.SAMPLES
-    series: tuple[Series, ...] = ()
+    limits: tuple[RateLimitSeries, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +263,9 @@ class DriftList:
 
 
 class AlertKind(StrEnum):
-    """The cause of an alert."""
+    """The cause of an alert. A kind of a later version is a value without a name here, so that collectors deliver its
+    alerts, and readers show them, as they are stored.
+    """
 
     TARGET_FAILING = "target_failing"
     TARGET_THROTTLED = "target_throttled"
@@ -253,20 +284,30 @@ class AlertKind(StrEnum):
     RIVAL = "rival"
     DISK_LOW = "disk_low"
     DATABASE_RESTORED = "database_restored"
+    ACKNOWLEDGED = "acknowledged"
     TEST = "test"
 
     @classmethod
     def _missing_(cls, value: object) -> "AlertKind | None":
-        """Return the kind of an alert that was stored under a former name."""
-        return cls.CLOCK_WRONG if value == "clock" else None
+        """Return the kind of an alert that was stored under a former name, or by a later version."""
+        if value == "clock":
+            return cls.CLOCK_WRONG
+        if not isinstance(value, str) or not _KIND.fullmatch(value):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_, unknown._value_ = value.upper(), value
+        return unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """An alert and the state of its delivery.
 
-    `delivered_at` is when the webhook accepted it; `None` while it is retried, or without a webhook.
+    `delivered_at` is when all receivers had accepted it; `None` while one has not, or without one. `attempts` and
+    `last_error` are those of the receiver that needed the most.
     """
+
+    ID_PREFIX: ClassVar[str] = ALERT_PREFIX
 
     id: int
     kind: AlertKind
@@ -276,11 +317,12 @@ class Alert:
     delivered_at: int | None = None
     attempts: int = 0
     last_error: str = ""
+    deliveries: tuple[AlertDelivery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertList:
-    """Alerts of a window, newest first; `webhook` is true if a webhook is configured."""
+    """Alerts of a window, newest first; `webhook` is true if there is a receiver."""
 
     MESSAGE: ClassVar[str] = "ListAlertsResponse"
 
@@ -305,8 +347,11 @@ class Incident:
     since the first failure, and `scope` is the widest so far: `one`, `several` or `all` of the regions.
 
     `recovered_at` is `None` while it is open. `classes` are the numbers of failed probes by outcome and HTTP status,
-    `samples` the newest of them, and `example` is the error of the newest.
+    `samples` the newest of them, and `example` is the error of the newest. `silences` are the acknowledgements of an
+    open incident, and the silences that match it, which are in force.
     """
+
+    ID_PREFIX: ClassVar[str] = INCIDENT_PREFIX
 
     id: int
     kind: AlertKind
@@ -323,6 +368,7 @@ class Incident:
     classes: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[FailedProbe, ...] = ()
     example: str = ""
+    silences: tuple[Silence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

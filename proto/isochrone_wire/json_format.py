@@ -1,15 +1,15 @@
 """JSON form of the value classes, shared by all commands: units as in the model, instants as RFC 3339 text."""
 
 import base64
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, IntFlag
 from typing import Any
 
-from isochrone_wire.model import SECOND_US, Quality, Sample
-
-_DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
+from isochrone_wire.durations import SECOND_US
+from isochrone_wire.stable_ids import public_id
 
 
 def rfc3339(at: int) -> str:
@@ -26,15 +26,17 @@ def minute(at: int) -> str:
 
 def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
     """Return `value` as dicts, lists, strings and numbers. A sample includes its derived durations; flags are names,
-    and bytes base64.
+    bytes base64, and ids their public form. Numbers that JSON cannot express are `None`.
     """
     if is_dataclass(value):
-        encoded = {field.name: _field_value(field.name, getattr(value, field.name)) for field in fields(value)}
-        return encoded | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else encoded
-    if isinstance(value, Quality):
-        return list(value.labels)
+        encoded = fields_to_json(value, tuple(field.name for field in fields(value)))
+        return encoded | {name: getattr(value, name) for name in getattr(value, "DERIVED", ())}
+    if isinstance(value, IntFlag):
+        return [flag.name.lower() for flag in value if flag.name]
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
@@ -44,5 +46,13 @@ def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, 
     return value
 
 
-def _field_value(name: str, value: Any) -> Any:  # noqa: ANN401  # a field of any type
+def fields_to_json(value: Any, names: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401  # any value class
+    """Return the fields of these names as `to_json_value` does, by name."""
+    return {name: _field_value(value, name) for name in names}
+
+
+def _field_value(owner: Any, name: str) -> Any:  # noqa: ANN401  # a field of any type
+    value = getattr(owner, name)
+    if name == "id" and hasattr(owner, "ID_PREFIX"):
+        return public_id(owner.ID_PREFIX, value)
     return rfc3339(value) if name.endswith("_at") and isinstance(value, int) else to_json_value(value)

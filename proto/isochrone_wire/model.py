@@ -10,18 +10,14 @@ from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from typing import ClassVar
 
+from isochrone_wire.durations import DAY_US as DAY_US  # noqa: PLC0414  # most modules import the units with the values
+from isochrone_wire.durations import MINUTE_US as MINUTE_US  # noqa: PLC0414  # as above
+from isochrone_wire.durations import SECOND_US as SECOND_US  # noqa: PLC0414  # as above
+from isochrone_wire.durations import day_of as day_of  # noqa: PLC0414  # as above
 from isochrone_wire.stable_ids import stable_id
 
-SECOND_US = 1_000_000
-MINUTE_US = 60 * SECOND_US
-DAY_US = 86_400 * SECOND_US
 DEFAULT_PROMPT = "Explain recursion in 200 words"
 DEFAULT_GOODPUT = 0.95
-
-
-def day_of(at: int) -> int:
-    """Return the start of the day (UTC) that contains an instant; both in microseconds since the Unix epoch."""
-    return at - at % DAY_US
 
 
 class Outcome(StrEnum):
@@ -348,6 +344,9 @@ class Sample:
     http_status: int | None = None
     error: str | None = None
     timeout_us: int | None = None
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("connect_us", "ttft_cold_us", "tpot_us")
+    """The properties that its JSON form includes."""
 
     @property
     def sent(self) -> bool:

@@ -5,6 +5,10 @@ from enum import StrEnum
 from typing import ClassVar
 
 from isochrone_wire.model import BatchRange, Rejection
+from isochrone_wire.stable_ids import public_id
+
+ALERT_PREFIX, INCIDENT_PREFIX, SILENCE_PREFIX = "alert_", "incident_", "silence_"
+"""The prefixes of the public forms of ids."""
 
 
 class Role(StrEnum):
@@ -201,3 +205,90 @@ class Receipt:
     received_at: int = 0
     plan_hash: bytes = b""
     missing: tuple[BatchRange, ...] = ()
+
+
+class DeliveryState(StrEnum):
+    """The state of the delivery of an alert to a receiver. `GIVEN_UP`: the receiver did not accept it in time."""
+
+    DELIVERED = "delivered"
+    PENDING = "pending"
+    SILENCED = "silenced"
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertDelivery:
+    """The delivery of an alert to one receiver; `attempts` are those of the last time it was sent."""
+
+    receiver: str
+    state: DeliveryState
+    delivered_at: int | None = None
+    attempts: int = 0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A silence of alerts, by patterns; empty patterns match everything. With a `thread` it is the acknowledgement of
+    one problem, about `subject`: an incident, or the alert that began it.
+    """
+
+    ID_PREFIX: ClassVar[str] = SILENCE_PREFIX
+
+    id: int
+    targets: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    thread: str = ""
+    subject: str = ""
+    reason: str
+    created_by: str
+    created_at: int
+    until_at: int
+    ended_at: int | None = None
+    ended_by: str = ""
+
+    @property
+    def name(self) -> str:
+        """The public form of its id."""
+        return silence_name(self.id)
+
+    @property
+    def patterns(self) -> str:
+        """Its patterns in a line, such as `target=openai/* kind=drift`."""
+        parts = (
+            ("target", self.targets),
+            ("provider", self.providers),
+            ("region", self.regions),
+            ("kind", self.kinds),
+        )
+        return " ".join(f"{name}={','.join(patterns)}" for name, patterns in parts if patterns)
+
+    def is_in_force(self, at: int) -> bool:
+        """Return whether it has neither expired nor been ended at an instant."""
+        return at < self.until_at and self.ended_at is None
+
+
+def alert_name(alert_id: int) -> str:
+    """Return the public form of the id of an alert."""
+    return public_id(ALERT_PREFIX, alert_id)
+
+
+def incident_name(incident_id: int) -> str:
+    """Return the public form of the id of an incident."""
+    return public_id(INCIDENT_PREFIX, incident_id)
+
+
+def silence_name(silence_id: int) -> str:
+    """Return the public form of the id of a silence."""
+    return public_id(SILENCE_PREFIX, silence_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceList:
+    """Silences and acknowledgements, newest first."""
+
+    MESSAGE: ClassVar[str] = "ListSilencesResponse"
+
+    silences: tuple[Silence, ...] = ()

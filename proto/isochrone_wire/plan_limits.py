@@ -20,5 +20,6 @@ MAX_URL_CHARS = 2_000
 MAX_EFFORT_CHARS = 40
 MAX_USD = 1e6
 MAX_AMOUNT = 10**15
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 POLICY_PREFIX = "policy:"
 """Names that begin so are accounts of an agent's own policy; no provider of a plan may have one."""

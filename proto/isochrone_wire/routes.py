@@ -214,7 +214,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEvent:
-    """A switch, a freeze or a new plan of a route in one region, in a sentence; refreshed evidence is not an event."""
+    """A switch, a freeze or a new plan of a route in one region, in a sentence; refreshed evidence is not an event.
+    `weights` are those of the members since then, from 0 to 1.
+    """
 
     generation: int
     client_region: str
@@ -222,6 +224,7 @@ class RouteEvent:
     at: int
     change: ChangeKind
     sentence: str
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,3 +241,11 @@ def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
     """Return whether an endpoint is in one of the regions, given as prefixes; an unknown region is in none."""
     allowed = tuple(part.lower() for part in residency)
     return target.region is not None and target.region.lower().startswith(allowed)
+
+
+def is_usable(table: RouteTable, *, now_at: int) -> bool:
+    """Return whether a consumer may route by the table at `now_at` (microseconds since the epoch); otherwise it has to
+    use the static order.
+    """
+    has_ranking = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
+    return has_ranking and now_at < table.stale_until_at

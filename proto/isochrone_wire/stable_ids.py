@@ -1,4 +1,4 @@
-"""Ids computed from content, identical on every machine, so that they need no registry."""
+"""Ids computed from content, identical on every machine, so that they need no registry; and the text form of ids."""
 
 import hashlib
 import json
@@ -14,3 +14,8 @@ def stable_id(kind: str, *parts: str | float | None) -> int:
     text = json.dumps([kind, *parts], ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)) or 1
+
+
+def public_id(prefix: str, number: int) -> str:
+    """Return an id as text with a prefix for its kind: JSON readers would round such a large number."""
+    return f"{prefix}{number:016x}"

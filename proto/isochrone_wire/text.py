@@ -1,16 +1,21 @@
-"""Text for people: names that are close to each other, text from elsewhere made safe for a terminal, and sentences that
-several outputs state.
+"""Text for people: names that are close to each other, text from elsewhere made safe for a terminal,
+the check of a URL, and sentences that several outputs state.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+from urllib.parse import urlsplit
 
 MAX_SHOWN_CHARS = 2_000
 """Maximum length of a message that goes into a log or an answer."""
 
 # No name is longer, so that a longer one is not similar to any.
 _MAX_NAME_CHARS = 200
+# A comparison takes up to 0.1 ms.
+_MAX_COMPARED = 2_000
 _MAX_SHOWN_NAME_CHARS = 100
 _SHOWN = 20
+_SPECIAL_IN_MARKDOWN = re.compile(r"([\\`*_|<>\[\]])")
 
 ESTIMAND = "intervals are of the long-run level; values and counts describe this window"
 """What the numbers of an answer are of, for a note."""
@@ -26,7 +31,8 @@ def same_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name most similar to `name`, or `None` below a similarity of `cutoff`, from 0 (any) to 1 (equal).
+    """The known name most similar to `name`, or `None` below a similarity of `cutoff`, from 0 (any) to 1 (equal), and
+    among thousands of names.
 
     A `name` without a slash is also compared with what follows the last slash: `kimi-k25` with `moonshot/kimi-k2.5`.
     """
@@ -35,6 +41,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     import difflib  # noqa: PLC0415  # only a misspelt name needs it, and every start of a command would load it
 
     names = sorted(known)
+    if len(names) > _MAX_COMPARED:
+        return None
     last_parts = {} if "/" in name else {_spelled(one.rpartition("/")[2]): one for one in names}
     name_of = last_parts | {_spelled(one): one for one in names}
     matches = difflib.get_close_matches(_spelled(name), name_of, n=1, cutoff=cutoff)
@@ -75,5 +83,19 @@ def printable(text: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in text)
 
 
+def escaped_markdown(text: str) -> str:
+    """The text with Markdown's special characters escaped and without control characters."""
+    return _SPECIAL_IN_MARKDOWN.sub(r"\\\1", printable(text))
+
+
 def _spelled(name: str) -> str:
     return name.casefold().replace("_", "-")
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is an http or https URL with a host and a valid port."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

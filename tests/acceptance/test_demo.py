@@ -1,116 +1,109 @@
-"""`isochrone demo` from start to end against a world with known ground truth, and every example of the help with it."""
+"""`isochrone demo` on a terminal from start to end, against a world with known ground truth; beside it every example of
+the help and every `curl` of docs/routing.md. The terminal has 80 columns, later 140, and 100 at the end.
+"""
 
 import json
 import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
+from fix_demo import PUBLISHED_MS, ask, command, one_demo_at_a_time, start_demo, table_after
 from fix_network import unavailable_reason
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_client.demo.scenario import BASELINE, EPISODE, SUGGESTIONS, VANTAGES
+from isochrone_client.screen.table import CHANGED_MARK
+from testdata import demo_screens
+from testdata.demo_screens import SLOW, TARGETS, rows
+from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
 from testdata.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 56
 RESOLUTION_US = 1500
-PUBLISHED_MS = {"deepseek-v4-flash": -30, "qwen3-32b": -40, "glm-5": -80, "kimi-k2.5": -120}
 # A busy machine is late with a packet, and without privileges the delay line has to wait for a core.
 LATE_MS = 15
 ROUND_TRIP_MS = {vantage.region: vantage.round_trip_ms for vantage in VANTAGES}
-# In a user namespace of its own, so that the limit is that of these processes.
-NO_NETWORK_NAMESPACES = (
-    *("unshare", "--user", "--map-root-user", "sh", "-c"),
-    *('echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh"),
-)
+# A decision needs 24 rounds.
+DECIDING_SAMPLES = 26 * TARGETS * len(VANTAGES)
+# A table with a number in every cell is there within 15 s of the first sample: that many rounds.
+FIRST_TABLE_SAMPLES = 8 * TARGETS * len(VANTAGES)
 # Commands that do not query a collector, and options that run until Ctrl-C.
 WITHOUT_COLLECTOR = ("join", "context", "demo", "completion")
-ENDLESS = {"--follow", "-f", "watch"}
+ENDLESS = {"--follow", "-f", "watch", "mcp", "kubernetes"}
+# The `curl` blocks of the page on routing, the address in them, and a name that it asks for because there is none.
+CURLS = [
+    block
+    for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/routing.md").read_text(), re.DOTALL | re.MULTILINE)
+    if "curl" in block
+]
+WRITTEN = "http://127.0.0.1:4680"
+UNKNOWN = "eu-central-2"
 
 pytestmark = pytest.mark.slow
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(kw_only=True)
 class Demo:
-    """A running demo, and its output on stderr so far."""
+    """A demo on a terminal, what it printed before the screen, and its screens so far by what they show."""
 
-    process: "subprocess.Popen[str]"
+    terminal: PseudoTerminal = field(repr=False)
     folder: Path
-    collector: str = ""
-    lines: list[str] = field(default_factory=list)
-    stdout: str = ""
+    printed: str = field(default="", repr=False)
+    screens: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def stderr(self) -> str:
-        """The output on stderr so far."""
-        return "".join(self.lines)
+    def collector(self) -> str:
+        """The address of its collector."""
+        [address] = re.findall(r"a collector at (\S+)", self.printed)
+        return str(address)
 
     @property
     def has_network(self) -> bool:
         """True if the regions are a round trip away from the providers."""
-        return "round trips to the providers: " in self.stderr
+        return "round trips to the providers: " in self.printed
 
-    def listen(self) -> None:
-        """Collect the output on stderr until it ends."""
-        assert self.process.stderr is not None
-        self.lines.extend(iter(self.process.stderr.readline, ""))
-
-    def wait_for(self, pattern: str, seconds: float) -> str:
-        """Wait until the pattern appears on stderr, and return its group."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and self.process.poll() is None:
-            if found := re.search(pattern, self.stderr):
-                return found[1]
-            time.sleep(0.05)
-        raise AssertionError(f"no {pattern!r} on stderr:\n{self.stderr}")
-
-
-def command(folder: Path) -> list[str]:
-    """The command line of a demo in a folder."""
-    return [sys.executable, "-m", "isochrone_client", "demo", "--folder", str(folder)]
-
-
-@contextmanager
-def start_demo(folder: Path, within: Sequence[str] = ()) -> Iterator[Demo]:
-    """Run a demo in a folder for the block, from the moment its collector serves; `within` are words before it."""
-    line = [*within, *command(folder)]
-    # The width of the README. The readline library, which pytest may load, sets another one for child processes.
-    environment = {**os.environ, "COLUMNS": "100"}
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        demo_run = Demo(process=process, folder=folder)
-        reader = threading.Thread(target=demo_run.listen)
-        reader.start()
-        try:
-            demo_run.collector = demo_run.wait_for(r"a collector at (\S+)", 90)
-            yield demo_run
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
-            reader.join(10)
-    # The logs of a demo that failed stay.
-    assert folder.exists() is (process.returncode == 1)
+    def take(self, name: str, shown: Callable[[str], object], seconds: float) -> None:
+        """Keep the first screen that is as wanted."""
+        self.terminal.wait_for(shown, seconds, f"the screen {name!r}")
+        self.screens[name] = self.terminal.text
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """A demo that has probed for a while and continues."""
-    with start_demo(tmp_path_factory.mktemp("demo") / "place") as demo_run:
-        demo_run.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(20))}) s ·", 120)
-        yield demo_run
+    """A demo whose differences each have an error by now, and which continues."""
+    folder = tmp_path_factory.mktemp("demo") / "place"
+    with (
+        one_demo_at_a_time(tmp_path_factory),
+        PseudoTerminal(command(folder), columns=80, lines=24) as terminal,
+    ):
+        demo = Demo(terminal=terminal, folder=folder)
+        terminal.wait_for(lambda text: "Isochrone demo" in text, 180, "the screen")
+        # Long lines are continued as a shell has it.
+        demo.printed = re.sub(r" \\\s+", " ", terminal.output.decode(errors="replace"))
+        demo.take("table", demo_screens.has_every_ttft, 120)
+        demo.take("firm", demo_screens.is_firm, 180)
+        terminal.resize(columns=140, lines=40)
+        demo.take("wide", demo_screens.is_wide, 30)
+        yield demo
+
+
+@pytest.fixture(scope="module")
+def measured(running: Demo) -> Demo:
+    """The same demo when it has enough rounds for decisions."""
+    running.terminal.wait_for(lambda text: demo_screens.samples(text) >= DECIDING_SAMPLES, 240, "rounds for decisions")
+    return running
 
 
 def processes(folder: Path) -> list[tuple[int, str]]:
@@ -118,11 +111,6 @@ def processes(folder: Path) -> list[tuple[int, str]]:
     listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     found = [line.split(maxsplit=1) for line in listed.splitlines() if f"{folder}/" in line]
     return [(int(pid), words) for pid, words in found]
-
-
-def ask(running: Demo, *arguments: str) -> Result:
-    """Run `isochrone` against the demo's collector."""
-    return CliRunner().invoke(cli, arguments, env={"ISOCHRONE_COLLECTOR": running.collector}, prog_name="isochrone")
 
 
 def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
@@ -150,7 +138,7 @@ def test_the_suggestions_are_examples(running: Demo) -> None:
     """The suggestions are printed while the demo runs, and each is an example of the help, word for word."""
     assert set(SUGGESTIONS) - set(examples(endless=True)) == set()
     for line in SUGGESTIONS:
-        assert line in running.stderr
+        assert line in running.printed
 
 
 def test_a_second_demo_in_the_folder_is_refused(running: Demo) -> None:
@@ -161,16 +149,53 @@ def test_a_second_demo_in_the_folder_is_refused(running: Demo) -> None:
     assert refused.returncode == 1
     assert f"a demo is running in {running.folder}\nhint: " in refused.stderr
     assert processes(running.folder) == before
-    assert ask(running, "leaderboard").exit_code == 0
+    assert ask(running.collector, "leaderboard").exit_code == 0
+
+
+def test_the_first_table_comes_soon(running: Demo) -> None:
+    """There is a number in every cell after the samples of 15 s."""
+    assert demo_screens.samples(running.screens["table"]) <= FIRST_TABLE_SAMPLES
+
+
+def test_differences_firm_up(running: Demo) -> None:
+    """At first a difference is replaced by the rounds that it has; later each has an error and no cell warms up."""
+    assert not any("±" in row for row in rows(running.screens["table"]))
+    assert "warming up" not in running.screens["firm"]
+
+
+@pytest.mark.parametrize(("name", "width"), [("table", 80), ("firm", 80), ("wide", 140)])
+def test_each_screen_is_whole(running: Demo, name: str, width: int) -> None:
+    """Each screen has the progress, all targets, both regions, the live page and a line to try, none of them cut."""
+    assert_is_whole(running.screens[name], width)
+
+
+def assert_is_whole(screen: str, width: int) -> None:
+    lines = screen.splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("Isochrone demo")
+    # On a busy machine, a few probes of the incident take longer than their timeout.
+    assert re.search(r" samples, \d+ failed", lines[0])
+    assert len({row.split()[0] for row in rows(screen)}) == TARGETS
+    assert any(line.startswith("live page: http://127.0.0.1:") for line in lines)
+    [tried] = [line for line in lines if line.startswith("try ")]
+    assert any(suggestion.removeprefix("isochrone") in tried for suggestion in SUGGESTIONS)
+
+
+@pytest.mark.parametrize("name", ["firm", "wide"])
+def test_nothing_is_marked_before_the_incident(running: Demo, name: str) -> None:
+    """Before the incident no place is marked, and the incident is announced."""
+    assert not any(CHANGED_MARK in row for row in rows(running.screens[name]))
+    announced = f"{EPISODE.provider} gets {EPISODE.added_ms} ms slower from {EPISODE.region}"
+    assert re.search(rf"^in \d+ s {announced}", running.screens[name], re.MULTILINE)
 
 
 @pytest.mark.parametrize("line", examples())
-def test_every_example_works(running: Demo, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_works(measured: Demo, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example of the help, run beside the demo, gets an answer or the reason why there is none yet."""
     if "parquet" in line:
         pytest.importorskip("pyarrow", reason="Parquet takes the extra isochrone[export]")
     monkeypatch.chdir(tmp_path)
-    result = ask(running, *shlex.split(line)[1:])
+    result = ask(measured.collector, *shlex.split(line)[1:])
     # An export without data fails; every other answer is one, with a note where it is undecided.
     assert result.exit_code in ((0, 1) if " export " in line else (0,)), result.output
     assert "Traceback" not in result.output
@@ -179,9 +204,44 @@ def test_every_example_works(running: Demo, line: str, tmp_path: Path, monkeypat
 
 
 @pytest.fixture(scope="module")
-def explained(running: Demo) -> dict[str, Any]:
+def http_url(measured: Demo) -> str:
+    """The URL of the demo's HTTP interface, when it has the tables of three routes in three regions."""
+    url = str(re.findall(r"live page at (http://\S+)/", measured.printed)[0])
+
+    def has_tables() -> bool:
+        with urllib.request.urlopen(f"{url}/v1/routes", timeout=10) as answer:
+            return len(json.load(answer)["tables"]) == 9
+
+    eventually(60, has_tables, "the table of each route in each region")
+    return url
+
+
+def test_the_page_on_routing_has_examples() -> None:
+    """There is something to run, and it all goes to the address that the demo usually has."""
+    assert len(CURLS) >= 8
+    assert all(WRITTEN in block for block in CURLS)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@pytest.mark.parametrize("block", CURLS)
+def test_an_example_of_the_page_on_routing_works_as_written(http_url: str, block: str) -> None:
+    """Each example succeeds and gives an answer, and a problem only where the page shows one."""
+    text = block.replace(WRITTEN, http_url)
+    done = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert ('"type": "urn:isochrone:problem:' in done.stdout) == (UNKNOWN in block), done.stdout
+    assert "HTTP/1.1 5" not in done.stdout
+    if "If-None-Match" in block:
+        assert re.match(r"HTTP/1.1 (304|200) ", done.stdout)
+    if "/watch" in block:
+        assert done.stdout.count("event: table") == 2
+
+
+@pytest.fixture(scope="module")
+def explained(measured: Demo) -> dict[str, Any]:
     """The JSON of `--explain` for kimi-k2.5 in Singapore."""
-    result = ask(running, "diff", "--baseline", "us-east", "--explain", "kimi-k2.5", "--output", "json")
+    result = ask(measured.collector, "diff", "--baseline", "us-east", "--explain", "kimi-k2.5", "--output", "json")
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
     return next(row for row in rows if row["region"] == "ap-southeast-1")
@@ -197,11 +257,11 @@ def test_explain_names_the_difference(explained: dict[str, Any]) -> None:
     assert explained["shift_high"] - explained["shift_low"] < abs(true_us) / 2
 
 
-def test_explain_names_the_origin(running: Demo, explained: dict[str, Any]) -> None:
+def test_explain_names_the_origin(measured: Demo, explained: dict[str, Any]) -> None:
     """The connection and the round trip are shorter by the difference of the round trips, and the server by the rest of
     the published difference. Where the demo has no network, all of the difference comes from the server.
     """
-    network_us = 1000 * (ROUND_TRIP_MS["ap-southeast-1"] - ROUND_TRIP_MS[BASELINE]) * running.has_network
+    network_us = 1000 * (ROUND_TRIP_MS["ap-southeast-1"] - ROUND_TRIP_MS[BASELINE]) * measured.has_network
     server_us = 1000 * PUBLISHED_MS["kimi-k2.5"] - network_us
     parts = {part["name"]: part for part in explained["parts"]}
     assert {"tcp", "rtt", "server"} <= parts.keys()
@@ -213,22 +273,22 @@ def test_explain_names_the_origin(running: Demo, explained: dict[str, Any]) -> N
     lines = " ".join(explained["story"])
     assert "shorter from ap-southeast-1 than from us-east-2" in lines
     from_server = "all of it comes from the server|9[0-9] % server|the part of the server is larger"
-    assert re.search(r"\d\d % network, \d\d % server" if running.has_network else from_server, lines)
+    assert re.search(r"\d\d % network, \d\d % server" if measured.has_network else from_server, lines)
 
 
-def test_regions_are_a_round_trip_away(running: Demo) -> None:
+def test_regions_are_a_round_trip_away(measured: Demo) -> None:
     """Where namespaces are allowed, the kernel reports the scenario's round trips, and no connection takes less than
     one; elsewhere the demo states in one line why there are none.
     """
     reason = unavailable_reason()
     stated = re.search(
-        r"^· the distance of the regions is simulated in the providers only: (.+)$", running.stderr, re.MULTILINE
+        r"^· the distance of the regions is simulated in the providers only: (.+?)\r?$", measured.printed, re.MULTILINE
     )
     assert (stated and stated[1]) == reason
     if reason is not None:
         pytest.skip(reason)
     for metric in ("rtt", "connect"):
-        result = ask(running, "diff", "--baseline", BASELINE, "--metric", metric, "--output", "json")
+        result = ask(measured.collector, "diff", "--baseline", BASELINE, "--metric", metric, "--output", "json")
         assert result.exit_code == 0, result.output
         for row in json.loads(result.stdout)["rows"]:
             for region, median_us in ((BASELINE, row["baseline_median"]), (row["region"], row["region_median"])):
@@ -238,12 +298,12 @@ def test_regions_are_a_round_trip_away(running: Demo) -> None:
                 assert 0 <= late_ms <= allowed_ms, (metric, row["target"], region, median_us)
 
 
-def test_simulate_compares_policies(running: Demo) -> None:
+def test_simulate_compares_policies(measured: Demo) -> None:
     """Racing two members of a route is no slower than the better one alone, on the same rounds, and costs more
     requests.
     """
     line = "simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2 --policy static"
-    result = ask(running, *shlex.split(line), "--output", "json")
+    result = ask(measured.collector, *shlex.split(line), "--output", "json")
     assert result.exit_code == 0, result.output
     rows = {row["policy"]: row for row in json.loads(result.stdout)["rows"]}
     race, static = (next(row for name, row in rows.items() if name.startswith(kind)) for kind in ("race", "static"))
@@ -252,10 +312,10 @@ def test_simulate_compares_policies(running: Demo) -> None:
     assert race["requests"] > static["requests"] >= static["rounds"]
 
 
-def test_one_suggested_policy_wins_and_one_loses(running: Demo) -> None:
+def test_one_suggested_policy_wins_and_one_loses(measured: Demo) -> None:
     """Compared with the first of the suggested policies, the second is faster from every region, the third slower."""
     [line] = [suggestion for suggestion in SUGGESTIONS if suggestion.startswith("isochrone simulate")]
-    result = ask(running, *shlex.split(line)[1:], "--output", "json")
+    result = ask(measured.collector, *shlex.split(line)[1:], "--output", "json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]
     assert {row["region"] for row in rows} == {vantage.region for vantage in VANTAGES}
@@ -265,124 +325,135 @@ def test_one_suggested_policy_wins_and_one_loses(running: Demo) -> None:
         assert winner < 0.8 * reference < reference < 1.5 * reference < loser, (vantage, own)
 
 
-def regions_switched(running: Demo, route: str) -> set[str]:
-    """The regions in which the route has switched away from the slow provider."""
-    result = ask(running, "routes", "history", "--route", route, "--window", "10m", "--output", "json")
-    rows = json.loads(result.stdout)["rows"]
-    switches = [row for row in rows if row["change"] in ("soft", "fast", "hard")]
-    return {row["client_region"] for row in switches if row["sentence"].startswith(f"{EPISODE.provider}/")}
-
-
-def test_a_route_switches_only_where_its_provider_got_slower(running: Demo) -> None:
-    """The demo reports that the route `chat` switches in the region where its first choice is slow; the other regions
-    keep it.
-    """
-    running.wait_for(rf"the route chat switches in ({EPISODE.region}): {EPISODE.provider}/", 170)
-    assert regions_switched(running, "chat") == {EPISODE.region}
-    result = ask(running, "routes", "--route", "chat", "--output", "json")
-    assert result.exit_code == 0, result.output
-    tables = {table["client_region"]: table["entries"] for table in json.loads(result.stdout)["rows"]}
-    for region, entries in tables.items():
-        kept = entries[0]["provider"] == EPISODE.provider
-        assert kept == (region != EPISODE.region), (region, entries)
-
-
 @pytest.fixture(scope="module")
-def demo(running: Demo) -> Demo:
-    """The same demo after Ctrl-C, with its results; tests that query it have to come before."""
-    running.process.send_signal(signal.SIGINT)
-    assert running.process.stdout is not None
-    running.stdout = running.process.stdout.read()
-    running.process.wait(60)
+def incident(running: Demo) -> Demo:
+    """The same demo when its incident is measured and the route has switched."""
+    announced = f"{EPISODE.after_seconds} s: "
+    running.terminal.wait_for(lambda text: announced in text, 120, "the incident")
+    running.take("incident", demo_screens.has_incident, 90)
+    running.terminal.wait_for(demo_screens.has_switch, 90, "the switch")
+    running.terminal.resize(columns=80, lines=24)
+    running.take("narrow incident", demo_screens.is_narrow, 30)
     return running
 
 
-def table_after(text: str, heading: str) -> dict[str, list[str]]:
-    """The rows of the table that follows `heading`, by their first cell."""
-    lines = text[text.index(heading) :].splitlines()[3:]
-    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
-    rows = rows[: next((n for n, row in enumerate(rows) if row == [""]), len(rows))]
-    return {row[0]: row[1:] for row in rows}
+@pytest.mark.parametrize("name", ["incident", "narrow incident"])
+def test_the_incident_is_shown_where_it_happens(incident: Demo, name: str) -> None:
+    """The mark is in the column of the slow region in the rows of the slow provider, and nowhere else."""
+    screen = incident.screens[name]
+    heading = next(line for line in screen.splitlines() if line.startswith("last ") and EPISODE.region in line)
+    marked = [row for row in rows(screen) if CHANGED_MARK in row]
+    assert {line.split()[0].rpartition("/")[2] for line in marked} == {target.rpartition("/")[2] for target in SLOW}
+    assert all(line.count(CHANGED_MARK) == 1 for line in marked)
+    assert all(line.index(CHANGED_MARK) >= heading.index(EPISODE.region) for line in marked)
 
 
-def test_it_ends_by_itself_with_its_tables(demo: Demo) -> None:
-    """It exits with 0 and prints a leaderboard per region and the differentials of each region."""
-    assert demo.process.returncode == 0, demo.stderr
-    for region in ("us-east-2", "ap-southeast-1", "eu-central-1"):
-        assert f"from {region}" in demo.stdout
-    assert "ap-southeast-1 against us-east-2" in demo.stdout
-    assert "eu-central-1 against us-east-2" in demo.stdout
-    assert max(map(len, demo.stdout.splitlines())) <= 100
+def test_the_screen_is_whole_after_it_became_narrow(incident: Demo) -> None:
+    """Nothing of the wide screen is left."""
+    assert_is_whole(incident.screens["narrow incident"], 80)
+
+
+def test_a_route_switches_only_where_its_provider_got_slower(incident: Demo) -> None:
+    """The route `chat` leaves the slow provider in the region where it is slow; the other regions keep it."""
+    history = answer(incident, "routes", "history", "--route", "chat", "--window", "10m")
+    switches = [row for row in history if row["change"] in ("soft", "fast", "hard")]
+    left = {row["client_region"] for row in switches if row["sentence"].startswith(f"{EPISODE.provider}/")}
+    assert left == {EPISODE.region}
+    for table in answer(incident, "routes", "--route", "chat"):
+        kept = table["entries"][0]["provider"] == EPISODE.provider
+        assert kept == (table["client_region"] != EPISODE.region), table
+
+
+def answer(demo: Demo, *question: str) -> list[dict[str, Any]]:
+    """Return the rows that the demo's collector answers."""
+    result = ask(demo.collector, *question, "--output", "json")
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def ended(incident: Demo) -> Demo:
+    """The same demo after Ctrl-C, with its results; tests that query it have to come before."""
+    incident.terminal.resize(columns=100, lines=40)
+    incident.terminal.press(CTRL_C)
+    incident.terminal.process.wait(90)
+    incident.take("end", lambda text: re.search(r"^kimi-k2\.5 .* (found|missed)", text, re.MULTILINE), 30)
+    return incident
+
+
+def test_the_results_stay_on_the_terminal(ended: Demo) -> None:
+    """After Ctrl-C it exits with 0, and the terminal is as before, with the events and the results to scroll to: a
+    leaderboard per region, the differentials of each region, and the ground truth.
+    """
+    assert ended.terminal.process.returncode == 0
+    assert ended.terminal.shows_cursor()
+    assert not ended.terminal.is_alternate()
+    scrollback = ended.terminal.scrollback
+    regions = [f"from {vantage.region}" for vantage in VANTAGES]
+    against = [f"{vantage.region} against {BASELINE}" for vantage in VANTAGES if vantage.region != BASELINE]
+    for words in ("a simulated world of", *regions, *against, "ground truth", "· 75 s: tencent gets"):
+        assert words in scrollback
+    assert "Traceback" not in scrollback
+    assert "Isochrone demo" not in scrollback
+
+
+def test_the_events_name_the_incident(ended: Demo) -> None:
+    """The events have the beginning of the incident and its measured size, and a switch of the route it affects."""
+    events = ended.terminal.scrollback
+    for target in SLOW:
+        [measured_ms] = re.findall(rf"{target} takes (\d+) ms longer from {EPISODE.region}", events)
+        assert abs(int(measured_ms) - EPISODE.added_ms) <= EPISODE.added_ms / 4
+    assert "ms less from" not in events
+    assert set(re.findall(r"the route \S+ switches in (\S+):", events)) == {EPISODE.region}
 
 
 @pytest.mark.parametrize("model", PUBLISHED_MS)
-def test_published_differences_come_out_of_the_samples(demo: Demo, model: str) -> None:
+def test_published_differences_come_out_of_the_samples(ended: Demo, model: str) -> None:
     """The interval of Singapore against US East has the published figure that the world was built from."""
-    true_ms, _, interval, *_ = table_after(demo.stdout, "ap-southeast-1 against the baseline, ttft")[model]
+    table = table_after(ended.terminal.scrollback, "ap-southeast-1 against the baseline, ttft")
+    true_ms, _, interval, *_ = table[model]
     low_ms, high_ms = (float(bound) for bound in interval.split(" … "))
     assert float(true_ms) == PUBLISHED_MS[model]
     assert low_ms - RESOLUTION_US / 1000 <= PUBLISHED_MS[model] <= high_ms + RESOLUTION_US / 1000
     assert high_ms - low_ms < abs(PUBLISHED_MS[model])
 
 
-def test_it_reports_its_progress(demo: Demo) -> None:
-    """While it runs it reports its steps and the number of samples on stderr, and a few tables on stdout."""
-    assert re.search(r"\n· \d+ s · \d+ samples, 0 failed\n", demo.stderr)
-    assert 2 <= demo.stdout.count("last 60 s, in ms") <= 8
-    # On a busy machine the first table has more rounds.
-    assert re.search(r"warming up [1-6]/6|±\d", demo.stdout)
-    assert "Traceback" not in demo.stderr
-
-
-def test_the_readme_shows_what_it_prints(demo: Demo) -> None:
+def test_the_readme_shows_what_it_prints(ended: Demo) -> None:
     """Every heading line of the demo's output in the README is a line of the real output."""
-    if not demo.has_network:
+    if not ended.has_network:
         pytest.skip("the README shows a demo with network namespaces")
     shown = (ROOT / "README.md").read_text().split("```text")[1].split("```")[0]
     headings = [
         line for line in shown.splitlines() if line.startswith(("model ", "target ", "ap-southeast-1", "ground truth"))
     ]
     assert len(headings) >= 3
+    printed = ended.terminal.scrollback
 
     def squeezed(text: str) -> set[str]:
         return {" ".join(line.split()) for line in text.splitlines()}
 
     # A column that this run's values left no room for is named below the table.
     [columns] = [line for line in headings if line.startswith("target ")]
-    assert set(columns.split()) <= {word.strip(",") for word in demo.stdout.split()}
-    assert {" ".join(line.split()) for line in headings if line != columns} <= squeezed(demo.stdout)
+    assert set(columns.split()) <= {word.strip(",") for word in printed.split()}
+    assert {" ".join(line.split()) for line in headings if line != columns} <= squeezed(printed)
 
 
-def test_nothing_remains_running(demo: Demo) -> None:
-    """No process of the demo outlives it."""
-    assert processes(demo.folder) == []
+def test_nothing_remains_running(ended: Demo) -> None:
+    """No process and no file of the demo outlives it."""
+    assert processes(ended.folder) == []
+    assert not ended.folder.exists()
 
 
-def test_a_demo_whose_collector_is_killed(demo: Demo, tmp_path: Path) -> None:
-    """Where the kernel refuses network namespaces, the demo states it and finds the same differences on loopback. If
-    its collector is killed, it ends with an error, and stops the PostgreSQL too.
-    """
-    assert demo.process.poll() is not None  # two demos at once would slow each other down
-    with start_demo(tmp_path / "place", within=NO_NETWORK_NAMESPACES if demo.has_network else ()) as demo_run:
-        eventually(120, lambda: PUBLISHED_MS.keys() <= decided(demo_run).keys(), "the published differences", every=2)
-        for model, (low_ms, high_ms) in decided(demo_run).items():
-            # On a busy machine the interval is wider.
-            assert low_ms - 3 <= PUBLISHED_MS.get(model, low_ms) <= high_ms + 3, model
+def test_a_demo_whose_collector_is_killed(ended: Demo, tmp_path: Path) -> None:
+    """If its collector is killed, a demo ends with an error that names the logs, and stops the PostgreSQL too."""
+    assert ended.terminal.process.poll() is not None  # two demos at once would slow each other down
+    with start_demo(tmp_path / "place") as demo_run:
         [collector] = [pid for pid, words in processes(demo_run.folder) if "isochrone_collector serve" in words]
         assert [words for _, words in processes(demo_run.folder) if "/postgres -D" in words]
         os.kill(collector, signal.SIGKILL)
         assert demo_run.process.wait(60) == 1
         assert processes(demo_run.folder) == []
-    assert not demo_run.has_network
-    assert "the distance of the regions is simulated in the providers only: " in demo_run.stderr
     assert "collector ended with exit code -9" in demo_run.stderr
     assert f"logs: {demo_run.folder / 'logs'}, until the next demo" in demo_run.stderr
     assert (demo_run.folder / "logs" / "collector.log").exists()
-
-
-def decided(running: Demo) -> dict[str, tuple[float, float]]:
-    """The intervals, in milliseconds, of the decided differences of Singapore against US East, by model."""
-    question = ["diff", "--baseline", BASELINE, "--against", "ap-southeast-1", "--output", "json"]
-    rows = json.loads(ask(running, *question).stdout or '{"rows": []}')["rows"]
-    sure = [row for row in rows if row["decision"] in ("faster", "slower")]
-    return {row["target"].partition("/")[2]: (row["shift_low"] / 1000, row["shift_high"] / 1000) for row in sure}

@@ -55,10 +55,49 @@ def test_the_unit_is_hardened(unit: Path) -> None:
     assert float(found[1]) <= MOST_EXPOSED
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_the_unit_leaves_no_secrets_and_takes_no_more_memory(unit: Path) -> None:
+    """No core dump has a provider key or a credential, and a service that runs on has a limit of memory."""
+    text = unit.read_text()
+    assert "\nLimitCORE=0\n" in text
+    assert "Type=oneshot" in text or re.search(r"^MemoryMax=\d+[MG]$", text, re.MULTILINE)
+
+
 def test_cloud_init_takes_the_user_data() -> None:
     """`cloud-init schema` finds it valid."""
     done = run(tool("cloud-init"), "schema", "--config-file", DEPLOY / "agent" / "cloud-init.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key_command", "line"), [("printf sk-1", "OPENAI_API_KEY=sk-1\n"), ("true", ""), ("no-such-command", "")]
+)
+def test_a_vm_fetches_its_key(key_command: str, line: str, tmp_path: Path) -> None:
+    """The user data has no key but a command that prints it. The key goes to the agent's environment, which only root
+    can read; without one the VM joins all the same.
+    """
+    user_data = yaml.safe_load((DEPLOY / "agent" / "cloud-init.yaml").read_text().replace("<key command>", key_command))
+    files = {Path(file["path"]).name: file for file in user_data["write_files"]}
+    assert {files[name]["permissions"] for name in ("agent.env", "join-token")} == {"0600"}
+    programs = tmp_path / "programs"
+    environment = tmp_path / "etc" / "isochrone" / "agent.env"
+    for folder in (
+        programs,
+        environment.parent,
+        tmp_path / "run" / "isochrone",
+        tmp_path / "etc" / "systemd" / "system",
+    ):
+        folder.mkdir(parents=True)
+    environment.write_text(files["agent.env"]["content"])
+    (programs / "curl").write_text('#!/bin/sh\nfor word; do :; done\n: > "$word"\n')
+    (programs / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/units\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    script = re.sub(r"/(etc|run)/", rf"{tmp_path}/\1/", files["set-up.sh"]["content"])
+    done = run("sh", "-c", script, PATH=f"{programs}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr
+    assert environment.read_text() == files["agent.env"]["content"] + line
+    assert "enable --now --no-block isochrone-agent-join.service" in (tmp_path / "units").read_text()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from testdata.ports import free_ports
 from testdata.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,22 +25,13 @@ STOP_SECONDS = 30
 UNKNOWN_REGION = 2
 
 
-def free_ports(count: int) -> list[str]:
-    """Ports that are free now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
-
-
 @pytest.fixture
 def section() -> str:
     """The section with ports that are free on this machine."""
     text = SECTION
     for written, free in zip(PROVIDER_PORTS, free_ports(len(PROVIDER_PORTS)), strict=True):
         assert written in text
-        text = text.replace(written, free)
+        text = text.replace(written, str(free))
     return text
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from acceptance.test_delivery import PLAN, duplicates
 from fix_agent import Agent, StartAgent
-from fix_collector import StartCollector
+from fix_collector import Collector, StartCollector
 from fix_simulator import Simulator
 from testdata import previous_version
 from testdata.waiting import eventually
 
+LOG_CHARS = 4_000
 REGIONS = {"us-1": "us-east-2", "sg-1": "ap-southeast-1"}
 
 
@@ -23,14 +24,19 @@ def stored(database_url: str, vantage: str) -> int:
         return row[0] if row else 0
 
 
-def more_arrive(database_url: str) -> None:
-    """Wait until three more samples of both vantages are stored."""
+def more_arrive(database_url: str, *processes: Agent | Collector) -> None:
+    """Wait until three more samples of both vantages are stored; a failure shows the logs of these processes."""
     goals = {vantage: stored(database_url, vantage) + 3 for vantage in REGIONS}
-    eventually(
-        20,
-        lambda: all(stored(database_url, vantage) >= goal for vantage, goal in goals.items()),
-        "three more samples of both vantages",
-    )
+    try:
+        eventually(
+            20,
+            lambda: all(stored(database_url, vantage) >= goal for vantage, goal in goals.items()),
+            "three more samples of both vantages",
+        )
+    except AssertionError as error:
+        for process in processes:
+            error.add_note(f"{process.log_file}, exit code {process.process.poll()}:\n{process.log()[-LOG_CHARS:]}")
+        raise
 
 
 @pytest.mark.slow
@@ -59,14 +65,14 @@ def test_neighbouring_versions_lose_and_double_nothing(
     previous_agent = previous_version.script(code, "isochrone_agent")
     start("us-1", old.address, previous_agent)
     start("sg-1", old.address)
-    more_arrive(url)
+    more_arrive(url, old, *agents.values())
     new = start_collector(database_url=url)
-    more_arrive(url)
+    more_arrive(url, old, new, *agents.values())
     restart("us-1", new.address, previous_agent)
-    more_arrive(url)
+    more_arrive(url, old, new, *agents.values())
     restart("us-1", old.address)
     restart("sg-1", new.address)
-    more_arrive(url)
+    more_arrive(url, old, new, *agents.values())
     for vantage, agent in agents.items():
         assert agent.stop() == 0
         assert agent.recorded() == stored(url, vantage) + agent.waiting()

@@ -1,5 +1,6 @@
 """The wheel, installed into an empty environment: an agent VM gets what it needs and nothing heavy."""
 
+import json
 import subprocess
 import sys
 import venv
@@ -7,13 +8,36 @@ from pathlib import Path
 
 import pytest
 
+from fix_network import started_with_json
+
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("httpx", "psycopg", "alembic", "sqlalchemy", "numpy", "scipy", "starlette", "uvicorn", "pydantic", "yaml")
-# Plan documents take the extra `collector` or `standalone`.
-EXTRA = "isochrone_wire.plan_document."
+HEAVY = (
+    "httpx",
+    "httpx2",
+    "psycopg",
+    "alembic",
+    "sqlalchemy",
+    "numpy",
+    "scipy",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "mcp",
+    "yaml",
+)
+# Plan documents take the extra `collector` or `standalone`, LiteLLM and MCP their own; the SDKs of providers bring
+# httpx or httpx2.
+EXTRA = (
+    "isochrone_wire.plan_document.",
+    "isochrone_agent.otlp.export",
+    "isochrone.routing.httpx",
+    "isochrone.litellm.",
+    "isochrone_client.mcp.",
+    "isochrone_client.kubernetes.",
+)
 LIST_HEAVY = f"""
 import importlib, pkgutil, sys
-for room in ("isochrone_wire", "isochrone_agent", "isochrone_client", "isochrone_sim"):
+for room in ("isochrone_wire", "isochrone_agent", "isochrone_client", "isochrone_sim", "isochrone"):
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
         if not module.name.endswith("__main__") and not module.name.startswith({EXTRA!r}):
@@ -55,6 +79,18 @@ def test_the_base_commands_work(installed: Path, command: str) -> None:
     done = run(installed / command, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+def test_the_base_agent_probes(installed: Path) -> None:
+    """With the dependencies of the base install a probe of the simulator succeeds, and nothing is searched for in each
+    request: a failed import searches every folder of the path.
+    """
+    with started_with_json([str(installed / "isochrone-sim"), "serve", "--listen", "us-east-2=127.0.0.1:0"]) as ready:
+        where = ["--base-url", ready["endpoints"]["us-east-2"], "--model", "glm-4-32b", "--runs", "1"]
+        done = run(installed / "isochrone-agent", "probe", *where, "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert [sample["outcome"] for sample in json.loads(done.stdout)["samples"]] == ["ok"]
+    assert run(installed / "python", "-c", "import sniffio").returncode == 0
 
 
 def test_the_collector_names_its_extra(installed: Path) -> None:

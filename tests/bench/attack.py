@@ -1,14 +1,15 @@
 """Attacks on a collector while live agents push: its memory, the delay of the pushes, and what was refused.
 
 One collector with its own PostgreSQL, TLS on both ports and a plan; four vantages push 20 samples ten times per second.
-After ten seconds without an attack each, attackers (`bench.attackers`) run one after the other, from other addresses:
-20 000 idle connections to both ports, requests that arrive byte by byte on both, gzip bombs, fields of 8 MiB, guesses
-of tokens and credentials, junk joins at up to 1 000 per second, and plans of 4 MiB with a stolen operator's credential.
+Attackers (`bench.attackers`) come one after the other, from other addresses: 20 000 idle connections to both ports,
+requests that arrive byte by byte on both, gzip bombs, fields of 8 MiB, guesses of tokens and credentials, junk joins at
+up to 1 000 per second, and plans of 4 MiB or full of mistakes with a stolen operator's credential. An attack is
+repeated without a pause for 20 s, in which 800 pushes are due; before it, 400 pushes are due in ten seconds.
 
 `collector_peak_mb` is the most memory that the collector and its child process had. `push_p99_ratio` is the p99 of the
-push reply during the worst attack by that of all times without one, and no goal of --quick; a push that fails ends the
-benchmark. `refused_pct` is the share of attempts that were refused, or closed in time. Attackers, at the lowest
-priority, share this machine.
+push reply during the worst attack by the p99 of all pushes without one, and no goal of --quick; the time of a push
+begins when it is due, and a push that fails ends the benchmark. `refused_pct` is the share of attempts that were
+refused, or closed in time. Attackers share this machine at the lowest priority; what they send is prepared before.
 
 usage: attack.py [--quick] prints a line per attack and a RESULT line; exit 1 when a goal is missed
 """
@@ -42,7 +43,7 @@ LIVE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The goals, the phases, and the length of the live pushes before the first, before each, and of a turn during one.
+    """The goals, the phases, and the length of the live pushes before the first, before each, and during one.
 
     Attacks of one phase run at the same time: (name, connections or calls, seconds), see `AttackSpec`.
     """
@@ -51,7 +52,7 @@ class Size:
     phases: Mapping[str, Sequence[tuple[str, int, float]]]
     warm_seconds: float
     idle_seconds: float
-    turn_seconds: float
+    attacked_seconds: float
 
 
 FULL = Size(
@@ -61,13 +62,13 @@ FULL = Size(
         "slow loris": (("slow_grpc", 200, 40), ("slow_http", 200, 40)),
         "gzip bombs": (("bombs", 20, 60),),
         "8 MiB fields": (("large_fields", 10, 60),),
-        "guesses": (("guesses", 0, 15),),
-        "junk joins": (("junk_joins", 1_000, 15),),
-        "4 MiB plans": (("plans", 2, 60),),
+        "guesses": (("guesses", 0, 25),),
+        "junk joins": (("junk_joins", 1_000, 25),),
+        "4 MiB plans": (("plans", 4, 60),),
     },
     warm_seconds=5,
     idle_seconds=10,
-    turn_seconds=5,
+    attacked_seconds=20,
 )
 # The first phase takes as long as the collector allows a request head, 15 s; the large messages come meanwhile.
 QUICK = Size(
@@ -86,7 +87,7 @@ QUICK = Size(
     },
     warm_seconds=1,
     idle_seconds=0.5,
-    turn_seconds=0.5,
+    attacked_seconds=3,
 )
 
 
@@ -151,12 +152,12 @@ def _attacked(
     """Run the attacks of a phase; return the reports of the live pushes meanwhile, and what became of the attacks."""
     with ExitStack() as stack:
         attackers = [
-            stack.enter_context(_attacker(replace(spec, attack=attack, count=count, seconds=seconds)))
+            stack.enter_context(_prepared_attacker(replace(spec, attack=attack, count=count, seconds=seconds)))
             for attack, count, seconds in size.phases[phase]
         ]
-        reports = live.run_load(_load(size.turn_seconds))
-        while any(attacker.poll() is None for attacker in attackers):
-            reports += live.run_load(_load(size.turn_seconds))
+        _signal(attackers)
+        reports = live.run_load(_load(size.attacked_seconds))
+        _signal(attackers)
         tallies = [_tally(attacker) for attacker in attackers]
     total = Tally(
         attempts=sum(tally.attempts for tally in tallies),
@@ -169,23 +170,41 @@ def _attacked(
 
 
 @contextmanager
-def _attacker(spec: AttackSpec) -> Iterator[subprocess.Popen[str]]:
+def _prepared_attacker(spec: AttackSpec) -> Iterator[subprocess.Popen[str]]:
     with start_dialog("bench.attackers") as process:
         try:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(asdict(spec)) + "\n")
-            process.stdin.flush()
+            _write(process, json.dumps(asdict(spec)))
+            _read(process)
             yield process
         finally:
             process.kill()
 
 
+def _signal(attackers: Sequence[subprocess.Popen[str]]) -> None:
+    """Begin the attacks, or end them once they have begun."""
+    for attacker in attackers:
+        _write(attacker, "")
+
+
 def _tally(attacker: subprocess.Popen[str]) -> Tally:
-    assert attacker.stdout is not None
-    fields = json.loads(attacker.stdout.readline() or "{}")
-    if not fields or not fields["attempts"]:
+    tally = Tally(**json.loads(_read(attacker)))
+    if not tally.attempts:
         raise SystemExit("an attacker has failed")
-    return Tally(**fields)
+    return tally
+
+
+def _write(attacker: subprocess.Popen[str], line: str) -> None:
+    assert attacker.stdin is not None
+    attacker.stdin.write(line + "\n")
+    attacker.stdin.flush()
+
+
+def _read(attacker: subprocess.Popen[str]) -> str:
+    assert attacker.stdout is not None
+    line = attacker.stdout.readline()
+    if not line:
+        raise SystemExit("an attacker has failed")
+    return line
 
 
 def _load(seconds: float) -> LoadSpec:

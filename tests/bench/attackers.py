@@ -1,7 +1,10 @@
 """A process that attacks a collector from loopback addresses, as `bench.attack` asks.
 
-It reads one line of JSON, an `AttackSpec`, and prints one line of JSON, a `Tally`, when the attack is over. It runs at
-the lowest priority, because attackers are on machines of their own.
+It reads a line of JSON, an `AttackSpec`, prepares what it sends, and prints an empty line. From the next line of its
+input until the one after it, it repeats the attack; then it ends the last one and prints a line of JSON, a `Tally`.
+
+Attackers are on machines of their own, so it runs at the lowest priority. Linux divides the processor among sessions
+first and among the processes of each afterwards, so it also begins a session, and gives that the lowest priority.
 
 usage: python -m bench.attackers started by bench.attack
 """
@@ -18,7 +21,10 @@ import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -34,6 +40,11 @@ JOIN, PUSH, APPLY = "/isochrone.v1.Fleet/Join", "/isochrone.v1.Fleet/Push", "/is
 FIELD_BYTES = 8 << 20
 PLAN_BYTES = 4 << 20
 CALL_SECONDS = 60.0
+OWN_DEADLINE = "Deadline Exceeded"
+"""What gRPC says when the caller's deadline passes; the collector says more."""
+# A connection may have this many calls at once.
+STREAMS = 100
+JOIN_CONNECTIONS = 20
 SOURCES = [f"127.0.0.{number}" for number in range(2, 42)]
 # Answers that refuse a call; a collector that is too slow or away would have other ones.
 REFUSALS = frozenset(
@@ -48,6 +59,7 @@ REFUSALS = frozenset(
 # Of RFC 9113, as gRPC writes it.
 REFUSED_STREAM = "RST_STREAM with error code 7"
 _READ_BYTES = 4096
+_RESET_SECONDS = 5.0
 # Frame types of HTTP/2, RFC 9113 section 6.
 _DATA, _HEADERS, _RESET, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
 _END_HEADERS = 4
@@ -90,37 +102,38 @@ class Tally:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
 
-Attack = Callable[[AttackSpec, Tally], Coroutine[Any, Any, None]]
+# Prepared: runs the attack once, and counts what became of it.
+Attack = Callable[[Tally], Coroutine[Any, Any, None]]
 
 
-async def idle_grpc(spec: AttackSpec, tally: Tally) -> None:
+def idle_grpc(spec: AttackSpec) -> Attack:
     """Connections to the gRPC port that send nothing."""
-    await _idle(parse_address(spec.grpc), spec, tally)
+    return partial(_idle, parse_address(spec.grpc), spec)
 
 
-async def idle_http(spec: AttackSpec, tally: Tally) -> None:
-    """Connections to the HTTPS port that send nothing, or the first byte of TLS."""
-    await _idle(parse_address(spec.http), spec, tally)
+def idle_http(spec: AttackSpec) -> Attack:
+    """Connections to the HTTPS port that send nothing."""
+    return partial(_idle, parse_address(spec.http), spec)
 
 
-async def slow_http(spec: AttackSpec, tally: Tally) -> None:
+def slow_http(spec: AttackSpec) -> Attack:
     """Requests over HTTPS whose head arrives one byte per second."""
-    await _each(spec.count, lambda number: _slow_head(spec, number, tally))
+    return lambda tally: _each(spec.count, lambda number: _slow_head(spec, number, tally))
 
 
-async def slow_grpc(spec: AttackSpec, tally: Tally) -> None:
+def slow_grpc(spec: AttackSpec) -> Attack:
     """Calls whose message arrives one byte per second."""
-    await _each(spec.count, lambda number: _slow_message(spec, number, tally))
+    return lambda tally: _each(spec.count, lambda number: _slow_message(spec, number, tally))
 
 
-async def bombs(spec: AttackSpec, tally: Tally) -> None:
+def bombs(spec: AttackSpec) -> Attack:
     """Half a gigabyte of zeros as gzip in each call, with and without a credential."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
-    await _calls(spec, tally, [(JOIN, "", bomb), (PUSH, "", bomb), (PUSH, spec.vantage, bomb)])
+    return partial(_calls, spec, [(JOIN, "", bomb), (PUSH, "", bomb), (PUSH, spec.vantage, bomb)])
 
 
-async def large_fields(spec: AttackSpec, tally: Tally) -> None:
+def large_fields(spec: AttackSpec) -> Attack:
     """Fields of 8 MiB, within and above the limit of a message, and a head of 8 MiB over HTTPS."""
     sample = Sample(
         target_id=spec.target, round_at=_now_at(), dispatched_at=_now_at(), outcome=Outcome.HTTP_ERROR, error="x"
@@ -132,12 +145,16 @@ async def large_fields(spec: AttackSpec, tally: Tally) -> None:
         push.samples[0].error = "x" * size
         join = fleet_pb2.JoinRequest(token="x" * size)
         calls += [(JOIN, "", join.SerializeToString()), (PUSH, spec.vantage, push.SerializeToString())]
-    await _calls(spec, tally, calls)
-    for number in range(spec.count):
-        await _large_head(spec, number, tally)
+
+    async def attack(tally: Tally) -> None:
+        await _calls(spec, calls, tally)
+        for number in range(spec.count):
+            await _large_head(spec, number, tally)
+
+    return attack
 
 
-async def guesses(spec: AttackSpec, tally: Tally) -> None:
+def guesses(spec: AttackSpec) -> Attack:
     """Tokens and credentials with the ids of real ones and random secrets."""
 
     def calls() -> Iterator[tuple[str, str, bytes]]:
@@ -147,27 +164,57 @@ async def guesses(spec: AttackSpec, tally: Tally) -> None:
             yield JOIN, "", fleet_pb2.JoinRequest(token=str(token), client_key=bytes(32)).SerializeToString()
             yield PUSH, str(Credential(id=number, secret=secrets.token_bytes(32))), b""
 
-    await _calls(spec, tally, calls())
+    return lambda tally: _calls(spec, calls(), tally)
 
 
-async def junk_joins(spec: AttackSpec, tally: Tally) -> None:
-    """`count` calls of Join per second with random texts, whether they are answered or not."""
-    async with _channel(spec, "") as channel, asyncio.TaskGroup() as group:
-        begin = time.monotonic()
-        for number in range(int(spec.count * spec.seconds)):
-            await asyncio.sleep(max(0.0, begin + number / spec.count - time.monotonic()))
-            request = fleet_pb2.JoinRequest(token=secrets.token_urlsafe(90), client_key=bytes(32))
-            group.create_task(_call(channel, JOIN, request.SerializeToString(), tally))
+def junk_joins(spec: AttackSpec) -> Attack:
+    """`count` calls of Join per second with random texts, over as many connections as they need: a connection has a
+    hundred calls at once.
+    """
+
+    async def attack(tally: Tally) -> None:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            channels = [await stack.enter_async_context(_channel(spec, "")) for _ in range(JOIN_CONNECTIONS)]
+            waiting = asyncio.Semaphore(JOIN_CONNECTIONS * STREAMS)
+
+            async def join(number: int) -> None:
+                request = fleet_pb2.JoinRequest(token=secrets.token_urlsafe(90), client_key=bytes(32))
+                await _call(channels[number % JOIN_CONNECTIONS], JOIN, request.SerializeToString(), tally)
+                waiting.release()
+
+            begin = time.monotonic()
+            for number in range(int(spec.count * spec.seconds)):
+                await asyncio.sleep(max(0.0, begin + number / spec.count - time.monotonic()))
+                await waiting.acquire()
+                if time.monotonic() > begin + spec.seconds:
+                    break
+                group.create_task(join(number))
+
+    return attack
 
 
-async def plans(spec: AttackSpec, tally: Tally) -> None:
-    """Plans of 4 MiB with a stolen operator's credential: above the limit, and just below it with many parts."""
+def plans(spec: AttackSpec) -> Attack:
+    """Plans with a stolen operator's credential: of 4 MiB, above the limit and just below it with many parts; with as
+    many unknown keys as there may be parts; and of 16 kB with names that are similar and numbers in base 60.
+    """
     documents = ["a: [" + "0," * ((PLAN_BYTES - 300_000 * over) // 2) + "]" for over in (0, 1)]
+    documents += [
+        "".join(f"target{number}: 0\n" for number in range(99_000)),
+        _misspelt_plan(),
+        "a: " + "1:" * 8_000 + "1",
+    ]
     requests = [operations_pb2.ApplyPlanRequest(document=text).SerializeToString() for text in documents]
-    await _calls(spec, tally, [(APPLY, spec.operator, request) for request in requests])
+    return partial(_calls, spec, [(APPLY, spec.operator, request) for request in requests])
 
 
-ATTACKS: dict[str, Attack] = {
+def _misspelt_plan() -> str:
+    """Return a plan of targets with unknown workloads, whose names are similar to those of all others."""
+    workloads = "".join(f"  workload{number}a: {{}}\n" for number in range(400))
+    targets = "".join(f"- {{model: m, provider: p, workload: workload{number}b}}\n" for number in range(160))
+    return f"baseline: us\nworkloads:\n{workloads}targets:\n{targets}"
+
+
+ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
     attack.__name__: attack
     for attack in (idle_grpc, idle_http, slow_http, slow_grpc, bombs, large_fields, guesses, junk_joins, plans)
 }
@@ -178,19 +225,43 @@ async def _idle(address: Address, spec: AttackSpec, tally: Tally) -> None:
         with socket.socket() as idle:
             idle.setblocking(False)
             idle.bind((_source(number), 0))
+            outcome, is_held = "closed", False
             try:
                 async with asyncio.timeout(spec.seconds):
                     await asyncio.get_running_loop().sock_connect(idle, (address.host, address.port))
-                    while await asyncio.get_running_loop().sock_recv(idle, _READ_BYTES):
-                        pass
-            except TimeoutError:
-                tally.add("open", refused=False)
+                try:
+                    async with asyncio.timeout(spec.seconds):
+                        await _until_closed(idle)
+                except TimeoutError:
+                    is_held = await _is_held(idle)
+                    outcome = "open" if is_held else "lost"
             except OSError as error:
-                tally.add(type(error).__name__, refused=True)
-            else:
-                tally.add("closed", refused=True)
+                outcome = type(error).__name__
+            tally.add(outcome, refused=not is_held)
 
     await _each(spec.count, hold)
+
+
+async def _until_closed(connection: socket.socket) -> None:
+    while await asyncio.get_running_loop().sock_recv(connection, _READ_BYTES):
+        pass
+
+
+async def _is_held(connection: socket.socket) -> bool:
+    """Send a byte, and return whether the collector takes it.
+
+    While the queue of a listening socket is full, Linux drops the last packet of a handshake: the attacker then has a
+    connection of which the collector knows nothing, and its next packet is answered with a reset.
+    """
+    try:
+        async with asyncio.timeout(_RESET_SECONDS):
+            await asyncio.get_running_loop().sock_sendall(connection, b"x")
+            await _until_closed(connection)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 async def _slow_head(spec: AttackSpec, number: int, tally: Tally) -> None:
@@ -294,7 +365,7 @@ async def _each(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) ->
             group.create_task(work(number))
 
 
-async def _calls(spec: AttackSpec, tally: Tally, calls: Iterable[tuple[str, str, bytes]]) -> None:
+async def _calls(spec: AttackSpec, calls: Iterable[tuple[str, str, bytes]], tally: Tally) -> None:
     """Make calls, eight at once: each of them `count` times if there is a count, else until the time is over."""
     until = time.monotonic() + spec.seconds
     queue = (call for call in calls for _ in range(spec.count or 1))
@@ -326,10 +397,12 @@ async def _call(
     try:
         answer = await call(request, timeout=CALL_SECONDS, metadata=metadata)
     except grpc.aio.AioRpcError as error:
-        # The collector refuses streams of a connection that has too many.
-        is_refused_stream = REFUSED_STREAM in (error.details() or "")
+        # The collector refuses streams of a connection that has too many, and gives up work that takes too long.
+        details = error.details() or ""
+        is_refused_stream = REFUSED_STREAM in details
+        is_given_up = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and details != OWN_DEADLINE
         outcome = "REFUSED_STREAM" if is_refused_stream else error.code().name
-        tally.add(outcome, refused=is_refused_stream or error.code() in REFUSALS)
+        tally.add(outcome, refused=is_refused_stream or is_given_up or error.code() in REFUSALS)
         return
     is_refused = (method == PUSH and not fleet_pb2.PushResponse.FromString(answer).stored) or (
         method == APPLY and bool(operations_pb2.ApplyPlanResponse.FromString(answer).problems)
@@ -346,6 +419,8 @@ def _channel(spec: AttackSpec, credential: str) -> grpc.aio.Channel:
         ("grpc.max_send_message_length", -1),
         ("grpc.ssl_target_name_override", spec.server_name),
         ("grpc.enable_http_proxy", 0),
+        # Channels do not share a connection.
+        ("grpc.use_local_subchannel_pool", 1),
     ]
     return grpc.aio.secure_channel(spec.grpc, trust, options=options)
 
@@ -358,18 +433,31 @@ def _now_at() -> int:
     return time.time_ns() // 1000
 
 
-async def _run(spec: AttackSpec) -> Tally:
+async def _run(attack: Attack) -> Tally:
+    """Repeat the attack until the next line of stdin, or its end."""
     tally, begun = Tally(), time.monotonic()
-    await ATTACKS[spec.attack](spec, tally)
+    stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
+    while not stopped.done():
+        await attack(tally)
     tally.seconds = time.monotonic() - begun
     return tally
 
 
+def _yield_processor() -> None:
+    os.setsid()
+    with suppress(OSError):  # a kernel without groups by session
+        Path("/proc/self/autogroup").write_text("19")
+    os.nice(19)
+
+
 def main() -> None:
     """Run the attack of stdin, and print what became of it."""
-    os.nice(19)
+    _yield_processor()
     spec = AttackSpec(**json.loads(sys.stdin.readline()))
-    sys.stdout.write(json.dumps(asdict(asyncio.run(_run(spec)))) + "\n")
+    attack = ATTACKS[spec.attack](spec)
+    print(flush=True)  # noqa: T201  # prepared
+    sys.stdin.readline()
+    print(json.dumps(asdict(asyncio.run(_run(attack)))), flush=True)  # noqa: T201  # the reply to the attack
 
 
 if __name__ == "__main__":

@@ -83,12 +83,12 @@ class Arrivals:
 
 
 class Fleet:
-    """Vantages that push simultaneously."""
+    """Vantages that push simultaneously. `urls` are the base URLs of targets that are to be called, too."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, urls: Mapping[str, str] | None = None) -> None:
         self._channel = open_channel(parse_address(address), PLAIN)
         self._fleet = fleet_pb2_grpc.FleetStub(self._channel)
-        self._targets = _applied(self._channel)
+        self._targets = _applied(self._channel, urls or {})
         self._threads = ThreadPoolExecutor(len(VANTAGES))
         self._rng = Random(6)
         self._seq = 0
@@ -263,11 +263,12 @@ def _seen(process: subprocess.Popen[str]) -> dict[str, Any]:
     return seen
 
 
-def _applied(channel: Any) -> dict[str, int]:
+def _applied(channel: Any, urls: Mapping[str, str]) -> dict[str, int]:
     """Apply a plan; return the ids of its targets by name."""
+    providers = {name: name.partition("/")[0] for name in TARGETS}
     targets = [
-        {"provider": name.partition("/")[0], "model": "m", "base_url": f"http://{name.partition('/')[0]}"}
-        for name in TARGETS
+        {"provider": provider, "model": "m", "base_url": urls.get(name, f"http://{provider}")}
+        for name, provider in providers.items()
     ]
     routes = [{"name": "chat", "members": list(ROUTE_MEMBERS)}]
     document = {"baseline": REGIONS[0], "every": f"{ROUND_US // SECOND_US}s", "targets": targets, "routes": routes}

@@ -24,9 +24,13 @@ def mount(folder: Path, *, size_mb: int = SPOOL_MB) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=0700", "tmpfs", str(folder)], check=True)
 
 
-def unmount(folder: Path) -> None:
-    """Unmount the disk and discard its content."""
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def unmount(folder: Path, *, idle: bool = False) -> None:
+    """Unmount the disk and discard its content. Raises `CalledProcessError` if it should be `idle` and is in use."""
+    plain = subprocess.run(["umount", str(folder)], check=False)
+    if plain.returncode:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    if idle:
+        plain.check_returncode()
 
 
 def fill(folder: Path) -> None:

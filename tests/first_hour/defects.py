@@ -12,8 +12,9 @@ _WORD = r"\S{4,}"
 
 
 def plain(output: bytes) -> str:
-    """Return the output of a terminal program as text, without escape sequences."""
-    return _ESCAPES.sub("", output.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
+    """Return the output of a terminal program as text, without escape sequences. Each screen drawn begins a line."""
+    text = output.decode(errors="replace").replace("\x1b[H", "\n")
+    return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def defects(text: str, *, width: int, names: Iterable[str]) -> list[str]:

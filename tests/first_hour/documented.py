@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.readme_drift import command_lines
 
-_ENDLESS = {"--follow", "-f", "--watch", "watch"}
+_ENDLESS = {"--follow", "-f", "--watch", "watch", "mcp", "kubernetes"}
 # These take a token, or change which collector is asked.
 _SETTING_UP = ("join", "context", "demo", "completion")
 

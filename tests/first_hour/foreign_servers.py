@@ -1,7 +1,6 @@
 """Servers of other projects that speak an LLM API, on loopback: those whose environments `.ci/run` has made."""
 
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from pathlib import Path
 import yaml
 
 import fix_transformers
+from testdata.ports import free_port
 
 LITELLM = "ISOCHRONE_TEST_LITELLM_PYTHON"
 _START_SECONDS = 120.0
@@ -53,8 +53,7 @@ def _has_proxy() -> bool:
 @contextmanager
 def _litellm(folder: Path) -> Iterator[ForeignServer]:
     """Run a LiteLLM proxy that answers with a fixed text."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     parameters = {"model": "openai/fixed", "api_key": "none", "mock_response": _ANSWER}
     configuration = folder / "litellm.yaml"
     configuration.write_text(yaml.safe_dump({"model_list": [{"model_name": "fixed", "litellm_params": parameters}]}))

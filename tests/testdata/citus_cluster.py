@@ -11,14 +11,19 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import ObjectInUse
 
-from isochrone_collector.store.postgres import citus, schema
+from isochrone_collector.store.postgres import schema
 
 VARIABLE = "ISOCHRONE_TEST_CITUS_URL"
 # Few, because every test has its own.
 _SHARDS = 4
+_ATTEMPTS = 6
 _NODES = "SELECT nodename, nodeport FROM pg_dist_node WHERE noderole = 'primary' ORDER BY groupid"
-_END_SESSIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()
+"""
+_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = %s"
 
 
 class _Node(NamedTuple):
@@ -45,20 +50,45 @@ def new_database(coordinator: str, name: str, *, template: str | None = None) ->
     yield
     for node in nodes:
         with psycopg.connect(_at(coordinator, node), autocommit=True) as connection:
-            _close(connection, name)
-            connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+            _allow_connections(connection, name, allowed=True)
+            _roll_back_prepared(_at(coordinator, node, name), name)
+            _execute_alone(connection, name, sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
 def migrate(database_url: str) -> None:
     """Migrate a database and distribute its tables."""
-    schema.migrate(database_url)
-    citus.distribute(database_url)
+    schema.migrate(database_url, distribute=True)
 
 
-def _close(connection: psycopg.Connection, name: str) -> None:
-    """End the sessions of a database for good: Citus has some of its own, and opens them again."""
-    connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
-    connection.execute(_END_SESSIONS, [name])
+def _roll_back_prepared(conninfo: str, name: str) -> None:
+    """Roll back the transactions that a killed collector left in the middle of the two-phase commit: a database with
+    one cannot be dropped.
+    """
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(_END_SESSIONS, [name])
+        for (gid,) in connection.execute(_PREPARED, [name]).fetchall():
+            connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+
+
+def _execute_alone(connection: psycopg.Connection, name: str, statement: sql.Composed) -> None:
+    """Execute a statement for which a database may have no sessions. Citus has some of its own, and opens them again;
+    on a busy machine they take long to end.
+    """
+    _allow_connections(connection, name, allowed=False)
+    for attempt in range(1, _ATTEMPTS + 1):
+        connection.execute(_END_SESSIONS, [name])
+        try:
+            connection.execute(statement)
+        except ObjectInUse:
+            if attempt == _ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _allow_connections(connection: psycopg.Connection, name: str, *, allowed: bool) -> None:
+    statement = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    connection.execute(statement.format(sql.Identifier(name), sql.Literal(allowed)))
 
 
 def _make(coordinator: str, node: _Node, name: str) -> None:
@@ -73,9 +103,8 @@ def _make(coordinator: str, node: _Node, name: str) -> None:
 def _copy(coordinator: str, node: _Node, name: str, template: str) -> None:
     """Copy a database of a node. The nodes know one another by names and ports, and its shards by their names."""
     with psycopg.connect(_at(coordinator, node), autocommit=True) as connection:
-        _close(connection, template)
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        _execute_alone(connection, template, create)
 
 
 def _at(coordinator: str, node: _Node, name: str | None = None) -> str:

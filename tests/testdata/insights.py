@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from isochrone_wire.answers import Decision, Metric, Part, Proportion, Quantile, Window
+from isochrone_wire.answers import Decision, Metric, Part, Proportion, Quantile, Source, Window
 from isochrone_wire.insights import (
     Alert,
     AlertKind,
@@ -10,18 +10,21 @@ from isochrone_wire.insights import (
     DriftEvent,
     DriftList,
     Eligible,
+    Exhaustion,
     FailedProbe,
     Incident,
     IncidentList,
     LatencyBudget,
+    RateLimitList,
+    RateLimitPoint,
+    RateLimitSeries,
     RegionCost,
-    Series,
-    SeriesList,
-    SeriesPoint,
     Simulation,
     TierLine,
 )
 from isochrone_wire.model import MINUTE_US, SECOND_US
+from isochrone_wire.operations import AlertDelivery, DeliveryState, Silence
+from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 
 NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
@@ -224,6 +227,24 @@ SERIES = SeriesList(
     ),
 )
 
+# The same from one region, with the requests answered within 250 ms, from summaries.
+SERIES_WITH_GOODPUT = replace(
+    SERIES,
+    limit_us=250_000,
+    source=Source.SUMMARIES,
+    series=tuple(
+        replace(
+            line,
+            points=tuple(
+                replace(point, planned=30, good=28 if point.p50 is not None and point.p50 < 250_000 else 0)
+                for point in line.points
+            ),
+        )
+        for line in SERIES.series
+        if line.region == "us-east-2"
+    ),
+)
+
 _TOLD = Alert(
     id=12,
     kind=AlertKind.DRIFT,
@@ -247,6 +268,20 @@ ALERTS = AlertList(
             delivered_at=None,
             attempts=3,
             last_error="503 Service Unavailable",
+            deliveries=(
+                AlertDelivery(
+                    receiver="chat",
+                    state=DeliveryState.DELIVERED,
+                    delivered_at=NOW_AT - 6_999 * SECOND_US,
+                    attempts=1,
+                ),
+                AlertDelivery(
+                    receiver="oncall",
+                    state=DeliveryState.PENDING,
+                    attempts=3,
+                    last_error="503 Service Unavailable",
+                ),
+            ),
         ),
     ),
     webhook=True,
@@ -270,10 +305,27 @@ _FAILING = Incident(
     samples=(_PROBE, replace(_PROBE, vantage="ohio-1", region="us-east-2")),
     example="the service is overloaded",
 )
+_SILENCE = Silence(
+    id=0x5C,
+    providers=("openai",),
+    reason="the model comes tomorrow",
+    created_by="ben",
+    created_at=NOW_AT - 1_000 * SECOND_US,
+    until_at=NOW_AT + 36_000 * SECOND_US,
+)
+_ACKNOWLEDGEMENT = replace(
+    _SILENCE,
+    id=0xAC,
+    providers=(),
+    thread="incident_288a8efa7ab91175",
+    subject="moonshot/kimi-k2.5",
+    reason="Ann is on it",
+    created_by="ann",
+)
 INCIDENTS = IncidentList(
     window=WINDOW,
     incidents=(
-        _FAILING,
+        replace(_FAILING, silences=(_ACKNOWLEDGEMENT,)),
         replace(
             _FAILING,
             id=0x1F,
@@ -303,9 +355,87 @@ INCIDENTS = IncidentList(
             classes={"http_error 404": 24},
             samples=(),
             example="the model `gpt-6-mini` does not exist",
+            silences=(_SILENCE,),
         ),
     ),
     watched=9,
+)
+
+_LIMIT = RateLimitSeries(
+    target="moonshot/kimi-k2.5",
+    provider="moonshot",
+    credential="moonshot",
+    region="us-east-2",
+    vantage="ohio-1",
+    kind="requests",
+    newest_at=NOW_AT - 12 * SECOND_US,
+    remaining=211,
+    limit=500,
+    reset_us=30 * 60 * SECOND_US,
+    lowest=180,
+    n=240,
+    exhaustion=Exhaustion.EXPECTED,
+    per_minute=-21.5,
+    per_minute_low=-24.0,
+    per_minute_high=-19.0,
+    exhausted_at=NOW_AT + 577 * SECOND_US,
+    exhausted_low_at=NOW_AT + 515 * SECOND_US,
+    exhausted_high_at=NOW_AT + 654 * SECOND_US,
+    readings=31,
+    points=tuple(
+        RateLimitPoint(at=WINDOW.from_at + place * (WINDOW.until_at - WINDOW.from_at) // 12, remaining=480 - 25 * place)
+        for place in range(12)
+        if place != 7
+    ),
+)
+RATE_LIMITS = RateLimitList(
+    window=WINDOW,
+    bucket_us=(WINDOW.until_at - WINDOW.from_at) // 12,
+    limits=(
+        _LIMIT,
+        replace(
+            _LIMIT,
+            kind="tokens",
+            remaining=199_000,
+            limit=200_000,
+            reset_us=450_000,
+            lowest=188_000,
+            exhaustion=Exhaustion.NOT_EXPECTED,
+            per_minute=-8.0,
+            per_minute_low=-40.0,
+            per_minute_high=12.0,
+            exhausted_at=None,
+            exhausted_low_at=None,
+            exhausted_high_at=None,
+            points=(),
+        ),
+        replace(
+            _LIMIT,
+            target="openai/gpt-5-mini",
+            provider="openai",
+            credential="",
+            limit=None,
+            reset_us=None,
+            exhaustion=Exhaustion.POSSIBLE,
+            per_minute_high=3.0,
+            exhausted_high_at=None,
+        ),
+        replace(
+            _LIMIT,
+            target="qwen/qwen3",
+            provider="qwen",
+            remaining=0,
+            lowest=0,
+            exhaustion=Exhaustion.EXHAUSTED,
+            per_minute=None,
+            per_minute_low=None,
+            per_minute_high=None,
+            exhausted_at=NOW_AT - 12 * SECOND_US,
+            exhausted_low_at=None,
+            exhausted_high_at=None,
+            readings=3,
+        ),
+    ),
 )
 
 MEMBERS = ("deepseek/deepseek-v4-flash", "openai/gpt-5-mini")

@@ -147,6 +147,11 @@ class PseudoTerminal:
         with self._lock:
             return self._screen.is_alternate
 
+    def echoes(self) -> bool:
+        """Return whether typed characters are shown, and a line is read as a whole, as a shell expects it."""
+        modes = termios.tcgetattr(self._master)[3]
+        return bool(modes & termios.ECHO and modes & termios.ICANON)
+
     def styles_of(self, word: str) -> set[str]:
         """The foreground colours of a word's characters on the screen."""
         with self._lock:
@@ -159,11 +164,15 @@ class PseudoTerminal:
 
     def wait_for(self, true: Callable[[str], object], seconds: float, what: str) -> float:
         """Wait until the text of the screen is as wanted; return the monotonic instant."""
-        deadline = time.monotonic() + seconds
-        while not true(self.text):
+        deadline, seen = time.monotonic() + seconds, -1
+        while True:
+            # Composing the text takes some milliseconds.
+            if (size := len(self.output)) != seen:
+                seen = size
+                if true(self.text):
+                    return time.monotonic()
             assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}\n{self.text}"
             time.sleep(0.05)
-        return time.monotonic()
 
     def _set_size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

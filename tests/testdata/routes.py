@@ -173,6 +173,7 @@ EVENTS = (
         at=NOW_AT - 61 * SECOND_US,
         change=ChangeKind.SOFT,
         sentence=VOICE.sentence,
+        weights={"qwen/qwen3-32b": 1.0},
     ),
     RouteEvent(
         generation=31,
@@ -181,8 +182,22 @@ EVENTS = (
         at=NOW_AT - 7300 * SECOND_US,
         change=ChangeKind.HARD,
         sentence="qwen/qwen3-32b fails; deepseek/deepseek-v4-flash takes over",
+        weights={"deepseek/deepseek-v4-flash": 1.0, "qwen/qwen3-32b": 0.0},
     ),
 )
+PUBLIC = {
+    "deepseek": "https://api.deepseek.com/v1",
+    "qwen": "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+    "groq": "https://api.groq.com/openai/v1",
+}
+
+
+def at_public_addresses(table: RouteTable) -> RouteTable:
+    """The table with members at the addresses of their providers, which hosted gateways know."""
+    entries = tuple(replace(entry, base_url=PUBLIC[entry.provider]) for entry in table.entries)
+    return replace(table, entries=entries)
+
+
 EXPLANATION = Explanation(
     table=CHAT,
     steps=(
@@ -194,4 +209,15 @@ EXPLANATION = Explanation(
     before='{"incumbent":"deepseek/deepseek-v4-flash"}',
     replays=True,
 )
-__all__ = ["CHAT", "EVENTS", "EXPIRED", "EXPLANATION", "NOW_AT", "TABLES", "UNKNOWN_YET", "VOICE", "WINDOW"]
+__all__ = [
+    "CHAT",
+    "EVENTS",
+    "EXPIRED",
+    "EXPLANATION",
+    "NOW_AT",
+    "TABLES",
+    "UNKNOWN_YET",
+    "VOICE",
+    "WINDOW",
+    "at_public_addresses",
+]

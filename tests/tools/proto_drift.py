@@ -11,10 +11,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE, TYPES, SERVICES, SERVICE_TYPES = "python", "mypy", "grpc_python", "mypy_grpc"
-# Source root and folder below it → what protoc generates there. The messages of `ingest` have no services.
+# Source root and folder below it → what protoc generates there. The messages of `ingest` and `xds` have no services.
 GENERATED = {
     ("proto", "isochrone_wire/v1"): (CODE, TYPES, SERVICES, SERVICE_TYPES),
     ("collector", "isochrone_collector/ingest"): (CODE, TYPES),
+    ("collector", "isochrone_collector/xds"): (CODE, TYPES),
 }
 
 

@@ -25,6 +25,8 @@ _NOISE = re.compile(
     r"^(--.*|SET .*;|SELECT pg_catalog\..*;|\\(un)?restrict .*|CREATE EXTENSION .*|COMMENT ON EXTENSION .*)$",
     re.MULTILINE,
 )
+# PostgreSQL 15.20 and its siblings note the version of a column in its options, which an earlier `pg_dump` prints.
+_COLUMN_VERSION = re.compile(r"^ALTER TABLE ONLY \S+ ALTER COLUMN \S+ SET \(pg_attver='?\d+'?\);$", re.MULTILINE)
 _NOT_NULL_NAME = re.compile(r"CONSTRAINT \w+ (?=NOT NULL)")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -33,7 +35,9 @@ def picture(database_url: str) -> str:
     """What the schema of a database looks like, as SQL."""
     dump = [str(binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", *_LEFT_OUT, database_url]
     text = subprocess.run(dump, check=True, capture_output=True, text=True).stdout  # our own command line
-    plain = _NOT_NULL_NAME.sub("", _NOISE.sub("", text)).replace("public.", "")
+    for noise in (_NOISE, _COLUMN_VERSION, _NOT_NULL_NAME):
+        text = noise.sub("", text)
+    plain = text.replace("public.", "")
     return _HEADER + _BLANK_LINES.sub("\n\n", plain).strip() + "\n"
 
 

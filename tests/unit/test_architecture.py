@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 HOPS = re.findall(r"^\| [a-z ]* ?\| `([^`]+)` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
-ROOMS = "agent|collector|deploy|docs|migrations|proto|tests"
+ROOMS = "agent|clients|collector|deploy|docs|migrations|proto|tests"
 
 
 def definitions(path: Path) -> set[str]:

@@ -18,8 +18,30 @@ from isochrone_wire.text import ESTIMAND_SENTENCE
 
 # Nothing of these is needed to list commands; most take longer to import than click.
 SLOW = {
-    *("alembic", "asyncio", "google.protobuf", "grpc", "httpcore", "httpx", "numpy", "psycopg", "pydantic", "rich"),
-    *("scipy", "sqlalchemy", "starlette", "structlog", "yaml", "isochrone_wire.model", "isochrone_wire.v1"),
+    *(
+        "alembic",
+        "asyncio",
+        "google.protobuf",
+        "grpc",
+        "httpcore",
+        "httpx",
+        "mcp",
+        "numpy",
+        "psycopg",
+        "pydantic",
+        "rich",
+    ),
+    *(
+        "pydantic",
+        "rich",
+        "scipy",
+        "sqlalchemy",
+        "starlette",
+        "structlog",
+        "yaml",
+        "isochrone_wire.model",
+        "isochrone_wire.v1",
+    ),
 }
 QUICK = ("isochrone", "isochrone-agent", "isochrone-collector")
 MAX_RATIO = 1.5

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("proto", "agent", "collector", "migrations", "deploy")
+ROOMS = ("proto", "agent", "collector", "migrations", "deploy", "clients")
 TEXTS = ("*.py", "*.toml", "*.txt", "*.md", "*.yaml", "*.yml", "*.sql", "*.proto", "Makefile", "run", "*.sh", "*.json")
 REGISTRY = re.compile(
     r"https?://[^\s\"']*(pypi\.org|pythonhosted|npmjs|debian\.org)|^--(extra-)?index-url", re.MULTILINE
@@ -21,7 +21,7 @@ def sources(*folders: str) -> Iterator[Path]:
 
 
 def texts() -> list[Path]:
-    skipped = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", ".hypothesis"}
+    skipped = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", ".hypothesis", "build"}
     found = (path for pattern in TEXTS for path in ROOT.rglob(pattern))
     return sorted(path for path in found if not skipped & set(path.relative_to(ROOT).parts))
 

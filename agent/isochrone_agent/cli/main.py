@@ -19,7 +19,11 @@ _HELP_OF = {
 COMMANDS = {name: Entry(f"isochrone_agent.cli.{name}:command", text) for name, text in _HELP_OF.items()}
 _EPILOG = "\n\n".join(
     (
-        exit_codes(failed="failed; for probe: no run succeeded", _3="unreachable: no collector answers"),
+        exit_codes(
+            failed="failed; for probe: no run succeeded",
+            _3="unreachable: no collector answers",
+            _5="for probe: the median of the runs does not keep --max-ttft or --min-tps",
+        ),
         example("isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b --runs 3"),
     )
 )

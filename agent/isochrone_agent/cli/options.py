@@ -12,10 +12,10 @@ from isochrone_agent.settings import parse_connect_to
 from isochrone_wire.cli.command_line import Choice
 
 
-def _option(flag: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option
-    """An option with an environment variable `ISOCHRONE_…` of the same name."""
+def _option(flag: str, *standard: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option
+    """An option with an environment variable `ISOCHRONE_…` of the same name, and perhaps a `standard` one."""
     variable = f"ISOCHRONE_{flag.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(flag, envvar=variable, **more)
+    return click.option(flag, envvar=[variable, *standard], **more)
 
 
 connect_to = _option(
@@ -96,6 +96,13 @@ _RUNNING = (
         "--metrics-listen",
         metavar="HOST:PORT",
         help="Address of /metrics for Prometheus, such as 127.0.0.1:4691; it needs no credential.  [default: off]",
+    ),
+    _option(
+        "--otlp-endpoint",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        metavar="URL",
+        help="Export metrics and a trace per probe to this receiver of OTLP over HTTP, such as http://127.0.0.1:4318; "
+        "takes the extra `otel`.  [default: OTEL_EXPORTER_OTLP_ENDPOINT, else off]",
     ),
 )
 

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
-from isochrone_agent.cli import options, probe_output
+from isochrone_agent.cli import options, probe_output, probe_summary
 from isochrone_agent.cli.burst import Burst, summarise
+from isochrone_agent.cli.probe_limits import Verdict, judge
 from isochrone_agent.cli.sweep import LinearFit, fit, make_prompt
 from isochrone_agent.cli.target_options import TargetOptions, check_effort, resolve_target_options
 from isochrone_agent.clock import now_at
@@ -22,6 +23,7 @@ from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
 from isochrone_wire.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
+from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -38,12 +40,14 @@ from isochrone_wire.model import (
 SCHEMA = "isochrone.probe/1"
 # The exit code that shells use for a command ended by Ctrl-C.
 _INTERRUPTED = 130
+_LIMIT_NOT_KEPT = 5
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
 _LEAST_WIDTH = 60
 _EXAMPLES = (
     "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10",
     "isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b",
+    "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 9 --max-ttft 500ms --min-tps 30",
     "isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10",
     "isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5",
 )
@@ -56,6 +60,13 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
     if len(lengths) < 2 or not all(length.isdecimal() and int(length) for length in lengths):  # noqa: PLR2004  # a line
         raise click.BadParameter(f"{text!r} is not a list of at least two lengths; for example 100,1000,4000")
     return tuple(int(length) for length in lengths)
+
+
+def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_us(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("probe", epilog=example(*_EXAMPLES))
@@ -93,6 +104,26 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
     metavar="SECONDS",
     help="Timeout of the first token.",
 )
+@click.option(
+    "--max-ttft",
+    "max_ttft_us",
+    metavar="DURATION",
+    callback=_parse_duration,
+    help="Exit with 5 if the median time to first token of all runs is above this, such as 500ms.",
+)
+@click.option(
+    "--min-tps",
+    "min_tokens_per_second",
+    metavar="TOKENS/S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Exit with 5 if the median speed of all runs is below this, in tokens per second.",
+)
+@click.option(
+    "--summary",
+    type=click.File("a", encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Append the runs and limits to this file, as Markdown.",
+)
 @options.connect_to
 @options.family
 @options.ca_file
@@ -113,6 +144,9 @@ def command(
     temperature: float | None,
     effort: str | None,
     timeout: float,
+    max_ttft_us: int | None,
+    min_tokens_per_second: float | None,
+    summary: TextIO | None,
     connect_to: tuple[str, ...],
     family: str,
     ca_file: Path | None,
@@ -122,7 +156,12 @@ def command(
 
     Each run opens its own connection. A provider of the catalogue needs only its key; any other API needs --base-url
     and --model.
+
+    The median of all runs decides --max-ttft and --min-tps. A run that failed counts as beyond both limits, and a limit
+    of a value that no run has is not kept.
     """
+    if sweep and (max_ttft_us is not None or min_tokens_per_second is not None):
+        raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
     key = _read_key(spec.key_env)
@@ -147,12 +186,20 @@ def command(
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
-    _print_result(samples, bursts, fit(_points(samples)) if sweep else None, output)
+    verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
+    _print_result(samples, bursts, fit(_points(samples)) if sweep else None, verdicts, output)
+    if summary is not None:
+        summary.write(probe_summary.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
+    raise SystemExit(_exit_code(samples, verdicts))
+
+
+def _exit_code(samples: Sequence[Sample], verdicts: Sequence[Verdict]) -> int:
     if all(sample.outcome is not Outcome.OK for sample in samples):
-        raise SystemExit(1)
+        return 1
+    return 0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT
 
 
 def _interrupted(work: Coroutine[Any, Any, None]) -> bool:
@@ -185,15 +232,23 @@ def _width() -> int:
 
 
 def _print_result(
-    samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None, output: str
+    samples: Sequence[Sample],
+    bursts: Sequence[Burst],
+    linear_fit: LinearFit | None,
+    verdicts: Sequence[Verdict],
+    output: str,
 ) -> None:
     if output == "table":
-        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, width=_width())))
+        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, verdicts, width=_width())))
         return
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
     document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}
+    document |= {"limits": to_json_value(verdicts)} if verdicts else {}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    for verdict in verdicts:
+        if not verdict.kept:
+            click.echo(f"isochrone-agent: {probe_output.verdict_sentence(verdict)}", err=True)
 
 
 def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from isochrone_agent.cli.burst import Burst
+from isochrone_agent.cli.probe_limits import TTFT, Verdict
 from isochrone_agent.cli.sweep import LinearFit
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Quality, Sample
@@ -55,11 +56,17 @@ def header_row(*, width: int) -> str:
     return _row(HEADINGS, width)
 
 
+def cells(number: int, sample: Sample) -> tuple[str, ...]:
+    """The texts below the headings for one sample."""
+    times = [ms(getattr(sample, name)) for name in _TIMES]
+    rate, tokens, rtt = _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us)
+    return (str(number), *times, rate, tokens, rtt, _outcome(sample))
+
+
 def sample_row(number: int, sample: Sample, *, width: int) -> str:
     """Format one sample as a row; flags and errors that do not fit follow on lines of their own."""
-    times = [ms(getattr(sample, name)) for name in _TIMES]
-    numbers = (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us))
-    row = _row((*numbers, _outcome(sample)), width)
+    *numbers, _ = texts = cells(number, sample)
+    row = _row(texts, width)
     if len(row) <= width:
         return row
     details = _outcome(sample).removeprefix(sample.outcome.value).removeprefix(":").strip()
@@ -112,11 +119,32 @@ def _explanation(sample: Sample) -> str:
     return _EXPLANATIONS.get(sample.outcome, "")
 
 
+def verdict_sentence(verdict: Verdict) -> str:
+    """The limit, whether it is kept, and the median that decides it."""
+    is_time = verdict.metric == TTFT
+    show, unit = (ms, "ms") if is_time else (_rate, "tokens/s")
+    limit = (
+        f"first token after at most {ms(verdict.limit)} ms" if is_time else f"at least {_rate(verdict.limit)} tokens/s"
+    )
+    if verdict.median is not None:
+        reason = f"the median of {verdict.runs} runs is {show(verdict.median)} {unit}"
+    elif verdict.failed:
+        reason = f"{verdict.failed} of {verdict.runs} runs failed"
+    else:
+        reason = f"none of {verdict.runs} runs has a {'first token' if is_time else 'speed'}"
+    return f"limit {'kept' if verdict.kept else 'not kept'}: {limit}; {reason}"
+
+
 def footer(
-    samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None, *, width: int
+    samples: Sequence[Sample],
+    bursts: Sequence[Burst],
+    linear_fit: LinearFit | None,
+    verdicts: Sequence[Verdict],
+    *,
+    width: int,
 ) -> list[str]:
-    """Return the texts below the table: the summary, bursts, the fit of a sweep, and the legend."""
-    lines = summary(samples)
+    """Return the texts below the table: limits, the summary, bursts, the fit of a sweep, and the legend."""
+    lines = [*map(verdict_sentence, verdicts), *summary(samples)]
     lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
     if linear_fit is not None:
         lines.append(_sweep_summary(linear_fit))

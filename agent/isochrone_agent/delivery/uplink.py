@@ -33,9 +33,11 @@ from isochrone_agent.spool.database import SealedBatch
 from isochrone_wire import codec
 from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Plan, Vantage
 from isochrone_wire.operations import Receipt
+from isochrone_wire.text import shortened
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 MAX_CALLS = 4
+MAX_SHOWN_REASON_CHARS = 200
 CALL_SECONDS = 30
 LINGER_SECONDS = 0.5
 SPOOL_RETRY_SECONDS = 5.0
@@ -251,7 +253,8 @@ class Uplink:
             await self._spool.acknowledge(batch, rejected=rejected)
             log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
             for rejection in receipt.rejections:
-                log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=rejection.reason)
+                reason = shortened(rejection.reason, MAX_SHOWN_REASON_CHARS)
+                log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=reason)
         if receipt.missing:
             batches = await self._spool.redeliver(receipt.missing)
             log.warning("batches.delivered_again", batches=batches, reason="the collector's database has lost them")

@@ -13,6 +13,8 @@ from isochrone_wire.model import SECOND_US, Vitals, day_of
 HEARTBEAT_US = 15 * SECOND_US
 
 _CHECK_SECONDS = 0.25
+# As many as a collector keeps; plans that follow each other on a day may name more providers.
+_MAX_SPEND_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,6 @@ async def gather_vitals(spool: AsyncSpool, conditions: Callable[[], Conditions],
         refused_plan_reason=refused_reason,
         missing_keys=plan.missing_keys,
         refused_targets=plan.refused_targets,
-        spend=tuple(one for one in spend if not is_policy_account(one.provider)),
+        spend=tuple(one for one in spend if not is_policy_account(one.provider))[:_MAX_SPEND_LINES],
         epoch=spool.epoch,
     )

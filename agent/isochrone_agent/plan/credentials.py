@@ -30,6 +30,7 @@ from isochrone_agent.errors import CredentialError
 from isochrone_agent.probe.dialects.providers import CATALOGUE
 from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_wire.model import Target
+from isochrone_wire.text import shortened
 
 _FIELDS = ("env", "file", "hosts")
 
@@ -191,11 +192,13 @@ class Keyring:
 
 
 def describe_missing(errors: Mapping[str, CredentialError]) -> str:
-    """Return a sentence per reason, about the first target that has it, from the result of `Keyring.missing`."""
+    """Return a sentence per reason, about the first target that has it, from the result of `Keyring.missing`. It is cut
+    where it is too long for a log and for the vitals of every push.
+    """
     targets_of: dict[str, list[str]] = {}
     for target, error in errors.items():
         targets_of.setdefault(str(error).replace(target, ""), []).append(target)
-    return "; ".join(_about(targets, str(errors[targets[0]])) for targets in targets_of.values())
+    return shortened("; ".join(_about(targets, str(errors[targets[0]])) for targets in targets_of.values()))
 
 
 def _about(targets: list[str], reason: str) -> str:

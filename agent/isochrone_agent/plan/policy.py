@@ -42,6 +42,7 @@ from isochrone_agent.settings import Settings
 from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
 from isochrone_wire.plan_limits import POLICY_PREFIX
+from isochrone_wire.text import shortened
 from isochrone_wire.trust.plan_signature import parse_key
 
 FILE_NAME = "policy.toml"
@@ -119,9 +120,9 @@ class Policy:
 
 
 def describe_refused(reasons: Mapping[str, str]) -> str:
-    """Return a sentence on the first few targets that are refused; empty if there are none."""
+    """Return a sentence on the first few targets that are refused, cut as in a log; empty if there are none."""
     shown = "; ".join(f"{target}: {reason}" for target, reason in islice(reasons.items(), _SHOWN))
-    return shown + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
+    return shortened(shown) + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
 
 
 def request_url(target: Target) -> Url | None:

@@ -141,7 +141,7 @@ class PlanWatcher:
         version = version or (self.refused[0] if self.refused else 0)
         refused = (version, str(error)[:MAX_REASON_CHARS])
         if refused != self.refused:
-            log.error("plan.refused", version=version, reason=str(error), hint=error.hint)
+            log.error("plan.refused", version=version, reason=refused[1], hint=error.hint)
         self.refused = refused
 
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -20,14 +20,14 @@ from isochrone_agent.probe.destinations import REFUSED, Destinations
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
 from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.providers import quirks_of
-from isochrone_agent.probe.dialects.signals import Event, Failed, Opened, Sent, Signal
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.sse import SseDecoder, SseOverflow
 from isochrone_agent.probe.tls import expects_tls, is_tls_record
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, NotAttempted, ProbeConnection
 from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
+from isochrone_wire.http.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,25 @@ _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTimes:
+    """When the request of a probe was written, if it was, and when its response or error ended. Microseconds since the
+    epoch by the monotonic clock since the dispatch, as all durations of the sample.
+    """
+
+    sent_at: int | None
+    ended_at: int
+
+    @classmethod
+    def of(cls, dispatched: ClockPair, sent_ns: int | None, ended_ns: int) -> "ProbeTimes":
+        """Convert instants of the monotonic clock, in nanoseconds."""
+        sent_at = None if sent_ns is None else (dispatched.wall_ns + sent_ns - dispatched.monotonic_ns) // 1000
+        return cls(sent_at=sent_at, ended_at=(dispatched.wall_ns + ended_ns - dispatched.monotonic_ns) // 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
     """Probes targets from one vantage. `tls` is built once, before any measurement. Without `destinations` requests may
-    go anywhere; `error_chars` limits each text of a provider in a sample.
+    go anywhere; `error_chars` limits each text of a provider in a sample. `on_probe` is called with every probe.
     """
 
     vantage: str
@@ -64,6 +80,7 @@ class Prober:
     dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
     destinations: Destinations | None = None
     error_chars: int = ERROR_CHARS
+    on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None
 
     idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
@@ -103,6 +120,7 @@ class Prober:
                 active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
                 with self._tracked(active):
                     await active.run(request, self.destinations)
+                ended_ns = time.monotonic_ns()
         sample = measurement.sample(
             target_id=target.id,
             round_at=round_at,
@@ -111,7 +129,10 @@ class Prober:
             price=target.price,
             quality=_quality(observer, dispatched, read_clocks()),
         )
-        return _without_secrets(sample, key, chars=self.error_chars)
+        sample = _without_secrets(sample, key, chars=self.error_chars)
+        if self.on_probe is not None:
+            self.on_probe(target, sample, ProbeTimes.of(dispatched, measurement.sent_ns, ended_ns))
+        return sample
 
     def abort(self) -> None:
         """End every probe in flight now; its sample records the time waited."""

@@ -5,6 +5,7 @@ All functions run inside a transaction of the caller and count what they drop. T
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import structlog
@@ -14,9 +15,13 @@ from isochrone_wire.model import DAY_US
 
 QUARANTINE_FULL = "quarantine_full"
 UNKNOWN_TARGET = "unknown_target"
+OTHER = "other"
+MAX_REASONS = 50
+"""The number of reasons from which on samples with another reason are counted as `OTHER`."""
 MAX_HELD_US = 7 * DAY_US
 """The age in microseconds from which samples of a target that the collector does not know are dropped."""
 
+_REASON_CHARS = 40
 # About the size of a batch, so that a large quarantine is not dropped in a thousand steps.
 _QUARANTINED_AT_ONCE = 100
 
@@ -48,6 +53,21 @@ def count_dropped(db: sqlite3.Connection, reasons: Mapping[str, int]) -> None:
         "insert into dropped values (?, ?) on conflict (reason) do update set samples = samples + excluded.samples",
         [(reason, samples) for reason, samples in reasons.items() if samples],
     )
+
+
+def bounded_reasons(db: sqlite3.Connection, reasons: Mapping[str, int]) -> Counter[str]:
+    """Return counts by reason under short names, and under `OTHER` once the spool has `MAX_REASONS` of them: every push
+    has these counts, and a hostile collector could make it too large.
+    """
+    known = {name for (name,) in db.execute("select reason from dropped")} if reasons else set()
+    bounded: Counter[str] = Counter()
+    for reason, samples in reasons.items():
+        name = reason[:_REASON_CHARS]
+        if name not in known and len(known) >= MAX_REASONS:
+            name = OTHER
+        known.add(name)
+        bounded[name] += samples
+    return bounded
 
 
 def _drop_quarantined(db: sqlite3.Connection) -> int:

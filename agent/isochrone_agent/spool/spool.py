@@ -156,10 +156,10 @@ class Spool:
 
     def acknowledge(self, batch: SealedBatch, *, rejected: Mapping[str, int] | None = None) -> None:
         """Delete a batch that the collector has committed. Samples that it `rejected`, by reason, count as dropped."""
-        reasons = dict(rejected or {})
-        stored = batch.samples - sum(reasons.values())
+        stored = batch.samples - sum((rejected or {}).values())
 
         def change() -> None:
+            reasons = eviction.bounded_reasons(self._db, rejected or {})
             if self._keep_bytes and not self._disk_is_full:
                 kept_batches.keep(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
             if sealing.delete_batch(self._db, batch):

@@ -20,7 +20,7 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
-@click.command("demo", epilog=example("isochrone demo --for 60s"))
+@click.command("demo", epilog=example("isochrone demo --for 60s", "isochrone demo --faults --for 55s"))
 @click.option("--for", "seconds", metavar="TIME", callback=_seconds, help="End after 60s, 2m, …  [default: on Ctrl-C]")
 @click.option(
     "--folder",
@@ -28,13 +28,17 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
     help="Folder for database, spools and logs.  [default: a new temporary folder]",
 )
 @click.option("--keep", is_flag=True, help="Keep the folder at the end.")
-def demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
+@click.option("--faults", is_flag=True, help="Let providers fail, and show the incidents and alerts of that.")
+def demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: bool) -> None:
     """Run the whole system on this machine in a simulated world, and show its findings.
 
     That is a collector, agents in three regions and a world whose timing is known (published figures of fifteen
     models), so that the last table can show the error of the measurement. On a terminal one view of all targets and
     regions is redrawn in place; elsewhere, a table is printed when there is news.
 
+    With --faults, one provider fails from one region and then from all, another one limits the rate, and one target has
+    never worked. A receiver on this machine gets the alerts.
+
     The results are shown on Ctrl-C or after --for; a second Ctrl-C ends without them. No process remains in any case.
     """
-    run_demo(seconds=seconds, folder=folder, keep=keep)
+    run_demo(seconds=seconds, folder=folder, keep=keep, faults=faults)

@@ -14,6 +14,7 @@ from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
 from isochrone_wire.cli.command_line import Choice
+from isochrone_wire.queries.differential_order import DECIDED, FORMER_SORT, SORTS, select_rows
 
 
 @click.command(
@@ -37,15 +38,15 @@ from isochrone_wire.cli.command_line import Choice
 @options.window
 @click.option(
     "--sort",
-    type=Choice([*differentials.SORTS, differentials.FORMER_SORT]),
-    metavar=f"[{'|'.join(differentials.SORTS)}]",
+    type=Choice([*SORTS, FORMER_SORT]),
+    metavar=f"[{'|'.join(SORTS)}]",
     default="difference",
     show_default=True,
     help="difference and percent put the target where the region does best first.",
 )
 @click.option(
     "--only",
-    type=Choice([differentials.DECIDED, *(decision.value for decision in Decision)]),
+    type=Choice([DECIDED, *(decision.value for decision in Decision)]),
     help="Only differentials with this decision; decided means all but undecided.",
 )
 @click.option(
@@ -88,7 +89,7 @@ def diff(
     def show(write: Write) -> None:
         now = now_at()
         selection = Selection(window=parse_window(window, now_at=now), targets=(explain,) if explain else targets)
-        reference = baseline or require_baseline(client.list_targets())
+        reference = baseline or require_baseline(client.get_baseline())
         answer = client.get_differentials(
             selection, baseline=reference, against=against, metric=Metric(metric), explain=explain is not None
         )
@@ -96,7 +97,7 @@ def diff(
             _print_story(answer, metric=Metric(metric), now_at=now, output=output)
             differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)
             return
-        rows = differentials.select_rows(answer, sort=sort, only=only)
+        rows = select_rows(answer, sort=sort, only=only)
         write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
         differentials.require_decision(answer, rows, baseline=reference, only=only)
 

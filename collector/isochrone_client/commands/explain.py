@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import route_explanation
+from isochrone_client.pages.routes import explanation as route_explanation
 from isochrone_client.terminal import Output
 
 _FOR_PROGRAMS = "json"

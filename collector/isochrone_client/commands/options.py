@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,7 @@ from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
 from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.text import ESTIMAND_SENTENCE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -134,13 +134,25 @@ baseline = click.option(
     shell_complete=completion.regions,
     help="The region to compare with.  [default: the configuration's, else the plan's]",
 )
-metric = click.option(
-    "--metric",
-    type=Choice([metric.value for metric in Metric]),
-    default=Metric.TTFT.value,
-    show_default=True,
-    help="The metric to compare.",
-)
+
+
+def metric_option(description: str, metrics: Iterable[Metric] = Metric) -> Callable[[Function], Function]:
+    """Return `--metric` with the choice of `metrics`."""
+    return click.option(
+        "--metric",
+        type=Choice([metric.value for metric in metrics]),
+        default=Metric.TTFT.value,
+        show_default=True,
+        help=description,
+    )
+
+
+def limit_option(description: str) -> Callable[[Function], Function]:
+    """Return `--limit` in seconds, the parameter `limit_s`."""
+    return click.option("--limit", "limit_s", type=Seconds(min=0.001, max=86_400), metavar="SECONDS", help=description)
+
+
+metric = metric_option("The metric to compare.")
 watch = click.option(
     "--watch",
     "watch_s",
@@ -190,7 +202,9 @@ def asking(function: Function) -> Function:
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, collector=resolve_collector(collector, identity), **more)
+        # A group whose subcommand follows asks nothing itself, so its help needs no identity that can be read.
+        asks = click.get_current_context().invoked_subcommand is None
+        return function(*arguments, collector=resolve_collector(collector, identity) if asks else None, **more)
 
     # A function with the parameters of a command is one, as far as the checker can see.
     return _collector(_identity(_timeout(cast("Function", wrapped))))

@@ -12,7 +12,6 @@ from isochrone_client.pages import regions as region_pages
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
-from isochrone_wire.cli.command_line import Choice
 
 _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions --best --metric e2e --window 7d")
 
@@ -21,13 +20,7 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 @click.option(
     "--best", is_flag=True, help="Show instead the nearest region of each provider, and how much slower the others are."
 )
-@click.option(
-    "--metric",
-    type=Choice([metric.value for metric in Metric]),
-    default=Metric.TTFT.value,
-    show_default=True,
-    help="With --best: the metric to compare.",
-)
+@options.metric_option("With --best: the metric to compare.")
 @options.regions
 @options.targets
 @options.window

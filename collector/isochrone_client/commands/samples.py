@@ -12,7 +12,7 @@ from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_stream import SampleStream
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
-from isochrone_wire.answers import Selection
+from isochrone_wire.answers import Selection, Window
 from isochrone_wire.cli.command_line import CommandGroup, Entry
 
 COMMANDS = {
@@ -37,6 +37,7 @@ COMMANDS = {
     show_default=True,
     help="Number of samples, the newest ones.",
 )
+@click.option("--id", "sample_id", metavar="ID", help="Only the sample with this id, which json and csv have.")
 @click.option("--follow", "-f", is_flag=True, help="Continue with new ones until Ctrl-C; json has one per line.")
 @options.regions
 @options.targets
@@ -54,6 +55,7 @@ def samples(
     regions: tuple[str, ...],
     targets: tuple[str, ...],
     limit: int,
+    sample_id: str | None,
     follow: bool,
 ) -> None:
     """Show single probes, failed ones too, newest last; export all of them.
@@ -65,7 +67,9 @@ def samples(
         return
     selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        if follow:
+        if sample_id is not None:
+            _show_one(client, sample_id, output=output)
+        elif follow:
             _follow(client, selection, limit=limit, output=output)
         else:
             _show(client, selection, limit=limit, output=output)
@@ -82,6 +86,12 @@ def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output
     newest = client.list_samples(selection, limit=limit)
     terminal.write(sample_pages.page(newest, window=selection.window, now_at=now_at()), output)
     sample_pages.require_samples(newest, window=selection.window)
+
+
+def _show_one(client: ObservatoryClient, sample_id: str, *, output: Output) -> None:
+    found = client.get_sample(sample_id)
+    window = Window(from_at=found.sample.round_at, until_at=found.sample.round_at + 1)
+    terminal.write(sample_pages.page((found,), window=window, now_at=now_at()), output)
 
 
 def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:

@@ -9,7 +9,7 @@ from isochrone_client.commands import options
 from isochrone_client.pages import latency_targets
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
-from isochrone_wire.cli.command_line import Choice, Seconds
+from isochrone_wire.cli.command_line import Choice
 from isochrone_wire.model import SECOND_US
 
 _EXAMPLES = (
@@ -35,13 +35,7 @@ _EXAMPLES = (
     metavar="TOKENS",
     help="Limit an answer of this length, estimated from first token and speed of each request.",
 )
-@click.option(
-    "--limit",
-    "limit_s",
-    type=Seconds(min=0.001, max=86_400),
-    metavar="SECONDS",
-    help="This limit in place of the uses: on the answer with --answer, else on the first token.",
-)
+@options.limit_option("This limit in place of the uses: on the answer with --answer, else on the first token.")
 @click.option(
     "--min-speed",
     type=click.FloatRange(min=0, min_open=True, max=1e6),

@@ -1,12 +1,12 @@
-"""The events of the demo as sentences: the scripted slowdown, the changes that are measured, and the switches of
-routes. Pure.
+"""The events of the demo as sentences: what is scripted, the changes that are measured, and what the collector reports.
+Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from isochrone_client.demo.board import Board, Cell, Place
-from isochrone_client.demo.scenario import Episode
+from isochrone_client.demo.scenario import ScriptedEvent
 from isochrone_client.formats import milliseconds, number
+from isochrone_client.screen.board import Board, Cell, Place
 
 
 class Timeline:
@@ -14,28 +14,28 @@ class Timeline:
     demo, `None` without an end; only what happens within it is announced.
     """
 
-    def __init__(self, episode: Episode, *, seconds: float | None) -> None:
-        self._episode = episode
+    def __init__(self, script: Sequence[ScriptedEvent], *, seconds: float | None) -> None:
         self._seconds = seconds
-        self._scripted = dict(_script(episode))
+        self._scripted = list(script)
         self._changed: list[Place] = []
         self.events: list[str] = []
 
     def coming(self, elapsed: float) -> str:
-        """The announcement of the slowdown; empty if it has begun, or if the demo ends before it."""
-        episode, left = self._episode, self._episode.after_seconds - elapsed
-        if left <= 0 or (self._seconds is not None and self._seconds <= episode.after_seconds):
-            return ""
-        end = episode.after_seconds + episode.lasting_seconds
-        is_cut_short = self._seconds is not None and self._seconds < end
-        until = "until the end" if is_cut_short else f"for {episode.lasting_seconds} s"
-        return f"in {left:.0f} s {_slower(episode)}, {until}"
+        """The announcement of what begins next; empty if nothing does before the end of the demo."""
+        end = float("inf") if self._seconds is None else self._seconds
+        for event in self._scripted:
+            if event.lasting_seconds is not None and elapsed < event.after_seconds < end:
+                is_cut_short = event.after_seconds + event.lasting_seconds > end
+                until = "until the end" if is_cut_short else f"for {event.lasting_seconds} s"
+                return f"in {event.after_seconds - elapsed:.0f} s {event.sentence}, {until}"
+        return ""
 
-    def note(self, elapsed: float, board: Board, switches: Iterable[str]) -> list[str]:
-        """Add what is new at `elapsed` seconds, and return it."""
-        due = [second for second in self._scripted if second <= elapsed]
-        new = [f"{second} s: {self._scripted.pop(second)}" for second in due]
-        new += [f"{elapsed:.0f} s: {sentence}" for sentence in (*self._measured(board), *switches)]
+    def note(self, elapsed: float, board: Board, reported: Iterable[str]) -> list[str]:
+        """Add what is new at `elapsed` seconds, with what the collector has `reported`, and return it."""
+        due = [event for event in self._scripted if event.after_seconds <= elapsed]
+        self._scripted = self._scripted[len(due) :]
+        new = [f"{event.after_seconds} s: {_scripted(event)}" for event in due]
+        new += [f"{elapsed:.0f} s: {sentence}" for sentence in (*self._measured(board), *reported)]
         self.events += new
         return new
 
@@ -50,18 +50,12 @@ class Timeline:
             yield f"measured: {target} is as fast as at the start from {region}"
 
 
-def _script(episode: Episode) -> Iterator[tuple[int, str]]:
-    yield episode.after_seconds, f"{_slower(episode)}, for {episode.lasting_seconds} s"
-    back = f"{episode.provider} is as fast as before from {episode.region}"
-    yield episode.after_seconds + episode.lasting_seconds, back
-
-
-def _slower(episode: Episode) -> str:
-    return f"{episode.provider} gets {episode.added_ms} ms slower from {episode.region}"
+def _scripted(event: ScriptedEvent) -> str:
+    return event.sentence if event.lasting_seconds is None else f"{event.sentence}, for {event.lasting_seconds} s"
 
 
 def _change(place: Place, cell: Cell) -> str:
     target, region = place
-    change = milliseconds(cell.changed_us) or 0.0
+    change = milliseconds(cell.changed) or 0.0
     by = f"{number(abs(change))} ms {'longer' if change > 0 else 'less'}"
     return f"{target} takes {by} from {region} than at the start"

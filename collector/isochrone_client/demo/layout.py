@@ -2,27 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
-from textwrap import wrap
+from textwrap import shorten, wrap
 
 from rich.text import Text
 
-from isochrone_client.demo.board import ROUNDS_NEEDED, Board, Cell
-from isochrone_client.formats import UNKNOWN, milliseconds, number
-from isochrone_wire.answers import Decision
+from isochrone_client.screen.board import Board
+from isochrone_client.screen.table import CHANGED_MARK, FAILING_MARK, GAP, legend, table
 
-CHANGED_MARK = "▲"
-_STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red"}
-_CHANGED_STYLE = "bold red"
-_GAP = "  "
-# Widths of the numbers of a cell.
-_TTFT, _SHIFT, _ERROR, _NETWORK = 4, 5, 4, 7
-# Room for every decision in full, or in a short form.
-_FULL_WORD, _SHORT_WORD = 10, 6
-_SHORT = {Decision.EQUIVALENT: "equal", Decision.UNDECIDED: "?"}
 _MIN_BAR = 10
 # The order in which lines below the table get their place on a small screen; larger ones have room for more of each.
-_PRIORITIES = ("event", "advice", "address", "event", "advice", "blank", "blank")
+_PRIORITIES = ("incident", "event", "advice", "address", "event", "advice", "blank", "blank")
 _PROMPT = "try "
 _CONTINUES = " \\"
 
@@ -48,159 +37,62 @@ class View:
     progress: Progress
     window_seconds: int
     board: Board
+    incidents: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
-    """The columns of a table: targets with their provider or models only, errors, the decision in `word` letters, and
-    the network's part of a difference.
-    """
-
-    providers: bool = False
-    error: bool = False
-    word: int = 0
-    network: bool = False
-
-    def name(self, target: str) -> str:
-        return target if self.providers else target.partition("/")[2]
-
-    @property
-    def difference(self) -> int:
-        """The width of a difference."""
-        return _SHIFT + (1 + _ERROR if self.error else 0) + (1 + self.word if self.word else 0)
-
-    @property
-    def heading(self) -> str:
-        """The heading of one region's columns."""
-        words = "difference" if self.error else "diff"
-        return f"{'ttft':>{_TTFT}}  {words:<{self.difference}}" + (f"{_GAP}{'network':>{_NETWORK}}" * self.network)
-
-
-# From the most informative to the narrowest.
-_FORMS = (
-    _Form(providers=True, error=True, word=_FULL_WORD, network=True),
-    _Form(providers=True, error=True, word=_FULL_WORD),
-    _Form(providers=True, error=True, word=_SHORT_WORD),
-    _Form(error=True, word=_SHORT_WORD),
-    _Form(error=True),
-    _Form(),
-)
-
-
 def screen(view: View, *, width: int, height: int) -> list[Text]:
     """The lines for a terminal of this size. A small one shows less of what happened and what to try."""
-    above = [_title(view.progress, width), _legend(view.board.baseline, width)]
-    board = table(view.board, window_seconds=view.window_seconds, width=width)
+    above = [_title(view.progress, width), _legend(view, width)]
+    board = board_table(view.board, window_seconds=view.window_seconds, width=width)
     below = _below(view, width, height - len(above) - len(board))
     return [*above, *board, *below][:height]
 
 
-def table(board: Board, *, window_seconds: int, width: int) -> list[Text]:
-    """The board as lines of at most `width` columns: median times to first token and differences in milliseconds.
-
-    The least important columns are left out if the width is too small for all.
-    """
-    forms = [form for form in _FORMS if board.has_network or not form.network]
-    tables = (_table(board, form, f"last {window_seconds} s, in ms") for form in forms)
-    narrowest: list[Text] = []
-    for lines in tables:
-        narrowest = lines
-        if max(line.cell_len for line in lines) <= width:
-            break
-    return narrowest
-
-
-def _table(board: Board, form: _Form, title: str) -> list[Text]:
-    name_width = max(len(title), *(len(form.name(target)) for target in board.targets))
-    first = max(len(board.baseline), _TTFT)
-    blocks = [max(len(region), len(form.heading)) for region in board.regions]
-    regions = [f"{region:<{block}}" for region, block in zip(board.regions, blocks, strict=True)]
-    headings = [f"{form.heading:<{block}}" for block in blocks]
-    lines = [
-        Text(_GAP.join((f"{title:<{name_width}}", f"{board.baseline:>{first}}", *regions)), style="bold"),
-        Text(_GAP.join((" " * name_width, f"{'ttft':>{first}}", *headings)), style="dim"),
-    ]
-    for target in board.targets:
-        line = Text(f"{form.name(target):<{name_width}}{_GAP}{_ttft(board.cell(target, board.baseline)):>{first}}")
-        for region, block in zip(board.regions, blocks, strict=True):
-            part = _block(board.cell(target, region), form)
-            line.append(_GAP).append_text(part).append(" " * (block - part.cell_len))
-        lines.append(line)
-    for line in lines:
-        line.rstrip()
-    return lines
-
-
-def _block(cell: Cell, form: _Form) -> Text:
-    """One region's columns of a target."""
-    changed = cell.changed_us is not None
-    difference = _difference(cell, form) if cell.is_firm else _warming_up(cell, form)
-    network = f"{_GAP}{_ms(cell.network_shift, signed=True):>{_NETWORK}}" if form.network else ""
-    style = _CHANGED_STYLE if changed else _STYLE_OF.get(cell.decision, "") if cell.is_firm else "dim"
-    text = Text(f"{_ttft(cell):>{_TTFT}}")
-    text.append(f"{CHANGED_MARK if changed else ' '} {difference:<{form.difference}}", style=style)
-    return text.append(network)
-
-
-def _difference(cell: Cell, form: _Form) -> str:
-    shift = f"{_ms(cell.shift, signed=True):>{_SHIFT}}"
-    error = f" {'±' + str(_error_ms(cell)):<{_ERROR}}" if form.error else ""
-    word = cell.decision if form.word == _FULL_WORD else _SHORT.get(cell.decision, cell.decision)
-    return f"{shift}{error} {word}" if form.word else f"{shift}{error}"
-
-
-def _warming_up(cell: Cell, form: _Form) -> str:
-    rounds = f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}"
-    words = f"{'changing' if cell.is_changing else 'warming up'} {rounds}"
-    return words if len(words) <= form.difference else rounds
-
-
-def _error_ms(cell: Cell) -> int:
-    """The larger distance of a bound from the difference, rounded up."""
-    shift, low, high = cell.shift or 0.0, cell.low or 0.0, cell.high or 0.0
-    return max(1, ceil(milliseconds(max(high - shift, shift - low)) or 0.0))
-
-
-def _ttft(cell: Cell) -> str:
-    return _ms(cell.ttft_us)
-
-
-def _ms(us: float | None, *, signed: bool = False) -> str:
-    return UNKNOWN if us is None else number(milliseconds(us), signed=signed, decimals=0)
+def board_table(board: Board, *, window_seconds: int, width: int) -> list[Text]:
+    """The board as lines of at most `width` columns: median times to first token and differences in milliseconds."""
+    return table(board, title=f"last {window_seconds} s, in ms", width=width)
 
 
 def _title(progress: Progress, width: int) -> Text:
-    title = Text("Isochrone demo", style="bold").append(_GAP)
-    bar = width - title.cell_len - len(str(progress)) - len(_GAP)
+    title = Text("Isochrone demo", style="bold").append(GAP)
+    bar = width - title.cell_len - len(str(progress)) - len(GAP)
     if progress.total is not None and bar >= _MIN_BAR:
         done = min(bar, round(bar * progress.elapsed / progress.total))
-        title.append("━" * done, style="cyan").append("┄" * (bar - done), style="dim").append(_GAP)
+        title.append("━" * done, style="cyan").append("┄" * (bar - done), style="dim").append(GAP)
     title.append(str(progress), style="not bold")
     title.truncate(width)
     return title
 
 
-def _legend(baseline: str, width: int) -> Text:
-    """The meaning of the signs in the table, as far as there is room."""
-    parts = (f"difference to {baseline}", "± 95 % interval", f"{CHANGED_MARK} changed", "? undecided")
-    texts = ("   ".join(parts[:count]) for count in range(len(parts), 0, -1))
-    return Text(next((text for text in texts if len(text) <= width), ""), style="dim")
+def _legend(view: View, width: int) -> Text:
+    marks = (f"{FAILING_MARK} fails",) if view.incidents else ()
+    first = (f"difference to {view.board.baseline}", "± 95 % interval")
+    return legend((*first, f"{CHANGED_MARK} changed", *marks, "? undecided"), width)
 
 
 def _below(view: View, width: int, room: int) -> list[Text]:
     """The newest events, the advice and the addresses that fit into `room` lines."""
     advice, addresses = list(_advice(view.advice, width)), [one for one in view.addresses if len(one) <= width]
     folded = [_folded(event, width) for event in view.events]
-    there = {"event": sum(map(len, folded)), "advice": len(advice), "address": len(addresses), "blank": 2}
+    incidents = [shorten(incident, width, placeholder=" …") for incident in view.incidents]
+    there = {
+        "incident": len(incidents),
+        "event": sum(map(len, folded)),
+        "advice": len(advice),
+        "address": len(addresses),
+        "blank": 2,
+    }
     shown = dict.fromkeys(there, 0)
-    for kind in (*_PRIORITIES, *["advice"] * there["advice"], *["event"] * there["event"]):
+    rest = ["incident"] * there["incident"] + ["advice"] * there["advice"] + ["event"] * there["event"]
+    for kind in (*_PRIORITIES, *rest):
         if sum(shown.values()) < room and shown[kind] < there[kind]:
             shown[kind] += 1
     return [
         *[Text("")] * (shown["blank"] > 0),
+        *(Text(line, style="bold red") for line in incidents[: shown["incident"]]),
         *(Text(line, style="bold") for line in _newest(folded, shown["event"])),
         *[Text("")] * (shown["blank"] > 1),
         *_whole(advice[: shown["advice"]]),
@@ -222,7 +114,7 @@ def _newest(events: list[list[str]], room: int) -> list[str]:
 
 
 def _folded(sentence: str, width: int) -> list[str]:
-    return wrap(sentence, width, subsequent_indent=_GAP, break_long_words=False, break_on_hyphens=False)
+    return wrap(sentence, width, subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False)
 
 
 def _advice(advice: tuple[str, ...], width: int) -> Iterator[Text]:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
-from isochrone_client.demo.board import Board, Place, by_place, read_board
+from isochrone_client.demo.board import by_place, read_board
 from isochrone_client.demo.scenario import BASELINE, VANTAGES
+from isochrone_client.pages.alerts import open_incident
+from isochrone_client.screen.board import Board, Place
 from isochrone_wire.answers import Differential, Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteEvent
@@ -23,12 +25,15 @@ _REPORTED_CHANGES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The board, the samples recorded so far and the failed ones of them, and the new switches of routes."""
+    """The board, the samples recorded so far and the failed ones of them, the new switches of routes, and the open
+    incidents as sentences.
+    """
 
     board: Board
-    recorded: int
-    failed: int
-    switches: tuple[str, ...]
+    recorded: int = 0
+    failed: int = 0
+    switches: tuple[str, ...] = ()
+    incidents: tuple[str, ...] = ()
 
 
 class Observer:
@@ -53,6 +58,7 @@ class Observer:
         if not self._usual and now >= self._started_at + _START_KNOWN_SECONDS * SECOND_US:
             until_at = self._started_at + _START_SECONDS * SECOND_US
             self._usual = by_place(self._differentials(Window(from_at=self._started_at, until_at=until_at)))
+        incidents = self._client.list_incidents(newest, past=False).incidents
         board = read_board(
             self._client.get_leaderboard(Selection(window=newest)).standings,
             self._differentials(newest),
@@ -60,9 +66,16 @@ class Observer:
             regions=_REGIONS,
             targets=self._targets,
             usual=self._usual,
+            failing={(incident.subject, region) for incident in incidents for region in incident.failing},
         )
         recorded, failed = self._counts(Window(from_at=self._started_at, until_at=now))
-        return Observation(board=board, recorded=recorded, failed=failed, switches=self._switches())
+        return Observation(
+            board=board,
+            recorded=recorded,
+            failed=failed,
+            switches=self._switches(),
+            incidents=tuple(f"open incident: {open_incident(one)}" for one in incidents),
+        )
 
     def _differentials(self, window: Window) -> tuple[Differential, ...]:
         selection = Selection(window=window)

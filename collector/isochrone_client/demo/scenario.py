@@ -1,4 +1,6 @@
-"""The scenario of the demo: its vantages, its plan and the ground truth of the simulated world. Pure."""
+"""The scenarios of the demo: its vantages, its plan, what happens to the providers, and the ground truth of the
+simulated world. Pure.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +19,13 @@ SUGGESTIONS = (
     "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
     "isochrone report --file report.html",
     "isochrone routes",
+    "isochrone routes watch",
+)
+FAULT_SUGGESTIONS = (
+    "isochrone incidents",
+    "isochrone incidents --past --window 7d",
+    "isochrone alerts",
+    "isochrone report --file report.html",
     "isochrone routes watch",
 )
 PROMPT = "Explain recursion in 200 words"
@@ -76,6 +85,15 @@ MIN_SUCCESS = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedEvent:
+    """What happens to a provider, in seconds after the start, and for how long; an end has no duration."""
+
+    after_seconds: int
+    sentence: str
+    lasting_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """A slowdown of a provider from one region: added milliseconds, seconds after the start, duration in seconds."""
 
@@ -85,9 +103,124 @@ class Episode:
     after_seconds: int
     lasting_seconds: int
 
+    @property
+    def script(self) -> tuple[ScriptedEvent, ...]:
+        """Its beginning and its end."""
+        return (
+            ScriptedEvent(
+                after_seconds=self.after_seconds,
+                sentence=f"{self.provider} gets {self.added_ms} ms slower from {self.region}",
+                lasting_seconds=self.lasting_seconds,
+            ),
+            ScriptedEvent(
+                after_seconds=self.after_seconds + self.lasting_seconds,
+                sentence=f"{self.provider} is as fast as before from {self.region}",
+            ),
+        )
+
 
 # Starts after a demo of one minute has ended, and affects no published difference.
 EPISODE = Episode(provider="tencent", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """HTTP errors of a provider: their status, their first region, the seconds after the start from which on they come
+    from there, from which on they come from every region, and at which they end.
+    """
+
+    provider: str
+    status: int
+    region: str
+    after_seconds: int
+    everywhere_after_seconds: int
+    until_seconds: int
+
+    @property
+    def script(self) -> tuple[ScriptedEvent, ...]:
+        """Its beginning, its spread unless it is everywhere at once, and its end."""
+        begins = {self.after_seconds: f"from {self.region}", self.everywhere_after_seconds: "from every region"}
+        return (
+            *(
+                ScriptedEvent(
+                    after_seconds=after,
+                    sentence=f"{self.provider} answers with HTTP {self.status} {where}",
+                    lasting_seconds=self.until_seconds - after,
+                )
+                for after, where in begins.items()
+            ),
+            ScriptedEvent(after_seconds=self.until_seconds, sentence=f"{self.provider} answers as before"),
+        )
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of the simulator."""
+        begins = {
+            vantage.region: self.after_seconds if vantage.region == self.region else self.everywhere_after_seconds
+            for vantage in VANTAGES
+        }
+        return tuple(
+            word
+            for region, after in begins.items()
+            for word in (
+                *("--fault-episode", self.provider, region),
+                *map(str, (self.status, after, self.until_seconds - after)),
+            )
+        )
+
+
+# Both have a single model, so that there are few messages. An incident is reported within six seconds, and its
+# end within ten.
+OUTAGES = (
+    Outage(
+        provider="stepfun",
+        status=500,
+        region="eu-central-1",
+        after_seconds=10,
+        everywhere_after_seconds=25,
+        until_seconds=35,
+    ),
+    Outage(
+        provider="bytedance",
+        status=429,
+        region="eu-central-1",
+        after_seconds=18,
+        everywhere_after_seconds=18,
+        until_seconds=40,
+    ),
+)
+NEVER_WORKED = ("example", "never-deployed")
+"""The provider and the name of a model that the world does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What happens in a demo, the options of the simulator for it, the commands to try, and the targets of the plan,
+    as provider and model, that the world does not have.
+    """
+
+    script: tuple[ScriptedEvent, ...]
+    simulator_options: tuple[str, ...]
+    suggestions: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+
+SLOWDOWN = Scenario(
+    script=EPISODE.script,
+    simulator_options=(
+        *("--episode", EPISODE.provider, EPISODE.region),
+        *map(str, (EPISODE.added_ms, EPISODE.after_seconds, EPISODE.lasting_seconds)),
+    ),
+    suggestions=SUGGESTIONS,
+)
+FAULTS = Scenario(
+    script=tuple(
+        sorted((event for outage in OUTAGES for event in outage.script), key=lambda event: event.after_seconds)
+    ),
+    simulator_options=tuple(word for outage in OUTAGES for word in outage.options),
+    suggestions=FAULT_SUGGESTIONS,
+    missing=(NEVER_WORKED,),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +270,8 @@ def control(world: World) -> str:
     return f"{cheapest.provider}/{cheapest.name}"
 
 
-def plan_document(world: World) -> str:
-    """The demo's plan for the models of the world, as JSON, which is valid YAML."""
+def plan_document(world: World, missing: tuple[tuple[str, str], ...] = ()) -> str:
+    """The demo's plan for the models of the world, and for some that it does not have, as JSON, which is valid YAML."""
     targets = [
         {
             "provider": model.provider,
@@ -148,13 +281,15 @@ def plan_document(world: World) -> str:
         }
         for model in world.models
     ]
+    targets += [{"provider": provider, "model": model, "workload": "demo"} for provider, model in missing]
+    providers = dict.fromkeys([*(model.provider for model in world.models), *(provider for provider, _ in missing)])
     plan = {
         "baseline": BASELINE,
         "control": control(world),
         "every": f"{EVERY_SECONDS}s",
         "overlap": OVERLAP,
         "workloads": {"demo": {"prompt": PROMPT, "max_output_tokens": MAX_OUTPUT_TOKENS}},
-        "providers": {model.provider: {"base_url": f"http://{HOST}/v1"} for model in world.models},
+        "providers": {provider: {"base_url": f"http://{HOST}/v1"} for provider in providers},
         "targets": targets,
         "routes": routes(world),
     }

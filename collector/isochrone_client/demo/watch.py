@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isochrone_client.clock import now_at
 from isochrone_client.demo.events import Timeline
 from isochrone_client.demo.layout import Progress, View
 from isochrone_client.demo.observer import WINDOW_SECONDS, Observation, Observer
-from isochrone_client.demo.stop_requests import StopRequests
+from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.views import display
 from isochrone_client.errors import SlowError, UnreachableError
+from isochrone_client.screen.stop_requests import StopRequests
 from isochrone_wire.model import SECOND_US
 
 _OBSERVE_SECONDS = 2.0
@@ -20,7 +21,7 @@ _DRAW_SECONDS = 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """A demo that began at `started_at` (microseconds since the epoch) and lasts `seconds`, `None` for no end. `check`
-    raises `DemoError` if one of its processes has ended.
+    raises `DemoError` if one of its processes has ended; what arrives at the `receiver` is shown among the events.
     """
 
     observer: Observer
@@ -31,10 +32,11 @@ class Watch:
     seconds: float | None
     addresses: tuple[str, ...]
     advice: tuple[str, ...]
+    receiver: AlertReceiver | None = None
 
     def run(self) -> None:
         """Show the demo. Raises `ClientError`."""
-        seen = Observation(board=self.observer.empty_board, recorded=0, failed=0, switches=())
+        seen = Observation(board=self.observer.empty_board)
         asked: Future[Observation] | None = None
         asked_at = -_OBSERVE_SECONDS
         # The answers are awaited in another thread, so that the screen follows the clock and the keyboard meanwhile.
@@ -47,6 +49,8 @@ class Watch:
                 if asked is not None and asked.done():
                     seen, asked = _answer(asked, before=seen), None
                     news = seen.switches
+                if self.receiver is not None:
+                    news += tuple(str(alert) for alert in self.receiver.new() if alert.is_about_an_incident)
                 new = self.timeline.note(self._elapsed(), seen.board, news)
                 shown.show(self._view(seen), new)
                 self.stop.sleep(min(_DRAW_SECONDS, self._left()))
@@ -64,6 +68,7 @@ class Watch:
             progress=Progress(elapsed=elapsed, total=self.seconds, recorded=seen.recorded, failed=seen.failed),
             window_seconds=WINDOW_SECONDS,
             board=seen.board,
+            incidents=seen.incidents,
             events=(*self.timeline.events, *([coming] if coming else [])),
             addresses=self.addresses,
             advice=self.advice,
@@ -75,4 +80,4 @@ def _answer(asked: Future[Observation], *, before: Observation) -> Observation:
     try:
         return asked.result()
     except (SlowError, UnreachableError):
-        return Observation(board=before.board, recorded=before.recorded, failed=before.failed, switches=())
+        return replace(before, switches=())

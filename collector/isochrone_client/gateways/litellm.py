@@ -4,13 +4,12 @@ LiteLLM tries the deployments of the lowest `order` first, chosen by weight, and
 The members with a weight therefore have order 1, and the others follow by rank.
 """
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from isochrone_client.gateways.members import header_lines, key_variable, priority_groups
+from isochrone_client.gateways.yaml_text import dump_yaml
+from isochrone_wire.gateways.members import header_lines, key_variable, priority_groups, read_header_lines
 from isochrone_wire.routes import RegionTables, RouteEntry
 
 # LiteLLM's prefix for each dialect, and the suffix it needs after the base URL.
@@ -24,9 +23,6 @@ _PROVIDER = {
 _DIGITS = 6
 # One attempt on each of two other members; callers do not wait for more.
 _MAX_RETRIES = 2
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words that YAML does not read as strings.
-_NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 def render(tables: RegionTables) -> dict[str, str]:
@@ -49,6 +45,11 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": dump_yaml(document, comment=comment)}
 
 
+def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
+    """The metadata of the comment."""
+    return read_header_lines(text)
+
+
 def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> dict[str, Any]:
     """One deployment. Ids must be unique, so the id of a target that several routes share includes the route."""
     prefix, suffix = _PROVIDER[entry.dialect]
@@ -60,33 +61,3 @@ def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> d
         "litellm_params": params | {"weight": round(entry.weight, _DIGITS) or 1, "order": order},
         "model_info": {"id": f"{entry.target}@{route}" if shared else entry.target},
     }
-
-
-def dump_yaml(value: dict[str, Any], *, comment: Sequence[str] = ()) -> str:
-    """The document, below the lines of `comment`."""
-    lines = [f"# {line}" for line in comment]
-    return "\n".join([*lines, *_lines(value, "")]) + "\n"
-
-
-def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # plain data, nested
-    if isinstance(value, dict) and value:
-        for key, part in value.items():
-            yield from _entry(f"{indent}{_key(key)}:", part, f"{indent}  ")
-    elif isinstance(value, list) and value:
-        for part in value:
-            first, *others = _lines(part, f"{indent}  ")
-            yield from [f"{indent}- {first.strip()}", *others]
-    else:
-        yield f"{indent}{json.dumps(value, ensure_ascii=False)}"
-
-
-def _entry(key: str, part: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # as above
-    if isinstance(part, dict | list) and part:
-        yield key
-        yield from _lines(part, indent)
-    else:
-        yield f"{key} {json.dumps(part, ensure_ascii=False)}"
-
-
-def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_TEXT else json.dumps(key, ensure_ascii=False)

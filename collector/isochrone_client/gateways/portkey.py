@@ -1,15 +1,16 @@
 """A Portkey config, the value of the header `x-portkey-config`.
 
-The members with a weight are a `loadbalance` group; if it fails, each of them is tried again as a `fallback`, then the
-members without a weight. Several routes become conditions on `metadata.route`; an unknown route is an error. A key is
-the placeholder `{{KEY:name}}`, which the sender of the config fills in.
+A request chooses its route by its `model`, or by `metadata.route`; an unknown route is an error. The members with a
+weight are a `loadbalance` group; if it fails, each of them is tried again as a `fallback`, then the members without a
+weight. A key is the placeholder `{{KEY:name}}`, which the sender of the config fills in.
 """
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.errors import ClientError
-from isochrone_client.gateways.members import priority_groups, table_metadata
+from isochrone_wire.gateways.members import priority_groups, read_json_metadata, table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 MAX_BYTES = 8_000
@@ -22,26 +23,36 @@ _PROVIDER = {
     "gemini": "google",
     "cohere": "cohere",
 }
+# The end of base URLs that Portkey adds itself.
+_ADDED = {"gemini": "/v1beta", "cohere": "/v2"}
 # The status codes on which Portkey tries the next target.
 _ON_STATUS = [429, 500, 502, 503, 504, 529]
+_NAMES_ROUTE = ("params.model", "metadata.route")
 _DIGITS = 6
 
 
 def render(tables: RegionTables) -> dict[str, str]:
     """The config as JSON. Raises `ClientError` if it is too large for a header."""
-    one, *others = tables.tables
-    config = _conditional(tables.tables) if others else _route(one)
-    text = json.dumps({**config, "isochrone": list(table_metadata(tables))}, ensure_ascii=False, separators=(",", ":"))
-    if len(text.encode()) > MAX_BYTES:
+    config = {**_config(tables.tables), "isochrone": list(table_metadata(tables))}
+    text = json.dumps(config, separators=(",", ":"))  # headers are ASCII
+    if len(text) > MAX_BYTES:
         raise ClientError(
-            f"the config of {len(tables.tables)} routes is too large: {len(text.encode())} bytes, at most {MAX_BYTES}",
+            f"the config of {len(tables.tables)} routes is too large: {len(text)} bytes, at most {MAX_BYTES}",
             hint="export one route with --route",
         )
     return {"": text + "\n"}
 
 
-def _conditional(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
-    conditions = [{"query": {"metadata.route": {"$eq": table.route}}, "then": table.route} for table in tables]
+def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
+    """The metadata of the config."""
+    return read_json_metadata(text)
+
+
+def _config(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
+    conditions = [
+        {"query": {"$or": [{name: {"$eq": table.route}} for name in _NAMES_ROUTE]}, "then": table.route}
+        for table in tables
+    ]
     return {
         "strategy": {"mode": "conditional", "conditions": conditions},
         "targets": [{"name": table.route, **_route(table)} for table in tables],
@@ -61,7 +72,7 @@ def _route(table: RouteTable) -> dict[str, Any]:
 def _member(entry: RouteEntry, *, with_weight: bool = True) -> dict[str, Any]:
     member: dict[str, Any] = {
         "provider": _PROVIDER[entry.dialect],
-        "custom_host": entry.base_url,
+        "custom_host": entry.base_url.removesuffix(_ADDED.get(entry.dialect, "/")),
         "override_params": {"model": entry.model},
         # Portkey rejects a target without a key, even if the provider needs none.
         "api_key": f"{{{{KEY:{entry.credential_ref}}}}}" if entry.credential_ref else "none",

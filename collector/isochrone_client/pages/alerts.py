@@ -1,4 +1,4 @@
-"""Alerts of a window, with their delivery to the webhook; and incidents of targets, as a list or one of them."""
+"""Alerts of a window, with their delivery to each receiver; and incidents of targets, as a list or one of them."""
 
 import re
 
@@ -9,34 +9,40 @@ from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Alert, AlertKind, AlertList, FailedProbe, Incident, IncidentList
-from isochrone_wire.json_format import minute, rfc3339, to_json_value
+from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import MINUTE_US
+from isochrone_wire.operations import INCIDENT_PREFIX, AlertDelivery, DeliveryState, Silence, incident_name
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.alerts/1"
-INCIDENTS_SCHEMA = "isochrone.incidents/1"
+ALERTS = FORMATS["AlertList"]
+INCIDENTS = FORMATS["IncidentList"]
 INCIDENT_SCHEMA = "isochrone.incident/1"
-PREFIX = "incident_"
-"""The prefix of the id of an incident."""
 
-_NO_WEBHOOK = "no webhook is configured: alerts are stored but not delivered; see serve --alert-url"
-_ID = re.compile(rf"(?:{PREFIX})?([0-7][0-9a-f]{{15}})")
+_NO_WEBHOOK = "no receiver is configured: alerts are stored but not delivered; see serve --alert-url"
+_ID = re.compile(rf"(?:{INCIDENT_PREFIX})?([0-7][0-9a-f]{{15}})")
 _WHAT = {AlertKind.TARGET_FAILING: "fails", AlertKind.TARGET_THROTTLED: "throttled"}
+_QUIET = ("silenced", "acknowledged")
 _ALL = "all"
+_WORD = {
+    DeliveryState.DELIVERED: "yes",
+    DeliveryState.PENDING: "no",
+    DeliveryState.SILENCED: "silenced",
+    DeliveryState.GIVEN_UP: "given up",
+}
 
 
 def page(answer: AlertList) -> Page[Alert]:
     """The page of the alerts, the newest first."""
-    rows = sorted(answer.alerts, key=lambda row: (-row.raised_at, row.id))
-    footnotes = Footnotes(row.last_error for row in rows if row.delivered_at is None)
+    rows: tuple[Alert, ...] = ALERTS.rows_of(answer)
+    footnotes = Footnotes(one.last_error for row in rows for one in _deliveries(row) if one.delivered_at is None)
     return Page(
-        schema=SCHEMA,
+        schema=ALERTS.schema,
         title=f"alerts between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window), "webhook": answer.webhook},
+        facts=ALERTS.facts(answer),
         fields=wire_fields(Alert),
         columns=_columns(footnotes),
-        rows=tuple(rows),
+        rows=rows,
         notes=footnotes.notes if answer.webhook else (*footnotes.notes, _NO_WEBHOOK),
-        record=_record,
     )
 
 
@@ -44,11 +50,6 @@ def empty_message(answer: AlertList) -> str:
     """The message for a window without alerts."""
     sentence = f"no alerts between {between(answer.window)}"
     return sentence if answer.webhook else f"{sentence}; {_NO_WEBHOOK}"
-
-
-def _record(row: Alert) -> dict[str, object]:
-    """The row with its id as webhooks receive it: JSON readers would round such a large number."""
-    return row_record(row) | {"id": f"alert_{row.id:016x}"}
 
 
 def _columns(footnotes: Footnotes) -> tuple[Column[Alert], ...]:
@@ -67,24 +68,53 @@ def _columns(footnotes: Footnotes) -> tuple[Column[Alert], ...]:
     )
 
 
+def _deliveries(row: Alert) -> tuple[AlertDelivery, ...]:
+    """The deliveries of an alert; one that an earlier version raised has one to the webhook, or none."""
+    if row.deliveries or not (row.attempts or row.delivered_at):
+        return row.deliveries
+    state = DeliveryState.PENDING if row.delivered_at is None else DeliveryState.DELIVERED
+    return (
+        AlertDelivery(
+            receiver="webhook",
+            state=state,
+            delivered_at=row.delivered_at,
+            attempts=row.attempts,
+            last_error=row.last_error,
+        ),
+    )
+
+
 def _delivered(row: Alert, footnotes: Footnotes) -> str:
-    """`yes`, `yes, attempt 3`, `no, 3 failed [1]`, or `no` before the first attempt."""
-    if row.delivered_at is not None:
-        return "yes" if row.attempts == 1 else f"yes, attempt {row.attempts}"
-    return footnotes.marked(f"no, {row.attempts} failed" if row.attempts else "no", row.last_error)
+    """The state, if it is the same for all receivers; else only those that have it not, with their names."""
+    deliveries = _deliveries(row)
+    states = {_state(one, footnotes) for one in deliveries}
+    if len(states) <= 1:
+        return states.pop() if states else "no"
+    behind = [one for one in deliveries if one.delivered_at is None]
+    if not behind:
+        return "yes"
+    return "; ".join(footnotes.marked(f"{_WORD[one.state]}: {one.receiver}", one.last_error) for one in behind)
+
+
+def _state(one: AlertDelivery, footnotes: Footnotes) -> str:
+    """`yes`, `yes, attempt 3`, `silenced`, `no, 3 failed [1]`, or `no` before the first attempt."""
+    if one.delivered_at is not None:
+        return "yes" if one.attempts <= 1 else f"yes, attempt {one.attempts}"
+    word = _WORD[one.state]
+    return footnotes.marked(f"{word}, {one.attempts} failed" if one.attempts else word, one.last_error)
 
 
 def _colour(row: Alert) -> str:
-    return "yellow" if row.attempts and row.delivered_at is None else ""
+    return "yellow" if any(one.attempts and one.delivered_at is None for one in _deliveries(row)) else ""
 
 
 def incidents_page(answer: IncidentList, *, past: bool) -> Page[Incident]:
     """The page of the incidents: the open ones first, then the newest first."""
-    rows = tuple(sorted(answer.incidents, key=lambda row: (row.recovered_at is not None, -row.opened_at, row.id)))
+    rows: tuple[Incident, ...] = INCIDENTS.rows_of(answer)
     return Page(
-        schema=INCIDENTS_SCHEMA,
+        schema=INCIDENTS.schema,
         title=f"incidents between {between(answer.window)}" if past else "open incidents",
-        facts={"window": to_json_value(answer.window)},
+        facts=INCIDENTS.facts(answer),
         fields=wire_fields(Incident),
         columns=(
             target_column(rows, lambda row: row.subject),
@@ -93,10 +123,9 @@ def incidents_page(answer: IncidentList, *, past: bool) -> Page[Incident]:
             Column(heading="since", unit="UTC", text=lambda row: minute(row.first_failed_at), priority=1),
             Column(heading="until", unit="UTC", text=_until, priority=3),
             Column(heading="failed probes", text=_classes, wide=True, prose=True, priority=4),
-            Column(heading="id", text=lambda row: incident_name(row.id).removeprefix(PREFIX), wide=True, priority=2),
+            Column(heading="id", text=lambda row: f"{row.id:016x}", wide=True, priority=2),
         ),
         rows=rows,
-        record=_incident_record,
     )
 
 
@@ -105,7 +134,7 @@ def incident_page(incident: Incident) -> Page[FailedProbe]:
     return Page(
         schema=INCIDENT_SCHEMA,
         title=f"{incident_name(incident.id)}: {incident.subject} {_what(incident)}",
-        facts={"incident": _incident_record(incident)},
+        facts={"incident": row_record(incident)},
         fields=wire_fields(FailedProbe),
         columns=(
             Column(heading="round", unit="UTC", text=lambda row: minute(row.round_at)),
@@ -116,6 +145,11 @@ def incident_page(incident: Incident) -> Page[FailedProbe]:
         rows=incident.samples,
         notes=tuple(_notes(incident)),
     )
+
+
+def open_incident(row: Incident) -> str:
+    """One line about an open incident: the target, what it does, and from where."""
+    return f"{row.subject} {_what(row)} from {_regions(row)}"
 
 
 def no_incidents(answer: IncidentList, *, past: bool) -> str:
@@ -135,19 +169,11 @@ def parse_incident_id(text: str) -> int:
     return int(found[1], 16)
 
 
-def incident_name(incident_id: int) -> str:
-    """The id as alerts have it."""
-    return f"{PREFIX}{incident_id:016x}"
-
-
-def _incident_record(row: Incident) -> dict[str, object]:
-    """The row with its id as alerts have it: JSON readers would round such a large number."""
-    return row_record(row) | {"id": incident_name(row.id)}
-
-
 def _what(row: Incident) -> str:
     what = "never worked" if row.never_worked else _WHAT.get(row.kind, row.kind.value)
-    return f"{what}, over" if row.recovered_at is not None else what
+    if row.recovered_at is not None:
+        return f"{what}, over"
+    return ", ".join((what, *dict.fromkeys(_QUIET[bool(one.thread)] for one in row.silences)))
 
 
 def _regions(row: Incident) -> str:
@@ -173,8 +199,14 @@ def _notes(row: Incident) -> list[str]:
         f"regions: {', '.join(row.regions)}; now: {', '.join(row.failing) or 'none'}",
         f"failed probes: {_classes(row) or 'none counted yet'}",
         *([f"newest error: {row.example}"] if row.example else []),
+        *(f"{_QUIET[bool(one.thread)]} {_by(one)}" for one in row.silences),
         f"samples: {_command(row)}",
     ]
+
+
+def _by(one: Silence) -> str:
+    patterns = f" ({one.patterns})" if one.patterns else ""
+    return f"by {one.created_by} until {minute(one.until_at)} UTC: {one.reason}{patterns}; {one.name}"
 
 
 def _command(row: Incident) -> str:

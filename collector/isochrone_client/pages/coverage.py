@@ -6,19 +6,19 @@ from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.fleet import Coverage, CoverageList
-from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Outcome
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.coverage/1"
+FORMAT = FORMATS["CoverageList"]
 
 
 def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
     """The page of a coverage answer, one table per vantage, with ages as of `now_at`."""
-    rows = tuple(sorted(answer.coverage, key=lambda row: (row.region, row.vantage, row.target)))
+    rows: tuple[Coverage, ...] = FORMAT.rows_of(answer)
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"coverage, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window)},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(Coverage),
         columns=_columns(rows, now_at=now_at),
         rows=rows,

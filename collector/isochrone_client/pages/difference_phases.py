@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, between, milliseconds
 from isochrone_client.pages.difference_explanation import ADDENDS, part_of
-from isochrone_client.pages.differentials import select_rows
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
+from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.text import SERVER_CAVEAT
 
 SCHEMA = "isochrone.origins/1"
@@ -21,7 +21,7 @@ _NOTES = (
 
 def page(answer: DifferentialList) -> Page[Differential]:
     """The page of all differentials with known phases, one table per region."""
-    rows = tuple(row for row in select_rows(answer, sort="difference", only=None) if row.parts)
+    rows = tuple(row for row in select_rows(answer) if row.parts)
     return Page(
         schema=SCHEMA,
         title=f"contribution of the phases, rounds between {between(answer.window)}",

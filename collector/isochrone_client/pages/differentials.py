@@ -1,6 +1,5 @@
 """Differentials: each region compared with the baseline per target, with intervals and decisions."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -23,14 +22,14 @@ from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.quantiles import worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
-from isochrone_wire.json_format import minute, to_json_value
-from isochrone_wire.model import MINUTE_US
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side, Window
+from isochrone_wire.durations import MINUTE_US
+from isochrone_wire.json_format import minute
+from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 
-SCHEMA = "isochrone.diff/1"
-DECIDED = "decided"
+FORMAT = FORMATS["DifferentialList"]
 _STYLE_OF = {
     Decision.FASTER: "green",
     Decision.SLOWER: "red",
@@ -60,51 +59,6 @@ _NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
 _SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
 
 
-def _by_target(row: Differential) -> tuple[str, float]:
-    return (row.target, 0)
-
-
-def _by_shift(row: Differential) -> tuple[float, str]:
-    return (_best_first(row.shift, row.metric), row.target)
-
-
-def _by_percent(row: Differential) -> tuple[float, str]:
-    return (_best_first(row.shift_percent, row.metric), row.target)
-
-
-def _best_first(value: float | None, metric: Metric) -> float:
-    if value is None:
-        return math.inf
-    return -value if metric.more_is_better else value
-
-
-_SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
-    "difference": _by_shift,
-    "target": _by_target,
-    "percent": _by_percent,
-}
-SORTS = tuple(_SORT_KEY)
-FORMER_SORT = "shift"
-"""The former name of `difference`."""
-_SORT_KEY[FORMER_SORT] = _by_shift
-
-
-def select_rows(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:
-    """The differentials to show, by region in the order of the answer, sorted within a region by one of `SORTS`.
-
-    `difference` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
-    `DECIDED` all except `undecided`.
-    """
-    regions = list(dict.fromkeys(row.region for row in answer.differentials))
-    kept = [row for row in answer.differentials if only is None or _kept(row.decision, only)]
-    by_sort = sorted(kept, key=_SORT_KEY[sort])
-    return tuple(sorted(by_sort, key=lambda row: regions.index(row.region)))
-
-
-def _kept(decision: Decision, only: str) -> bool:
-    return decision is not Decision.UNDECIDED if only == DECIDED else decision == only
-
-
 def page(
     answer: DifferentialList,
     rows: tuple[Differential, ...],
@@ -117,16 +71,15 @@ def page(
 
     `also` adds fields to the records for programs.
     """
-    until_at = min(now_at, answer.window.until_at)
-    stale_at = until_at - max(_STALE_US, (until_at - answer.window.from_at) // _STALE_SHARE)
+    stale_at = stale_before(answer.window, now_at=now_at)
     footnotes = Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
     units = dict.fromkeys(_QUANTITIES, _SUFFIX_OF[metric.unit])
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"{metric}, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window), "missing": to_json_value(answer.missing)},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(Differential, also=tuple(also), units=units),
-        record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
+        record=lambda row: FORMAT.record(row) | {name: of(row) for name, of in also.items()},
         columns=_columns(
             rows,
             metric,
@@ -207,6 +160,12 @@ def _if_certain(row: Differential, number: Amount) -> str | Amount:
 def _rounds(row: Differential) -> str:
     """The number of rounds, and how many independent ones they are worth."""
     return worth(row.n, row.n_eff)
+
+
+def stale_before(window: Window, *, now_at: int) -> int:
+    """The instant before which the newest round of a row in this window is old."""
+    until_at = min(now_at, window.until_at)
+    return until_at - max(_STALE_US, (until_at - window.from_at) // _STALE_SHARE)
 
 
 def remark(row: Differential, *, stale_at: int, now_at: int) -> str:

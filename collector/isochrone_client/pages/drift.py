@@ -8,9 +8,10 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import DriftEvent, DriftList
-from isochrone_wire.json_format import minute, to_json_value
+from isochrone_wire.json_format import minute
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.drift/1"
+FORMAT = FORMATS["DriftList"]
 MIN_ROUNDS = 60
 """The number of rounds that a series needs before a change can be found in it."""
 
@@ -26,15 +27,11 @@ _UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
 
 def page(answer: DriftList) -> Page[DriftEvent]:
     """The page of the changes, one table per metric, newest first."""
-    metrics = list(Metric)
-    by_metric = sorted(
-        answer.events, key=lambda row: (metrics.index(row.metric), -row.changed_at, row.target, row.region)
-    )
-    rows = tuple(by_metric)
+    rows: tuple[DriftEvent, ...] = FORMAT.rows_of(answer)
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"lasting changes between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window), "watched": answer.watched, "too_short": answer.too_short},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(DriftEvent),
         columns=(target_column(rows, lambda row: row.target), *_COLUMNS),
         rows=rows,

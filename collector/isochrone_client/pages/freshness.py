@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from isochrone_client.formats import age
-from isochrone_wire.routes import RouteState, RouteTable
+from isochrone_wire.routes import RouteTable
 
 
 class Freshness(StrEnum):
@@ -29,9 +29,3 @@ def freshness_text(table: RouteTable, *, now_at: int) -> str:
     if state is Freshness.AGING:
         return f"aging, usable for {age(now_at, now_at=table.stale_until_at)}"
     return f"expired {age(table.stale_until_at, now_at=now_at)} ago: use the static order"
-
-
-def is_usable(table: RouteTable, *, now_at: int) -> bool:
-    """True if a consumer may route by the table now; otherwise it has to use the static order."""
-    ranked = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
-    return ranked and freshness(table, now_at=now_at) is not Freshness.EXPIRED

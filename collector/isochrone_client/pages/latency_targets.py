@@ -22,10 +22,10 @@ from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND
 
-SCHEMA = "isochrone.budgets/1"
+_FORMAT = FORMATS["LatencyBudgetList"]
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
 # The uses that are left out on a narrow screen: first those that nearly every target meets.
@@ -67,9 +67,9 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
     numbers = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
     return Page(
-        schema=SCHEMA,
+        schema=_FORMAT.schema,
         title=f"latency targets, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window)},
+        facts=_FORMAT.facts(answer),
         fields=wire_fields(LatencyBudget),
         columns=(_target(lines, footnotes), *_hours(lines), *numbers),
         rows=tuple(lines),

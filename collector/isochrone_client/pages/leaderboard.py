@@ -10,10 +10,10 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Order, Source
 from isochrone_wire.insights import Leaderboard, Standing
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND
 
-SCHEMA = "isochrone.leaderboard/1"
+FORMAT = FORMATS["Leaderboard"]
 _SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 _HUNDRED = 100.0
 
@@ -21,16 +21,16 @@ _HUNDRED = 100.0
 def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
     names = _SHOWN[answer.order]
-    ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
+    ranked: tuple[Standing, ...] = FORMAT.rows_of(answer)
     has_hidden = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
     notes = ((bool(ranked), ESTIMAND), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window), "order": answer.order.value, "source": answer.source.value},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(Standing),
         columns=_columns(answer),
-        rows=tuple(ranked),
+        rows=ranked,
         group=lambda row: f"from {row.region}",
         notes=tuple(note for holds, note in notes if holds),
     )

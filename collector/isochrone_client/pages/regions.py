@@ -10,25 +10,21 @@ from isochrone_client.render.record import wire_fields
 from isochrone_wire.accounting import Account
 from isochrone_wire.answers import Window
 from isochrone_wire.fleet import Liveness, VantageList, VantageStatus
-from isochrone_wire.json_format import rfc3339
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.regions/1"
+FORMAT = FORMATS["VantageList"]
 _STYLE_OF = {Liveness.ONLINE: "green", Liveness.LATE: "red", Liveness.SILENT: "yellow", Liveness.EMPTY: "dim"}
 _COMPLETE = "all accounted for"
 
 
 def page(answer: VantageList) -> Page[VantageStatus]:
     """The page of all vantages, one table per region."""
-    rows = tuple(sorted(answer.vantages, key=lambda row: (row.region, row.name)))
+    rows: tuple[VantageStatus, ...] = FORMAT.rows_of(answer)
     footnotes = Footnotes(_remark(row) for row in rows)
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"vantages, plan {answer.plan_version or UNKNOWN} in force",
-        facts={
-            "plan_version": answer.plan_version,
-            "answered_at": rfc3339(answer.answered_at),
-            "paused": answer.paused,
-        },
+        facts=FORMAT.facts(answer),
         fields=wire_fields(VantageStatus),
         columns=_columns(footnotes, answer),
         rows=rows,

@@ -1,45 +1,39 @@
 """Single samples, newest last, as in a log."""
 
 from dataclasses import replace
-from functools import partial
 
 from isochrone_client.formats import Amount, amount, between, milliseconds, moment
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import row_record, wire_fields
+from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Window
-from isochrone_wire.fleet import StoredSample
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import Outcome
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.samples/1"
+FORMAT = FORMATS["SampleList"]
 _STATUS_OK = 200
-_INLINE = ("sample",)
 # The fields that `to_json_value` adds to those of a sample.
 _DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
 
 
 def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> Page[StoredSample]:
     """The page of samples by round. Instants on the day of `now_at` are shown without the date."""
-    rows = in_order(samples)
+    answer = SampleList(window=window, samples=samples)
+    rows: tuple[StoredSample, ...] = FORMAT.rows_of(answer)
     footnotes = Footnotes(_remark(row) for row in rows)
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"samples, rounds between {between(window)}",
-        facts={"window": to_json_value(window)},
-        fields=wire_fields(StoredSample, inline=_INLINE, also=_DERIVED),
-        record=partial(row_record, inline=_INLINE),
+        facts=FORMAT.facts(answer),
+        fields=wire_fields(StoredSample, inline=FORMAT.inline, also=_DERIVED),
+        record=FORMAT.record,
         columns=_columns(rows, footnotes, now_at=now_at),
         rows=rows,
         notes=footnotes.notes,
     )
-
-
-def in_order(samples: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
-    """The samples by round, then by dispatch."""
-    return tuple(sorted(samples, key=lambda row: (row.sample.round_at, row.sample.dispatched_at, row.target)))
 
 
 def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> None:

@@ -8,20 +8,21 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.fleet import SpendLine, SpendList
 from isochrone_wire.json_format import minute
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.spend/1"
+FORMAT = FORMATS["SpendList"]
 _OVER = "forecast above 100 %: the last rounds of the day will be skipped_budget"
 _ALL = 100.0
 
 
 def page(answer: SpendList) -> Page[SpendLine]:
     """The page of a spend answer, one table per vantage."""
-    rows = tuple(sorted(answer.spend, key=lambda row: (row.region, row.vantage, row.provider)))
+    rows: tuple[SpendLine, ...] = FORMAT.rows_of(answer)
     days = sorted({row.day_at for row in rows})
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"spend since {minute(days[-1])} UTC, and forecast until midnight" if days else "spend",
-        facts={},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(SpendLine),
         columns=_COLUMNS,
         rows=rows,

@@ -3,15 +3,19 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN, amount_dollars, span
 from isochrone_client.render.page import Column, Page, Row
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import TargetList
-from isochrone_wire.model import Target
+from isochrone_wire.queries.documents import FORMATS
 
-SCHEMA = "isochrone.targets/1"
+if TYPE_CHECKING:
+    from isochrone_wire.fleet import TargetList
+    from isochrone_wire.model import Target
+
+FORMAT = FORMATS["TargetList"]
 PROVIDERS = "providers of targets"
 """The name of what a target has no longer when it is shortened."""
 
@@ -19,20 +23,22 @@ _PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
 _NO_PLAN_HINT = "an operator applies one with isochrone-collector apply plan.yaml"
 
 
-def page(answer: TargetList) -> Page[Target]:
+def page(answer: "TargetList") -> "Page[Target]":
     """The page of the plan's targets, by name."""
-    rows = tuple(sorted(answer.targets, key=lambda target: target.name))
+    from isochrone_wire.model import Target  # noqa: PLC0415  # other pages need no values of the plan
+
+    rows: tuple[Target, ...] = FORMAT.rows_of(answer)
     return Page(
-        schema=SCHEMA,
+        schema=FORMAT.schema,
         title=f"plan {answer.plan_version}, baseline {answer.baseline or UNKNOWN}",
-        facts={"plan_version": answer.plan_version, "baseline": answer.baseline},
+        facts=FORMAT.facts(answer),
         fields=wire_fields(Target),
         columns=_columns(rows),
         rows=rows,
     )
 
 
-def require_targets(answer: TargetList) -> None:
+def require_targets(answer: "TargetList") -> None:
     """Raises `InsufficientError` without a plan, or if it has no targets."""
     if not answer.plan_version:
         raise InsufficientError("no plan has been applied yet", hint=_NO_PLAN_HINT)
@@ -40,14 +46,14 @@ def require_targets(answer: TargetList) -> None:
         raise InsufficientError(f"plan {answer.plan_version} has no targets", hint=_NO_PLAN_HINT)
 
 
-def require_baseline(answer: TargetList) -> str:
+def require_baseline(baseline: str) -> str:
     """The plan's baseline region. Raises `BaselineError` if there is none."""
-    if not answer.baseline:
+    if not baseline:
         raise BaselineError(
             "no plan has been applied yet, so there is no baseline region",
             hint="use --baseline, or apply a plan with isochrone-collector apply plan.yaml",
         )
-    return answer.baseline
+    return baseline
 
 
 def target_column(
@@ -75,7 +81,7 @@ def _model_part(name: str) -> str:
     return name.partition("/")[2] or name
 
 
-def _columns(rows: tuple[Target, ...]) -> tuple[Column[Target], ...]:
+def _columns(rows: "tuple[Target, ...]") -> "tuple[Column[Target], ...]":
     """The columns of the targets; the model has one only if a target's name does not end with it."""
     named = all(target.name == f"{target.provider}/{target.model}" for target in rows)
     model: Column[Target] = Column(heading="model", text=lambda target: target.model, wide=True, priority=2)

@@ -11,12 +11,12 @@ from isochrone_client.render.page import Page, RenderOptions, Row
 
 def whole(page: Page[Row], _options: RenderOptions) -> str:
     """The page as one JSON document."""
-    return json.dumps(_document(page), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    return json.dumps(document(page), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
 def one_line(page: Page[Row]) -> str:
     """The page as one JSON document on one line."""
-    return json.dumps(_document(page), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(document(page), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def opening(page: Page[Row], options: RenderOptions) -> str:
@@ -30,5 +30,6 @@ def more(page: Page[Row], _options: RenderOptions) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _document(page: Page[Row]) -> dict[str, Any]:
+def document(page: Page[Row]) -> dict[str, Any]:
+    """The page as plain data."""
     return {"schema": page.schema, **page.facts, "rows": list(page.iter_records())}

@@ -1,12 +1,9 @@
 """Pages as Markdown: the columns of the table, to paste into a document."""
 
-import re
 from collections.abc import Iterable, Iterator
 
 from isochrone_client.render.page import Column, Page, RenderOptions, Row, cell_texts
-from isochrone_wire.text import printable
-
-_SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
+from isochrone_wire.text import escaped_markdown as escaped
 
 
 def whole(page: Page[Row], _options: RenderOptions) -> str:
@@ -43,8 +40,3 @@ def _lines(cells: tuple[tuple[str, ...], ...]) -> Iterator[str]:
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def escaped(text: str) -> str:
-    """The text with Markdown's special characters escaped and without control characters."""
-    return _SPECIAL.sub(r"\\\1", printable(text))

@@ -4,7 +4,6 @@ A row is one object in JSON, nested as on the wire. CSV has the same object flat
 as `ttft_p50_us.low`. Unknown values are null, and so are numbers that JSON cannot express.
 """
 
-import math
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -30,7 +29,7 @@ class Field:
 
 def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
     """The row as plain data; the fields of the objects named in `inline` become fields of the row."""
-    record: dict[str, Any] = _finite(to_json_value(row))
+    record: dict[str, Any] = to_json_value(row)
     for name in inline:
         record |= record.pop(name)
     return record
@@ -66,11 +65,3 @@ def _nested_class(hint: object) -> type | None:
 def _header(path: tuple[str, ...], units: Mapping[str, str]) -> str:
     name = ".".join(path)
     return f"{name}_{units[name]}" if name in units else name
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401  # plain data, nested
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -125,8 +125,8 @@ def _reserved(column: Column[Row], extent: Extent) -> Extent:
 
 
 def _is_blank(text: str) -> bool:
-    """True for a text without a letter or a digit other than 0: nothing, an unknown value, a zero."""
-    return not any(mark.isalnum() and mark != "0" for mark in text)
+    """True for a text without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero."""
+    return not any((mark.isalnum() and mark != "0") or "▁" <= mark <= "█" for mark in text)
 
 
 def _left_out(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> Iterator[str]:

@@ -8,17 +8,18 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import BaselineError, CollectorError, InsufficientError, RefusedError, SlowError
 from isochrone_client.pages.targets import require_baseline
 from isochrone_client.route_tables import collect_tables
-from isochrone_wire.answers import DifferentialList, Metric, Selection, Source, TargetList, Window
-from isochrone_wire.fleet import CoverageList, VantageList
+from isochrone_wire.answers import DifferentialList, Metric, Selection, Source, Window
+from isochrone_wire.fleet import CoverageList, TargetList, VantageList
 from isochrone_wire.insights import (
     AlertList,
     DriftList,
+    IncidentList,
     LatencyBudgetList,
     Leaderboard,
     RegionCostList,
-    SeriesList,
     TierList,
 )
+from isochrone_wire.queries.series import SeriesList
 from isochrone_wire.routes import RouteTable
 
 Answer = TypeVar("Answer")
@@ -63,6 +64,7 @@ class Answers:
     leaderboard: Outcome[Leaderboard]
     series: Outcome[SeriesList]
     drift: Outcome[DriftList]
+    failures: Outcome[IncidentList]
     alerts: Outcome[AlertList]
     tables: Outcome[tuple[RouteTable, ...]]
     costs: Outcome[RegionCostList]
@@ -99,7 +101,7 @@ def ask_all(client: ObservatoryClient, request: ReportRequest, *, progress: Call
             return Outcome(reason=str(error))
 
     def differences() -> DifferentialList:
-        baseline = request.baseline or require_baseline(plan)
+        baseline = request.baseline or require_baseline(plan.baseline)
         return client.get_differentials(selection, baseline=baseline, metric=request.metric, explain=True)
 
     compared = ask("differentials", differences)
@@ -113,6 +115,7 @@ def ask_all(client: ObservatoryClient, request: ReportRequest, *, progress: Call
         leaderboard=leaderboard,
         series=ask("series", lambda: _series(client, request, plan, coverage.answer, leaderboard.answer)),
         drift=ask("drift", lambda: client.list_drift(selection)),
+        failures=ask("incidents", lambda: client.list_incidents(selection.window, past=True)),
         alerts=ask("alerts", lambda: client.list_alerts(selection.window)),
         tables=ask("routes", lambda: _tables(client, selection.regions)),
         costs=ask("best regions", lambda: client.get_region_costs(selection, metric=request.metric)),

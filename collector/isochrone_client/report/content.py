@@ -16,7 +16,7 @@ from isochrone_client.pages import (
     regions,
     tiers,
 )
-from isochrone_client.pages import routes as route_pages
+from isochrone_client.pages.routes import tables as route_pages
 from isochrone_client.render.page import Page
 from isochrone_client.report import charts, heat_table, incidents, time_charts, verdict
 from isochrone_client.report.answers import Answer, Answers, Outcome, ReportRequest, ask_all
@@ -25,7 +25,9 @@ from isochrone_client.report.incidents import Incident, find_incidents
 from isochrone_client.report.sections import Report, Section, facts
 from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import DifferentialList
-from isochrone_wire.insights import Leaderboard, SeriesList
+from isochrone_wire.insights import Leaderboard
+from isochrone_wire.queries.differential_order import select_rows
+from isochrone_wire.queries.series import SeriesList
 
 _NOTHING = "Nothing in this window."
 
@@ -54,6 +56,8 @@ def compose(answers: Answers, request: ReportRequest, *, collector: str) -> Repo
     """The report of these answers."""
     found = find_incidents(
         drift=answers.drift.answer,
+        failures=answers.failures.answer,
+        coverage=answers.coverage.answer,
         series=answers.series.answer,
         alerts=answers.alerts.answer,
         vantages=answers.vantages.answer,
@@ -160,7 +164,7 @@ def _over_time(material: _Material) -> Section:
 def _incidents(material: _Material) -> Section:
     drifted = material.answers.drift
     watched = drift.watched_summary(drifted.answer) if drifted.answer else drifted.reason
-    title, lead = "Incidents", "New levels that last, outages, and vantages that do not report."
+    title, lead = "Incidents", "Targets that fail, new levels that last, and vantages that do not report."
     if not material.incidents:
         return Section(key="incidents", title=title, lead=lead, missing=f"No incident in this window; {watched}.")
     page = incidents.page(material.incidents, now_at=material.request.now_at, notes=(watched,))
@@ -171,7 +175,7 @@ def _differences(material: _Material) -> tuple[Section, ...]:
     request, outcome = material.request, material.answers.differences
 
     def by_region(answer: DifferentialList) -> Page[Any]:
-        rows = differentials.select_rows(answer, sort="shift", only=None)
+        rows = select_rows(answer)
         return differentials.page(answer, rows, metric=request.metric, now_at=request.now_at)
 
     return (

@@ -1,4 +1,4 @@
-"""Incidents of a report: new levels, outages and absent vantages, collected from several answers."""
+"""Incidents of a report: failing targets, new levels and absent vantages, collected from several answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,11 @@ from itertools import groupby
 from isochrone_client.formats import UNKNOWN, display_unit, displayed, moment, number
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList, Level, Metric
-from isochrone_wire.fleet import Liveness, VantageList
-from isochrone_wire.insights import AlertKind, AlertList, DriftEvent, DriftList, SeriesList, SeriesPoint
+from isochrone_wire.fleet import CoverageList, Liveness, VantageList
+from isochrone_wire.insights import AlertKind, AlertList, DriftEvent, DriftList, IncidentList
+from isochrone_wire.insights import Incident as TargetIncident
 from isochrone_wire.model import MINUTE_US
+from isochrone_wire.queries.series import SeriesList, SeriesPoint
 
 SCHEMA = "isochrone.incidents/1"
 # An outage has at least so many failed probes, at least half of those sent in each of its buckets.
@@ -22,17 +24,22 @@ _SAME_US = 10 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that began within the window, to one target or to one vantage; the other name is empty. `until_at` is
-    `None` while it lasts. `sentence` follows the place: `p/m from sg` `is slower by 400 ms: 205 → 605 ms`.
+    """Something that happened within the window, to one target or to one vantage; the other name is empty. `until_at`
+    is `None` while it lasts. `sentence` follows the place: `p/m from sg` `is slower by 400 ms: 205 → 605 ms`.
     """
 
-    region: str
+    regions: tuple[str, ...]
     target: str = ""
     vantage: str = ""
     from_at: int
     sentence: str
     until_at: int | None = None
     is_worse: bool = True
+
+    @property
+    def region(self) -> str:
+        """The region, or the list of them."""
+        return ", ".join(self.regions)
 
     @property
     def place(self) -> str:
@@ -43,15 +50,22 @@ class Incident:
 def find_incidents(
     *,
     drift: DriftList | None,
+    failures: IncidentList | None,
+    coverage: CoverageList | None,
     series: SeriesList | None,
     alerts: AlertList | None,
     vantages: VantageList | None,
     differences: DifferentialList | None,
 ) -> tuple[Incident, ...]:
-    """The incidents of all answers that exist: those that last first, then the newest first."""
+    """The incidents of all answers that exist: those that last first, then the newest first. Failures are those of
+    targets and regions with `coverage`; the outages of a series are those that no failure explains.
+    """
+    failed = tuple(_failures(failures, coverage)) if failures else ()
+    outages = _outages(series) if series else ()
     found = [
+        *failed,
         *(_levels(drift) if drift else ()),
-        *(_outages(series) if series else ()),
+        *(outage for outage in outages if not any(_is_explained(outage, by=one) for one in failed)),
         *(_absences(alerts, vantages) if alerts else ()),
     ]
     for row in differences.differentials if differences else ():
@@ -85,6 +99,36 @@ def _end(incident: Incident, *, now_at: int) -> str:
     return "still lasts" if incident.until_at is None else moment(incident.until_at, now_at=now_at)
 
 
+def _failures(answer: IncidentList, coverage: CoverageList | None) -> Iterator[Incident]:
+    """The incidents of targets that the collector has found."""
+    places = {(row.target, row.region) for row in coverage.coverage} if coverage else None
+    for row in answer.incidents:
+        if places is None or any((row.subject, region) in places for region in row.regions):
+            lasts = row.recovered_at is None
+            yield Incident(
+                target=row.subject,
+                regions=row.regions,
+                from_at=row.first_failed_at,
+                until_at=row.recovered_at,
+                sentence=f"{_failed(row, lasts=lasts)}: {', '.join(f'{n} {name}' for name, n in row.classes.items())}",
+            )
+
+
+def _failed(row: TargetIncident, *, lasts: bool) -> str:
+    if row.kind is AlertKind.TARGET_THROTTLED:
+        return "is throttled" if lasts else "was throttled"
+    if row.never_worked and lasts:
+        return "has never worked"
+    return "fails" if lasts else "failed"
+
+
+def _is_explained(outage: Incident, *, by: Incident) -> bool:
+    """True if an outage of a series is a failure of the same target that the collector has found."""
+    is_within = by.until_at is None or outage.from_at <= by.until_at
+    begins_before_end = outage.until_at is None or by.from_at <= outage.until_at
+    return outage.target == by.target and outage.region in by.regions and is_within and begins_before_end
+
+
 def _levels(answer: DriftList) -> Iterator[Incident]:
     """The lasting changes. A change back to about the level before ends one, and is none itself."""
 
@@ -107,7 +151,7 @@ def _level(event: DriftEvent, *, until_at: int | None) -> Incident:
     is_worse = (event.after > event.before) != event.metric.more_is_better
     return Incident(
         target=event.target,
-        region=event.region,
+        regions=(event.region,),
         from_at=event.changed_at,
         until_at=until_at,
         is_worse=is_worse,
@@ -137,7 +181,7 @@ def _step(row: Differential, before: Level, level: Level, *, until_at: int | Non
     region, (old, new) = max(sides.items(), key=lambda side: abs(side[1][1] - side[1][0]))
     return Incident(
         target=row.target,
-        region=region,
+        regions=(region,),
         from_at=level.from_at,
         until_at=until_at,
         is_worse=(new > old) != row.metric.more_is_better,
@@ -147,7 +191,7 @@ def _step(row: Differential, before: Level, level: Level, *, until_at: int | Non
 
 def _is_same(step: Incident, known: Incident) -> bool:
     """True if a step is that of a known change, which may be dated some rounds earlier or later."""
-    changes = [(one.target, one.region, one.is_worse) for one in (step, known)]
+    changes = [(one.target, one.regions, one.is_worse) for one in (step, known)]
     return changes[0] == changes[1] and abs(step.from_at - known.from_at) <= _SAME_US
 
 
@@ -178,7 +222,7 @@ def _outages(answer: SeriesList) -> Iterator[Incident]:
                 lasts = is_last and newest_at - points[-1].at <= _CURRENT_BUCKETS * answer.bucket_us
                 yield Incident(
                     target=line.target,
-                    region=line.region,
+                    regions=(line.region,),
                     from_at=points[0].at,
                     until_at=None if lasts else points[-1].at + answer.bucket_us,
                     sentence=f"{'fails' if lasts else 'failed'}: {failed} of {sent} probes",
@@ -205,7 +249,7 @@ def _absences(answer: AlertList, vantages: VantageList | None) -> Iterator[Incid
             region = region_of.get(alert.subject, "")
             yield Incident(
                 vantage=alert.subject,
-                region=region,
+                regions=(region,),
                 from_at=alert.raised_at,
                 until_at=min(ends, default=None),
                 sentence=alert.sentence.removeprefix(f"{alert.subject} in {region} "),
@@ -225,5 +269,5 @@ def absent_vantages(answer: VantageList, incidents: Iterable[Incident]) -> tuple
 def of_place(incidents: Iterable[Incident], *, target: str, regions: Sequence[str]) -> Iterator[tuple[int, Incident]]:
     """The numbered incidents of a target, and those of the whole regions."""
     for place, incident in enumerate(incidents, start=1):
-        if incident.target in (target, "") and incident.region in regions:
+        if incident.target in (target, "") and not set(incident.regions).isdisjoint(regions):
             yield place, incident

@@ -10,22 +10,22 @@ from itertools import pairwise
 from statistics import median
 
 from isochrone_client.formats import (
-    UNKNOWN,
     Amount,
     amount,
     display_unit,
     display_unit_size,
     displayed,
     number,
+    sparkline,
 )
 from isochrone_client.render.page import Column, Page
 from isochrone_client.report.charts import Scale
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
 from isochrone_client.report.incidents import Incident, of_place
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.insights import Series, SeriesList, SeriesPoint
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 
 SCHEMA = "isochrone.report-series/1"
 MAX_REGIONS = 8
@@ -49,7 +49,6 @@ _GAP = 3
 _HEADROOM, _EXTREME = 1.1, 3.0
 # Labels nearer to an edge than this, in per cent, would be cut off.
 _EDGE = 5.0
-_BARS = "▁▂▃▄▅▆▇█"
 _TREND_POINTS = 24
 
 
@@ -141,12 +140,7 @@ def _trend(charts: TimeCharts, line: Series) -> str:
         if point.p50 is not None:
             place = min(max((point.at - charts.span.from_at) * size // length, 0), size - 1)
             places.setdefault(place, []).append(point.p50)
-    top = len(_BARS) - 1
-    bars = (
-        _BARS[round(top * median(places[place]) / highest)] if place in places and highest else " "
-        for place in range(size)
-    )
-    return "".join(bars).strip() or UNKNOWN
+    return sparkline([median(places[place]) if place in places else None for place in range(size)], highest=highest)
 
 
 def drawing(charts: TimeCharts) -> Markup:

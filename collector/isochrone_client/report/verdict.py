@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from isochrone_client.formats import age, between, display_unit, displayed, interval, moment, number
 from isochrone_client.report.incidents import Incident, absent_vantages
-from isochrone_wire.answers import Decision, Differential, DifferentialList, TargetList, Window
-from isochrone_wire.fleet import CoverageList, VantageList
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Window
+from isochrone_wire.fleet import CoverageList, TargetList, VantageList
 from isochrone_wire.model import MINUTE_US
 
 # With more regions, one clause for each would not be a sentence any more.

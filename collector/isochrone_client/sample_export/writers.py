@@ -53,7 +53,10 @@ class _ParquetWriter:
     def __init__(self, file: IO[bytes], window: Window) -> None:
         self._arrow, parquet = _pyarrow()
         self._columns = columns()
-        metadata = {"isochrone.schema": sample_pages.SCHEMA, "isochrone.window": f"{window.from_at}..{window.until_at}"}
+        metadata = {
+            "isochrone.schema": sample_pages.FORMAT.schema,
+            "isochrone.window": f"{window.from_at}..{window.until_at}",
+        }
         kinds = [(column.name, _arrow_type(self._arrow, column.kind)) for column in self._columns]
         self._schema = self._arrow.schema(kinds, metadata=metadata)
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")

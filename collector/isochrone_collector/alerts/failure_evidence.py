@@ -8,7 +8,8 @@ The laws:
    them the failures have ended for some rounds.
 3. A vantage is not trusted where it is more likely to be at fault itself: the failures began together with those of at
    least two thirds of its targets, of at least two providers, and the control target does not answer; or together with
-   those of the control target; or its clock is wrong. Targets that failed before, or never worked, are no evidence.
+   those of the control target; or its clock is wrong. Targets that failed before, or never worked, are no evidence, and
+   neither are those that most vantages of other regions see fail too: they fail, or a network that all regions share.
 4. Throttled rounds are another kind: they are neither failures nor answers.
 """
 
@@ -71,13 +72,15 @@ class WatchedTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """The measured fleet: the targets by id, the id of the plan's control target (0: none), and the ids of the vantages
-    whose clocks are wrong. `faults` are those of vantages, as far as they were computed for one step.
+    whose clocks are wrong. `faults` are those of vantages, and `elsewhere` the targets that fail outside of a region,
+    as far as they were computed for one step.
     """
 
     targets: Mapping[int, WatchedTarget]
     control: int = 0
     distrusted: Collection[int] = ()
     faults: dict[tuple[int, int, int, bool], bool] = field(default_factory=dict, compare=False, repr=False)
+    elsewhere: dict[tuple[int, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
 
 class RegionState(Enum):
@@ -90,11 +93,14 @@ class RegionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The regions that measure a target, and the failed rounds that accuse it: the first and the newest."""
+    """The regions that measure a target, and the failed rounds that accuse it: the first and the newest. `is_complete`
+    unless a vantage has yet to report the newest failed round, which may be the one with which it accuses the target.
+    """
 
     regions: Mapping[str, RegionState]
     first_failed_at: int = 0
     last_failed_at: int = 0
+    is_complete: bool = False
 
     @property
     def failing(self) -> frozenset[str]:
@@ -170,7 +176,7 @@ class FailureEvidence:
             for vantage_id, series in known.items()
             if now_at - series.newest_at <= target.silence_us
             and vantage_id not in fleet.distrusted
-            and not (kind is AlertKind.TARGET_FAILING and self._is_explained(target, vantage_id, fleet))
+            and not (kind is AlertKind.TARGET_FAILING and self._is_explained(target, vantage_id, fleet, now_at))
         }
         accusing = set(_accusing(trusted, kind, target))
         regions = {one.region: RegionState.UNCLEAR for one in known.values() if now_at - one.newest_at <= _GONE_US}
@@ -179,13 +185,27 @@ class FailureEvidence:
             regions[region] = _state(local, accusing, clear_rounds=clear_rounds)
         failing = {name for name, state in regions.items() if state is RegionState.FAILING}
         streaks = [known[vantage_id].streaks[kind] for vantage_id in accusing if known[vantage_id].region in failing]
+        last_failed_at = max((streak.until_at for streak in streaks), default=0)
         return Evidence(
             regions=regions,
             first_failed_at=min((streak.since_at for streak in streaks), default=0),
-            last_failed_at=max((streak.until_at for streak in streaks), default=0),
+            last_failed_at=last_failed_at,
+            is_complete=not any(
+                _may_follow(one, one.streaks[kind], target, last_failed_at)
+                for one in known.values()
+                if now_at - one.newest_at <= target.silence_us
+            ),
         )
 
-    def _is_explained(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
+    def failing_everywhere(self, fleet: Fleet, now_at: int) -> int:
+        """Return the number of targets that fail from most vantages, if they are at least two thirds of those that have
+        worked, of at least two providers; otherwise 0.
+        """
+        worked = [target for target in fleet.targets.values() if target.has_worked]
+        failing = [target for target in worked if self._fails_elsewhere(target, "", fleet, now_at)]
+        return len(failing) if _are_most(failing, failing, worked) else 0
+
+    def _is_explained(self, target: WatchedTarget, vantage_id: int, fleet: Fleet, now_at: int) -> bool:
         """Return whether the vantage is more likely to be at fault than the target."""
         streak = self._streak(target.id, vantage_id)
         if not target.has_worked or not streak.length:
@@ -193,10 +213,10 @@ class FailureEvidence:
         # Targets that fail since the same round share the answer, also if they are many.
         key = (vantage_id, streak.since_at, target.every_us, target.id == fleet.control)
         if key not in fleet.faults:
-            fleet.faults[key] = self._is_at_fault(target, vantage_id, fleet)
+            fleet.faults[key] = self._is_at_fault(target, vantage_id, fleet, now_at)
         return fleet.faults[key]
 
-    def _is_at_fault(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
+    def _is_at_fault(self, target: WatchedTarget, vantage_id: int, fleet: Fleet, now_at: int) -> bool:
         informative = [
             one for one in fleet.targets.values() if one.has_worked and self._is_evidence(one, target, vantage_id)
         ]
@@ -204,8 +224,24 @@ class FailureEvidence:
         control = fleet.targets.get(fleet.control) if target.id != fleet.control else None
         if control in informative:
             return control in failing
-        several = len({one.provider for one in failing}) > 1
-        return several and len(failing) >= SUSPICIOUS_SHARE * len(informative)
+        region = self._series[target.id][vantage_id].region
+        own = [one for one in informative if not self._fails_elsewhere(one, region, fleet, now_at)]
+        return _are_most([one for one in own if one in failing], failing, own)
+
+    def _fails_elsewhere(self, target: WatchedTarget, region: str, fleet: Fleet, now_at: int) -> bool:
+        """Return whether a target fails from most vantages outside of a region, and from one at least."""
+        key = (target.id, region)
+        if key not in fleet.elsewhere:
+            streaks = [
+                series.streaks[AlertKind.TARGET_FAILING]
+                for vantage_id, series in self._series.get(target.id, {}).items()
+                if series.region != region
+                and vantage_id not in fleet.distrusted
+                and now_at - series.newest_at <= target.silence_us
+            ]
+            failing = sum(streak.length >= streak.needed(TOGETHER) for streak in streaks)
+            fleet.elsewhere[key] = _TWO * failing > len(streaks)
+        return fleet.elsewhere[key]
 
     def _is_evidence(self, other: WatchedTarget, target: WatchedTarget, vantage_id: int) -> bool:
         """Return whether another target was probed since the failures began, and did not fail long before."""
@@ -221,12 +257,26 @@ class FailureEvidence:
         return self._series[target_id][vantage_id].streaks[AlertKind.TARGET_FAILING]
 
 
+def _are_most(
+    failing: Collection[WatchedTarget], together: Iterable[WatchedTarget], targets: Collection[WatchedTarget]
+) -> bool:
+    """Return whether `failing` are most of some targets, and those that fail `together` are of several providers."""
+    several = len({one.provider for one in together}) > 1
+    return bool(failing) and several and len(failing) >= SUSPICIOUS_SHARE * len(targets)
+
+
 def _state(streaks: Mapping[int, Streak], accusing: Collection[int], *, clear_rounds: int) -> RegionState:
     """Return the state of a region from the streaks of its trusted vantages."""
     if _TWO * sum(vantage_id in accusing for vantage_id in streaks) > len(streaks):
         return RegionState.FAILING
     ended = sum(streak.clear >= clear_rounds for streak in streaks.values())
     return RegionState.ANSWERED if _TWO * ended > len(streaks) else RegionState.UNCLEAR
+
+
+def _may_follow(series: Series, streak: Streak, target: WatchedTarget, failed_at: int) -> bool:
+    """Return whether a vantage would accuse a target if its rounds until `failed_at`, still unknown, failed too."""
+    unknown = -(-(failed_at - series.newest_at) // target.every_us)
+    return unknown > 0 and streak.length + unknown >= streak.needed(TOGETHER)
 
 
 def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTarget) -> Iterator[int]:

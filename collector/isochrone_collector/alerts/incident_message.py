@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isochrone_collector.alerts.incidents import Scope, Step, TargetIncident, Transition
+from isochrone_collector.alerts.incidents import Scope, Step, Transition
 from isochrone_collector.alerts.message import AlertMessage, id_of
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import minute, rfc3339
+from isochrone_wire.operations import incident_name
 
 _SHOWN_CLASSES = 3
 _OPENED = {AlertKind.TARGET_FAILING: "fails", AlertKind.TARGET_THROTTLED: "is throttled"}
@@ -56,14 +57,10 @@ def of_transition(
             "last_failed_at": rfc3339(incident.last_failed_at),
             "classes": dict(classes),
             "example": example,
+            **({} if is_over else {"measured_regions": transition.measured, "targets_at_once": transition.at_once}),
         },
         raised_at=raised_at,
     )
-
-
-def incident_name(incident_id: int) -> str:
-    """Return the public form of the id of an incident."""
-    return f"incident_{incident_id:016x}"
 
 
 def _failure(transition: Transition, *, classes: Mapping[str, int], example: str) -> str:
@@ -73,10 +70,10 @@ def _failure(transition: Transition, *, classes: Mapping[str, int], example: str
     else:
         verb = "has never worked:" if incident.never_worked else _OPENED[incident.kind]
     shown = ", ".join(f"{n} {name}" for name, n in list(classes.items())[:_SHOWN_CLASSES])
-    sentence = f"{verb} from {_places(incident)} since {minute(incident.first_failed_at)} UTC" + (
+    sentence = f"{verb} from {_places(transition)} since {minute(incident.first_failed_at)} UTC" + (
         f": {shown}" if shown else ""
     )
-    return f"{sentence}; {example}" if example else sentence
+    return "; ".join(filter(None, (sentence, _common(transition), example)))
 
 
 def _end(transition: Transition) -> str:
@@ -88,8 +85,16 @@ def _end(transition: Transition) -> str:
     return f"is answered again; it {_ENDED[incident.kind]} for {lasted} from {where}"
 
 
-def _places(incident: TargetIncident) -> str:
+def _places(transition: Transition) -> str:
+    incident = transition.incident
     names = sorted(incident.failing)
     if incident.scope is Scope.ALL:
         return f"all {len(names)} regions"
-    return ", ".join(names)
+    return f"{names[0]}, the only region that measures it," if transition.measured == 1 else ", ".join(names)
+
+
+def _common(transition: Transition) -> str:
+    """Return the sentence for an outage of most targets at once, which the providers may not have caused."""
+    if not transition.at_once:
+        return ""
+    return f"{transition.at_once} targets fail at once: several providers, or a network that all vantages share"

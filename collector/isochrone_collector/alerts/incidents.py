@@ -5,8 +5,9 @@ The laws:
 
 1. An incident is of one target and one kind. It opens when the target fails from a region, escalates when it fails from
    several regions and from all, and recovers when it is answered again from all of them.
-2. A change is reported when it has held for half an interval of the target, at most ten seconds, so that vantages whose
-   rounds end at different instants are reported together.
+2. A change is reported when no vantage that may join it has yet to report the round, or when it has held for half an
+   interval of the target, at most ten seconds: vantages whose rounds end at different instants are reported together.
+   That of a target that never worked is reported after ten seconds, because its vantages may be starting.
 3. A target is answered again after three rounds without the failure. The number doubles with each incident of the same
    kind that ended within sixty rounds before this one, up to `_MOST_CLEAR`.
 4. Silence changes nothing: a region keeps its state while its vantages are silent or not trusted, but
@@ -33,7 +34,9 @@ Key = tuple[AlertKind, int]
 
 
 class Scope(IntEnum):
-    """The part of the regions from which a target fails. A single measured region is `ONE`."""
+    """The part of the regions from which a target fails. A single measured region is `ONE`, so that the incident
+    escalates when another one reports.
+    """
 
     ONE = 1
     SEVERAL = 2
@@ -81,10 +84,14 @@ class TargetIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What happened to an incident, with its state from then on."""
+    """What happened to an incident, with its state from then on, and the number of regions that measure its target.
+    `at_once` is the number of targets that fail from most vantages, if these are most of the targets.
+    """
 
     step: Step
     incident: TargetIncident
+    measured: int = 0
+    at_once: int = 0
 
 
 class IncidentWatch:
@@ -124,11 +131,19 @@ class IncidentWatch:
         failing = _failing(incident, evidence)
         scope = _scope(failing, evidence)
         if scope > (incident.scope if incident else 0):
-            if now_at - self._rising_since.setdefault(key, now_at) >= min(target.every_us // 2, _MAX_SETTLING_US):
-                return _risen(incident, evidence, failing, scope=scope, kind=kind, target=target, now_at=now_at)
+            if self._has_settled(key, target, evidence, now_at):
+                found = _risen(incident, evidence, failing, scope=scope, kind=kind, target=target, now_at=now_at)
+                at_once = self.evidence.failing_everywhere(fleet, now_at) if kind is AlertKind.TARGET_FAILING else 0
+                return replace(found, measured=len(evidence.regions), at_once=at_once)
         else:
             self._rising_since.pop(key, None)
         return _continued(incident, evidence, failing, now_at) if incident else None
+
+    def _has_settled(self, key: Key, target: WatchedTarget, evidence: Evidence, now_at: int) -> bool:
+        rising_us = now_at - self._rising_since.setdefault(key, now_at)
+        if not target.has_worked:
+            return rising_us >= _MAX_SETTLING_US
+        return evidence.is_complete or rising_us >= min(target.every_us // 2, _MAX_SETTLING_US)
 
     def _clear_rounds(self, key: Key, target: WatchedTarget, *, since_at: int) -> int:
         recent = [at for at in self._ended.get(key, ()) if since_at - at <= _RECENT_ROUNDS * target.every_us]

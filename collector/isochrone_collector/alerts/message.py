@@ -15,6 +15,7 @@ from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.operations import alert_name
 
 HOUR_US = 60 * MINUTE_US
 
@@ -121,7 +122,7 @@ def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised
         kind=AlertKind.VANTAGE_BACK,
         subject=vantage,
         sentence=f"{vantage} in {region} is back, {duration} after its absence was reported",
-        details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": name_of(absence)},
+        details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": alert_name(absence)},
         raised_at=raised_at,
     )
 
@@ -193,11 +194,6 @@ def of_lost_batches(*, lost_at: int, raised_at: int) -> AlertMessage:
         details={"lost_at": rfc3339(lost_at)},
         raised_at=raised_at,
     )
-
-
-def name_of(alert_id: int) -> str:
-    """Return the public form of an alert id."""
-    return f"alert_{alert_id:016x}"
 
 
 def id_of(*parts: object) -> int:

@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from isochrone_collector.alerts.absence import LastAlert
-from isochrone_collector.alerts.message import AlertMessage, id_of, name_of
+from isochrone_collector.alerts.message import AlertMessage, id_of
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import Slo
+from isochrone_wire.operations import alert_name
 from isochrone_wire.routes import ChangeKind, RouteEntry, RouteState, RouteTable
 
 _KIND_OF = {
@@ -74,7 +75,7 @@ def objective_alerts(
                 kind=AlertKind.SLO_RESTORED,
                 subject=subject,
                 sentence=f"meets its objective again, {lasted} after the breach was reported",
-                details=details | {"breach": name_of(breach.alert_id)},
+                details=details | {"breach": alert_name(breach.alert_id)},
                 raised_at=raised_at,
             )
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import Values
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values
 from isochrone_collector.analysis.goodput import RequestCounts, count_requests
 from isochrone_collector.analysis.probes import Flags, Integers, Kinds, Reals
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
@@ -89,6 +89,25 @@ class Requests:
             throttled=_many(self.ending == Ending.THROTTLED),
             history=history,
         )
+
+
+def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:
+    """Count requests by the distribution of their latencies and by their outcomes, as summaries have them; `n_eff` is
+    not known.
+
+    These do not show which of the values are of requests that failed after their first token, so each of those counts
+    as too slow, though it may already be among the slow ones.
+    """
+    unmeasured, broken = max(0, outcomes.ok - values.known), max(0, values.known - outcomes.ok)
+    planned = outcomes.ok - unmeasured + outcomes.failed + outcomes.throttled
+    in_time, possible = values.within(limit_us)
+    return RequestCounts(
+        planned=planned,
+        good=max(0, in_time - broken),
+        possible=min(possible, planned),
+        failed=max(0, outcomes.failed - broken - (values.n - values.known)),
+        throttled=outcomes.throttled,
+    )
 
 
 Series = tuple[int, str, int | None]

@@ -5,6 +5,7 @@ The laws:
 1. A quantile is the value of the nearest rank. Values that were cut off by a timeout rank above all others; a quantile
    among them is not known, and is absent.
 2. Every probe is counted once, as a success, as a failure, as throttled or as skipped.
+3. The goodput is that of `goodput`: of the planned requests, only those that succeeded within the limit count.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ import numpy as np
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
 from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
 from isochrone_wire.answers import Window
-from isochrone_wire.insights import SeriesPoint
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.queries.series import SeriesPoint
 
 MAX_POINTS = 500
 """Maximum number of points of a series."""
@@ -52,22 +53,37 @@ def _buckets(window: Window, width_us: int) -> int:
     return (window.until_at - 1) // width_us - window.from_at // width_us + 1
 
 
-def series_of(probes: Probes, *, bucket_us: int) -> TargetSeries:
-    """Return the points of each target and region with probes, in buckets of `bucket_us` microseconds."""
+def series_of(probes: Probes, *, bucket_us: int, limit_us: int | None = None) -> TargetSeries:
+    """Return the points of each target and region with probes, in buckets of `bucket_us` microseconds; with a limit in
+    microseconds on a latency, also the goodput.
+    """
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     group = target * len(probes.regions) + probes.region
     at = probes.round_at - probes.round_at % bucket_us
     order = order_by(group, at)
     starts = beginnings(group[order], at[order])
     lengths = np.diff(starts, append=len(order))
-    outcomes = [np.add.reduceat(probes.kind[order] == kind, starts, dtype=np.int64) for kind in Kind]
+    outcomes = [_added(probes.kind[order] == kind, starts) for kind in Kind]
+    requests = [] if limit_us is None else [_added(flags[order], starts) for flags in _requests(probes, limit_us)]
     n, quantiles = _quantiles(probes.value[order], probes.censored[order], starts, lengths)
-    columns = (at[order][starts], n, *quantiles, *outcomes)
+    columns = (at[order][starts], n, *quantiles, *outcomes, *requests)
     found: dict[tuple[int, str], list[SeriesPoint]] = {}
     for owner, *row in zip(group[order][starts].tolist(), *(column.tolist() for column in columns), strict=True):
         place, region = divmod(owner, len(probes.regions))
         found.setdefault((int(target_ids[place]), probes.regions[region]), []).append(_point(*row))
     return {key: tuple(points) for key, points in found.items()}
+
+
+def _requests(probes: Probes, limit_us: int) -> tuple[Flags, Flags]:
+    """Return which probes are planned requests, and which of those were answered within the limit."""
+    answered = probes.kind == Kind.OK
+    planned = (probes.kind != Kind.SKIPPED) & ~(answered & np.isnan(probes.value))
+    return planned, answered & (probes.value <= limit_us)
+
+
+def _added(flags: Flags, starts: Integers) -> Integers:
+    """Return how many flags are set in each run."""
+    return np.add.reduceat(flags, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
 
 
 def rank_of(n: Integers | int, share: float) -> Integers:
@@ -80,15 +96,15 @@ def _quantiles(
 ) -> tuple[Integers, tuple[Reals, ...]]:
     """Return the number of values of each run, and its quantiles; NaN where they are not known."""
     known = ~np.isnan(values)
-    n = np.add.reduceat(known, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
-    exact = np.add.reduceat(known & ~censored, starts, dtype=np.int64) if len(starts) else n
+    n, exact = _added(known, starts), _added(known & ~censored, starts)
     ordered = values[order_within(np.where(censored, values + _CENSORED, values), lengths)]
     ranks = [rank_of(n, share) for share in SHARES]
     return n, tuple(np.where(rank <= exact, ordered[starts + np.minimum(rank, lengths) - 1], np.nan) for rank in ranks)
 
 
-def _point(at: int, n: int, p10: float, p50: float, p90: float, *outcomes: int) -> SeriesPoint:
-    ok, failed, throttled, skipped = outcomes
+def _point(at: int, n: int, p10: float, p50: float, p90: float, *counts: int) -> SeriesPoint:
+    ok, failed, throttled, skipped, *requests = counts
+    planned, good = requests or (None, None)
     return SeriesPoint(
         at=at,
         n=n,
@@ -99,6 +115,8 @@ def _point(at: int, n: int, p10: float, p50: float, p90: float, *outcomes: int) 
         failed=failed,
         throttled=throttled,
         skipped=skipped,
+        planned=planned,
+        good=good,
     )
 
 

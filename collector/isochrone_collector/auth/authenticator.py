@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.auth.rate_limit import LeakyBucket
 from isochrone_collector.auth.refusal_log import without_details
+from isochrone_collector.auth.sessions import Sessions
 from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
@@ -52,7 +53,9 @@ LOCAL = Principal(role=Role.OPERATOR, name="local", has_credential=False)
 
 
 class Authenticator:
-    """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`."""
+    """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`. `sessions`
+    are those of browsers.
+    """
 
     def __init__(
         self, *, database: Database, clock: Callable[[], int], required: bool, local: Principal = LOCAL
@@ -61,6 +64,7 @@ class Authenticator:
         self._clock = clock
         self._required = required
         self._local = local
+        self.sessions = Sessions(clock=clock)
         self._known: dict[int, CredentialRow] = {}
         self._counts: CredentialCounts | None = None
         self._read_at = 0
@@ -98,11 +102,20 @@ class Authenticator:
         """
         if not self._required:
             return self._local
-        row = await self._bearer(metadata)
-        if row.role not in set(roles):
-            raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
-        self._used[row.id] = self._clock()
-        return Principal(role=Role(row.role), name=row.name, region=row.region)
+        credential = bearer_credential(metadata)
+        row = await self._find(credential.id)
+        if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
+            raise NotAdmitted("this collector does not know the credential")
+        return self._admit(row, roles)
+
+    async def authenticate_session(self, token: str, roles: Iterable[Role]) -> Principal:
+        """Return the caller with this session, whose credential must still be valid. Raises as `authenticate`."""
+        if not self._required:
+            return self._local
+        row = await self._find(self.sessions.credential_id(token))
+        if row is None:
+            raise NotAdmitted("this collector does not know the credential of the session")
+        return self._admit(row, roles)
 
     async def require_vantage(self, metadata: Metadata | None, vantage: Vantage) -> None:
         """Check that the caller is that vantage, in that region. Raises like `authenticate`, and `Forbidden`."""
@@ -113,11 +126,11 @@ class Authenticator:
                 f"it cannot speak for {vantage.name!r} in {vantage.region!r}"
             )
 
-    async def _bearer(self, metadata: Metadata | None) -> CredentialRow:
-        credential = bearer_credential(metadata)
-        row = self._known.get(credential.id) or await self._look_up_unknown(credential.id)
-        if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
-            raise NotAdmitted("this collector does not know the credential")
+    async def _find(self, credential_id: int) -> CredentialRow | None:
+        return self._known.get(credential_id) or await self._look_up_unknown(credential_id)
+
+    def _admit(self, row: CredentialRow, roles: Iterable[Role]) -> Principal:
+        """Return the holder of a credential if it is valid and has one of the roles."""
         if row.revoked_at is not None:
             raise NotAdmitted(f"the credential of {row.name!r} has been revoked")
         if not row.is_valid(self._clock()):
@@ -125,7 +138,10 @@ class Authenticator:
                 "at the end of its lifetime; join again" if row.ends_with_lifetime else "because a newer one is in use"
             )
             raise NotAdmitted(f"the credential of {row.name!r} has expired, {reason}")
-        return row
+        if row.role not in set(roles):
+            raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
+        self._used[row.id] = self._clock()
+        return Principal(role=Role(row.role), name=row.name, region=row.region)
 
     async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
         if not self._unknown_lookups.take(self._clock()):

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
@@ -14,6 +15,11 @@ _WAIT_S = 10.0
 # The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
 _ARRIVAL_S = 5.0
 _HURRIED_S = 0.25
+# How long a caller without a credential that calls too often waits for its refusal at least, how many are refused per
+# second, and how many may wait, with 30 kB each.
+_PAUSE_S = 1.0
+_REFUSED_PER_S = 200.0
+_PAUSED_CALLS = 4_000
 # A holder of an IPv6 address has a whole network of them.
 _IPV6_NETWORK_BITS = 64
 
@@ -98,6 +104,31 @@ class ArrivalSlots(CallSlots):
                 deadline.reschedule(begun + _HURRIED_S)
 
 
+class RefusalPause:
+    """The wait of callers without a valid credential that call too often, before each refusal. gRPC itself refuses what
+    exceeds the streams of a connection, at a fraction of the cost, so such a caller does not keep the collector busy.
+    """
+
+    def __init__(self) -> None:
+        self._calls = 0
+        # The loop's time at which the last of them is refused.
+        self._last = 0.0
+
+    async def wait(self) -> None:
+        """Wait for a second, and longer while two hundred calls per second are refused, unless 4 000 wait already."""
+        if self._calls >= _PAUSED_CALLS:
+            return
+        self._calls += 1
+        try:
+            now = asyncio.get_running_loop().time()
+            # Calls that were given up do not delay others for ever.
+            latest = now + _PAUSE_S + _PAUSED_CALLS / _REFUSED_PER_S
+            self._last = min(max(self._last + 1 / _REFUSED_PER_S, now + _PAUSE_S), latest)
+            await asyncio.sleep(self._last - now)
+        finally:
+            self._calls -= 1
+
+
 class StreamCounts:
     """At most `each` streams of a key at once; more are refused."""
 
@@ -132,6 +163,7 @@ def address_key(peer: str) -> str:
     return network_of(host_of(peer))
 
 
+@lru_cache(maxsize=4_096)
 def network_of(host: str) -> str:
     """Return an IPv4 address as it is, and the /64 network of an IPv6 address; other texts as they are."""
     try:

@@ -36,8 +36,6 @@ DEFAULT_LIFETIMES_US = {Role.VANTAGE: 365 * DAY_US, Role.READER: 365 * DAY_US, R
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _ID_BITS = 63
-# Of one address.
-_JOINS_PER_SECOND = 50.0
 # Of tokens that are not open, of one address. Of all addresses, the connections for joining are the limit.
 _LOOK_UPS_PER_SECOND = 5.0
 
@@ -68,7 +66,6 @@ class Enrolment:
         self._clock = clock
         self._fingerprint = fingerprint
         self._on_change = on_change
-        self._joins = BucketPerKey(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
         self._look_ups = BucketPerKey(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
 
     async def invite(
@@ -123,8 +120,6 @@ class Enrolment:
         `address` is that of the caller. A token is verified before a lock is taken. Raises `NotAdmitted` and `TooMany`.
         """
         now_at = self._clock()
-        if not self._joins.take(address, now_at):
-            raise TooMany("too many joins from this address; try again in a moment")
         token = _parsed(token_text, client_key)
         credential = (
             derive_credential(token, client_key) if client_key else Credential(id=_new_id(), secret=_new_secret())

@@ -16,24 +16,27 @@ _log = structlog.get_logger()
 
 
 class RefusalLog:
-    """Logs at most one refusal per second after a burst of 50. `clock` returns microseconds since the epoch."""
+    """Logs at most one `event` per second after a burst of 50. `clock` returns microseconds since the epoch."""
 
-    def __init__(self, *, clock: Callable[[], int] = now_at) -> None:
+    def __init__(self, event: str = "request.refused", *, clock: Callable[[], int] = now_at) -> None:
+        self._event = event
         self._clock = clock
         self._bucket = LeakyBucket(per_second=_PER_SECOND, burst=_BURST)
         self._left_out = 0
 
     def write(self, **fields: str) -> None:
-        """Log a refusal, or count it for the next line."""
+        """Log an event, or count it for the next line."""
         if not self._bucket.take(self._clock()):
             self._left_out += 1
             return
         left_out, self._left_out = self._left_out, 0
-        _log.warning("request.refused", **fields, **({"left_out": left_out} if left_out else {}))
+        _log.warning(self._event, **fields, **({"left_out": left_out} if left_out else {}))
 
 
 REFUSALS = RefusalLog()
 """The log of this process, for gRPC and HTTP."""
+
+_UNAVAILABLE = RefusalLog("database.unavailable")
 
 
 @contextmanager
@@ -42,5 +45,5 @@ def without_details() -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable as error:
-        _log.warning("database.unavailable", reason=str(error))
+        _UNAVAILABLE.write(reason=str(error))
         raise DatabaseUnavailable("the database is unavailable at the moment; try again later") from error

@@ -1,4 +1,4 @@
-"""`isochrone-collector alerts`: make the secret that signs alerts, send a test alert, and receive alerts."""
+"""`isochrone-collector alerts`: the secret that signs alerts, test alerts, a test receiver, and silences."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from socket import AF_INET6
 import click
 
 from isochrone_collector import webhook_signature
+from isochrone_collector.cli import silences
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError, SettingsError, StartError
@@ -32,7 +33,7 @@ _DEFAULT_LISTEN = "127.0.0.1:4670"
 
 @click.group(epilog=example("isochrone-collector alerts test"))
 def alerts() -> None:
-    """Try out how alerts reach a webhook."""
+    """Try out how alerts reach receivers, silence and acknowledge them."""
 
 
 @alerts.command(epilog=example("(umask 077; isochrone-collector alerts secret > alert.secret)"))
@@ -42,20 +43,31 @@ def secret() -> None:
 
 
 @alerts.command(epilog=example("isochrone-collector alerts test"))
+@click.argument("receiver", default="", metavar="[RECEIVER]")
 @table_or_json
 @operator_options
-def test(*, output: str, client: OperatorClient) -> None:
-    """Send a test alert to the webhook now and print the result."""
-    alert = client.test_alert()
+def test(*, receiver: str, output: str, client: OperatorClient) -> None:
+    """Send a test alert to one receiver or to all.
+
+    It prints the result of one attempt. In PagerDuty and Opsgenie the alert is resolved at once.
+    """
+    alert = client.test_alert(receiver)
     if output == "json":
         click.echo(json.dumps(to_json_value(alert), indent=2, ensure_ascii=False))
-    elif alert.delivered_at is not None:
-        click.echo("the webhook accepted a test alert")
-    if alert.delivered_at is None:
+    else:
+        for one in alert.deliveries:
+            if one.delivered_at is not None:
+                click.echo(f"{one.receiver} accepted a test alert")
+    refused = [one for one in alert.deliveries if one.delivered_at is None]
+    if refused:
         raise CollectorError(
-            f"the webhook did not accept a test alert: {alert.last_error}",
+            "; ".join(f"{one.receiver} did not accept a test alert: {one.last_error}" for one in refused),
             hint="it must answer 2xx within 5 s; try `isochrone-collector alerts listen` in its place",
         )
+
+
+for _command in (silences.silence, silences.silences, silences.unsilence, silences.acknowledge):
+    alerts.add_command(_command)
 
 
 @alerts.command(

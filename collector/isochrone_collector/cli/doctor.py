@@ -18,6 +18,7 @@ from isochrone_collector.cli import health_checks
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError
+from isochrone_collector.server.certificates import switch_at
 from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
@@ -26,11 +27,12 @@ from isochrone_wire.address import Address
 from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.credentials import fingerprint_of
 from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
 from isochrone_wire.trust.local_socket import data_dir_of
-from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, observatory_pb2, observatory_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -76,7 +78,7 @@ def _results(client: OperatorClient, *, database_url: str | None, data_dir: Path
     yield _software()
     yield from _folder(data_dir, needed=database_url is None)
     yield from _database(database_url, data_dir)
-    yield from _collector(client)
+    yield from _collector(client, data_dir)
 
 
 def _software() -> CheckResult:
@@ -126,7 +128,7 @@ def _database(database_url: str | None, data_dir: Path) -> Iterator[CheckResult]
     yield from health_checks.judge_database(facts, now_at=now_at())
 
 
-def _collector(client: OperatorClient) -> Iterator[CheckResult]:
+def _collector(client: OperatorClient, data_dir: Path) -> Iterator[CheckResult]:
     try:
         address = client.address
         with client.channel() as channel:
@@ -135,11 +137,14 @@ def _collector(client: OperatorClient) -> Iterator[CheckResult]:
             if health.verdict is Verdict.FAIL:
                 return
             yield from _fleet(channel, client)
+            coming = _next_fingerprint(channel)
     except CollectorError as error:
         yield fail("health", str(error), error.hint)
         return
     yield from _credentials(client)
     yield _certificate(address)
+    if coming is not None:
+        yield health_checks.judge_rotation(coming, switch_at=switch_at(data_dir, coming), now_at=now_at())
 
 
 def _attempt(check: str, work: Callable[[], CheckResult], client: OperatorClient) -> CheckResult:
@@ -167,6 +172,15 @@ def _fleet(channel: grpc.Channel, client: OperatorClient) -> Iterator[CheckResul
         yield fail("vantages", str(refused), refused.hint)
         return
     yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
+
+
+def _next_fingerprint(channel: grpc.Channel) -> bytes | None:
+    """Return the SHA-256 of the certificate that the collector announces, if there is one, and it may be known here."""
+    try:
+        answer = fleet_pb2_grpc.FleetStub(channel).Renew(fleet_pb2.RenewRequest(), timeout=_TIMEOUT_S)
+        return next(map(fingerprint_of, answer.certificates[1:]), None)
+    except (grpc.RpcError, ValueError):
+        return None
 
 
 def _credentials(client: OperatorClient) -> Iterator[CheckResult]:

@@ -10,7 +10,9 @@ from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.fleet import Liveness, VantageList
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
 from isochrone_wire.operations import Access, AccessState
 from isochrone_wire.text import first_of
@@ -23,8 +25,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCK_WARN_US = SECOND_US
 _CLOCK_FAIL_US = MINUTE_US
 _CERTIFICATE_WARN_DAYS = 21
+# The collector looks every two seconds.
+_SWITCH_LATE_US = MINUTE_US
 # An hour is summarised when it is over, so that two hours are usual for a moment.
 _SUMMARIES_LATE_US = 3 * 60 * MINUTE_US
+_DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+# Of a worker, in kB: what the collector's queries have on one server.
+_WORK_MEM_KB = 64 * 1024
 _NAMED = 5
 _PER_MAJOR = 10_000
 
@@ -34,6 +41,11 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
     yield _version(facts.version)
     if facts.lost_workers is not None:
         yield _workers(facts.lost_workers)
+    if facts.worker_settings:
+        yield _worker_settings(facts.worker_settings)
+    if facts.local_tables:
+        hint = "restart a collector while every node answers, or run `isochrone-collector migrate --citus`"
+        yield warn("tables", f"not distributed: {first_of(facts.local_tables, _NAMED)}", hint)
     yield _durability(facts.settings)
     yield _revision(facts.revision, facts.newest_revision)
     if facts.revision is not None:
@@ -70,6 +82,17 @@ def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
         return fail("certificate", f"it expired {rough_duration(now_at - not_after_at)} ago", hint)
     sentence = f"valid for {days} more days"
     return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
+
+
+def judge_rotation(fingerprint: bytes, *, switch_at: int | None, now_at: int) -> CheckResult:
+    """Check the next certificate, which is announced. The instant of the switch is not known on other machines."""
+    sentence = f"the next certificate, {format_fingerprint(fingerprint)}, is announced"
+    if switch_at is None:
+        return ok("rotation", sentence)
+    if now_at - switch_at > _SWITCH_LATE_US:
+        hint = "the log of the collector has certificate.not_switched with the reason"
+        return warn("rotation", f"{sentence}; it was due {rough_duration(now_at - switch_at)} ago", hint)
+    return ok("rotation", f"{sentence} and presented from {rfc3339(switch_at)}")
 
 
 def judge_fleet(fleet: VantageList) -> Iterator[CheckResult]:
@@ -122,6 +145,25 @@ def _workers(lost: tuple[str, ...]) -> CheckResult:
         hint = "start it, or promote its standby: pushes and most queries fail until then; docs/scale.md"
         return fail("workers", f"lost: {first_of(lost, _NAMED)}", hint)
     return ok("workers", "every node of the Citus cluster answers")
+
+
+def _worker_settings(workers: Mapping[str, Mapping[str, str]]) -> CheckResult:
+    """Check the settings of workers, which those of the collector's own sessions do not reach."""
+    values = [(name, value, node) for node, found in workers.items() for name, value in found.items()]
+    unsafe = [f"{name} off at {node}" for name, value, node in values if name in _DURABLE and value == "off"]
+    if unsafe:
+        hint = "turn them on there: acknowledged samples must survive a power failure; docs/scale.md"
+        return fail("settings", first_of(unsafe, _NAMED), hint)
+    slow = [f"jit on at {node}" for name, value, node in values if (name, value) == ("jit", "on")]
+    slow += [
+        f"work_mem {value} kB at {node}"
+        for name, value, node in values
+        if name == "work_mem" and int(value) < _WORK_MEM_KB
+    ]
+    if slow:
+        hint = "set jit = off and work_mem = '64MB' for the collector's user, or queries are slow; docs/scale.md"
+        return warn("settings", first_of(slow, _NAMED), hint)
+    return ok("settings", "durability, jit and work_mem are right on the workers")
 
 
 def _durability(settings: Mapping[str, str]) -> CheckResult:

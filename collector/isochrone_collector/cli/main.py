@@ -26,7 +26,7 @@ _HELP_OF = {
     "plan": "Show the plans that were applied, or go back to one.",
     "restored": "Void what a restored database has revived.",
     "audit": "List the changes that operators and joining machines made.",
-    "alerts": "Try out how alerts reach a webhook.",
+    "alerts": "Try out how alerts reach receivers, silence and acknowledge them.",
     "doctor": "Check everything that a collector depends on.",
     "completion": "Print the completion script of a shell.",
 }

@@ -26,22 +26,26 @@ def migrate(database_url: str, revision: str | None, yes: bool, citus: bool) -> 
 
     `serve` migrates to the newest revision when it starts. A downgrade deletes what the later revisions added; no newer
     collector may be running. With --citus the tables are then distributed, once; that needs the Citus extension in the
-    database, and no collector may be running.
+    database, and no collector may be running. Later migrations distribute the tables that they add.
     """
     known = schema.known_revisions()
     if revision is not None and revision not in known:
         raise SettingsError(f"there is no revision {revision!r}", hint=f"choose one of {', '.join(known)}")
     if citus:
         cluster.check(database_url)
-    if revision is not None and (schema.revisions(database_url)[0] or "") > revision:
+    is_downgrade = revision is not None and (schema.revisions(database_url)[0] or "") > revision
+    if revision is not None and is_downgrade:
         _downgrade(database_url, revision, yes=yes)
-    else:
-        before, after = schema.migrate(database_url, revision=revision or "head")
-        done = "already at" if before == after else f"migrated from {before or 'nothing'} to"
-        click.echo(f"{describe(database_url)}: {done} revision {after}")
-    if citus:
-        spread = cluster.distribute(database_url)
-        click.echo(f"distributed {', '.join(spread)}" if spread else "every table is distributed already")
+    if citus or not is_downgrade:
+        _upgrade(database_url, revision or "head", citus=citus)
+
+
+def _upgrade(database_url: str, revision: str, *, citus: bool) -> None:
+    before, after, distributed = schema.migrate(database_url, revision=revision, distribute=citus)
+    done = "already at" if before == after else f"migrated from {before or 'nothing'} to"
+    click.echo(f"{describe(database_url)}: {done} revision {after}")
+    if citus or distributed:
+        click.echo(f"distributed {', '.join(distributed)}" if distributed else "every table is distributed already")
 
 
 def _downgrade(database_url: str, revision: str, *, yes: bool) -> None:

@@ -27,6 +27,8 @@ from isochrone_wire.operations import (
     PlanHistory,
     Revoked,
     Role,
+    Silence,
+    SilenceList,
 )
 from isochrone_wire.trust.local_socket import data_dir_of, plain_text_refusal, select_collector
 from isochrone_wire.trust.renewal import renew_if_due
@@ -99,9 +101,38 @@ class OperatorClient:
         request = messages.ListAuditRequest(since_at=since_at, limit=limit, principal=principal, action=action)
         return codec.decode(AuditTrail, self._call("ListAudit", request))
 
-    def test_alert(self) -> Alert:
-        """Send a test alert and return what came of it."""
-        return codec.decode(Alert, self._call("TestAlert", messages.TestAlertRequest()))
+    def test_alert(self, receiver: str = "") -> Alert:
+        """Send a test alert to one receiver, or to all, and return what came of it."""
+        return codec.decode(Alert, self._call("TestAlert", messages.TestAlertRequest(receiver=receiver)))
+
+    def silence(
+        self,
+        *,
+        targets: Sequence[str] = (),
+        providers: Sequence[str] = (),
+        regions: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        duration_us: int,
+        reason: str,
+    ) -> Silence:
+        """Hold the alerts that match for `duration_us` microseconds."""
+        request = messages.AddSilenceRequest(
+            targets=targets, providers=providers, regions=regions, kinds=kinds, duration_us=duration_us, reason=reason
+        )
+        return codec.decode(Silence, self._call("AddSilence", request))
+
+    def acknowledge(self, problem: str, *, duration_us: int, reason: str) -> Silence:
+        """Acknowledge a problem for `duration_us` microseconds."""
+        request = messages.AcknowledgeAlertRequest(id=problem, duration_us=duration_us, reason=reason)
+        return codec.decode(Silence, self._call("AcknowledgeAlert", request))
+
+    def end_silence(self, silence_id: int) -> Silence:
+        """End a silence or an acknowledgement before its time."""
+        return codec.decode(Silence, self._call("EndSilence", messages.EndSilenceRequest(id=silence_id)))
+
+    def silences(self, *, past: bool = False) -> Sequence[Silence]:
+        """The silences and acknowledgements in force, or all."""
+        return codec.decode(SilenceList, self._call("ListSilences", messages.ListSilencesRequest(past=past))).silences
 
     def invite(
         self,

@@ -98,6 +98,13 @@ def _kept(kept_us: int | None) -> str:
     help="How long daily summaries are kept.",
 )
 @click.option(
+    "--keep-incidents",
+    envvar="ISOCHRONE_KEEP_INCIDENTS",
+    default=_kept(settings.RetentionPeriods().incidents_us),
+    show_default=True,
+    help="How long incidents that are over, delivered alerts and past silences are kept.",
+)
+@click.option(
     "--question-timeout",
     envvar="ISOCHRONE_QUESTION_TIMEOUT",
     default=durations.write(settings.DEFAULT_QUESTION_TIMEOUT_US),
@@ -120,6 +127,12 @@ def _kept(kept_us: int | None) -> str:
     envvar="ISOCHRONE_ALERT_SECRET_FILE",
     type=_FILE,
     help="Secret that signs alerts, from `alerts secret`; or set ISOCHRONE_ALERT_SECRET.",
+)
+@click.option(
+    "--alert-receivers",
+    envvar="ISOCHRONE_ALERT_RECEIVERS",
+    type=_FILE,
+    help="YAML file with further receivers of alerts: Slack, PagerDuty, Opsgenie, webhooks.",
 )
 @log_format_option
 def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # options of many kinds

@@ -9,12 +9,13 @@ import grpc.aio
 from isochrone_collector.auth.authenticator import Authenticator, Metadata
 from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import CollectorError, Forbidden
-from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, Handler, refusing
+from isochrone_collector.grpc_api import discovery
+from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, Handler
 from isochrone_collector.grpc_api.responses import STATUS_OF
 from isochrone_wire.operations import Role
 from isochrone_wire.text import shortened
 
-_OURS = "isochrone."
+_OURS = ("/isochrone.", "/envoy.")
 
 # Service or method → the roles that may call it; `None` for every caller.
 ROLES_OF: dict[str, tuple[Role, ...] | None] = {
@@ -24,6 +25,7 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
     "/isochrone.v1.Operations": (Role.OPERATOR,),
     "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
+    **dict.fromkeys(discovery.METHODS, (Role.READER, Role.OPERATOR)),
 }
 
 
@@ -54,7 +56,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
             self._on_refused(method, status.name)
             REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
-            return refusing(status, shortened(str(error)))
+            return self._guard.refusing(error)
         return self._guard.guarded(handler, caller)
 
     async def _caller(self, method: str, metadata: Metadata) -> Caller:
@@ -70,7 +72,7 @@ def roles_of(method: str) -> tuple[Role, ...] | None:
 
     Raises `Forbidden` for a method that the table lacks.
     """
-    if not method.startswith(f"/{_OURS}"):
+    if not method.startswith(_OURS):
         return None
     for key in (method, method.rpartition("/")[0]):
         if key in ROLES_OF:

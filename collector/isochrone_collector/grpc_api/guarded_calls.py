@@ -3,15 +3,18 @@
 1. A request is read after its caller is authenticated, one at a time, within a time and a size limit, and holding a
    slot. Until then gRPC buffers no more of it than the first window of the stream.
 2. Compressed requests are inflated here, within the size limit.
-3. A stream of responses ends within seconds after its credential was revoked or has expired.
+3. A stream of responses ends within seconds after its credential was revoked or has expired. A stream of requests, too;
+   they are small and hold no slot.
 
 Pushes, other calls with a credential, and those without one have separate slots. A call without a credential is
 counted by its address, and has one slot while its request arrives and another while it is answered. The requests of
-health checks have slots of their own, and their answers need none.
+health checks have slots of their own, and their answers need none. Callers without a valid credential that call too
+often are refused after a pause, before anything of their request is read.
 """
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -22,11 +25,20 @@ import grpc
 import grpc.aio
 
 from isochrone_collector.auth.authenticator import Principal
-from isochrone_collector.auth.call_limits import ArrivalSlots, CallSlots, StreamCounts, address_key, host_of
+from isochrone_collector.auth.call_limits import (
+    ArrivalSlots,
+    CallSlots,
+    RefusalPause,
+    StreamCounts,
+    address_key,
+    host_of,
+)
+from isochrone_collector.auth.rate_limit import BucketPerKey
 from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
-from isochrone_collector.errors import BadRequest, CollectorError, TookTooLong
+from isochrone_collector.errors import BadRequest, CollectorError, TookTooLong, TooMany
+from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.compressed_message import inflate, inflate_beside_loop
-from isochrone_collector.grpc_api.responses import Context, answers, refuse
+from isochrone_collector.grpc_api.responses import Context, answers, decline, refuse
 from isochrone_collector.store import audit
 from isochrone_collector.store.audit import Actor
 from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
@@ -37,10 +49,19 @@ Handler = Any
 MAX_OPEN_MESSAGE_BYTES = 8 << 10
 """Maximum size of a request without a credential: joining, health, reflection."""
 
+MAX_QUERY_BYTES = 256 << 10
+"""Maximum size of a query: its names are decoded and compared in the event loop."""
+
+MAX_STREAMED_MESSAGE_BYTES = 256 << 10
+"""Maximum size of each request of a stream. Envoy's first one lists its extensions."""
+
+# Of one address.
+_OPEN_PER_SECOND = 50.0
 _READ_S = 30.0
 _TALK_OPEN_S = 30.0
 _HEALTH = "/grpc.health.v1.Health/"
 _PUSHES = "/isochrone.v1.Fleet/"
+_QUERIES = ("/isochrone.v1.Observatory/", "/isochrone.v1.Routes/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +78,16 @@ class Caller:
     def is_open(self) -> bool:
         """True if the method needs no credential."""
         return self.principal is None
+
+    @property
+    def has_rate(self) -> bool:
+        """True if the calls of an address are limited by number per second: those of joining."""
+        return self.is_open and not self.is_health
+
+    @property
+    def is_health(self) -> bool:
+        """True for a health check."""
+        return self.method.startswith(_HEALTH)
 
     def key(self, context: Context) -> str | None:
         """Return the key by which its calls are counted; `None` without limit."""
@@ -76,14 +107,19 @@ class CallGuard:
         self._questions = CallSlots(total=64, each=8)
         self._open = CallSlots(total=8, each=4)
         self._talks = CallSlots(total=4, each=2)
-        # gRPC refuses a request of more than 8 MiB by its stated length; what is shorter is received.
-        self._arrivals = ArrivalSlots(total=24, each=4)
+        # gRPC refuses a request of more than 8 MiB by its stated length; what is shorter is received. Large requests of
+        # one caller arrive two at a time: the ones of all other callers wait for those that arrive at once.
+        self._read_pushes = CallSlots(total=128, each=2)
+        self._read_questions = CallSlots(total=64, each=2)
+        self._arrivals = ArrivalSlots(total=24, each=2)
         self._health_arrivals = ArrivalSlots(total=12, each=4)
+        self._open_rate = BucketPerKey(per_second=_OPEN_PER_SECOND, burst=4 * _OPEN_PER_SECOND)
         self._streams: dict[str, StreamCounts] = {}
+        self._pause = RefusalPause()
 
     def guarded(self, handler: Handler, caller: Caller) -> Handler:
-        """Return a handler that reads one request under guard, and calls `handler` with it."""
-        if handler.request_streaming:
+        """Return a handler that reads one request under guard, or each of a stream, and calls `handler` with it."""
+        if handler.request_streaming and caller.is_open:
 
             async def talk(requests: AsyncIterator[object], context: Context) -> AsyncIterator[object]:
                 async for response in answers(context, self._talk(handler, caller, requests, context)):
@@ -95,15 +131,18 @@ class CallGuard:
                 response_serializer=handler.response_serializer,
             )
         make, behaviour = (
-            (grpc.stream_stream_rpc_method_handler, self._stream)
+            (grpc.stream_stream_rpc_method_handler, self._converse if handler.request_streaming else self._stream)
             if handler.response_streaming
             else (grpc.stream_unary_rpc_method_handler, self._answer)
         )
 
         async def call(_requests: object, context: Context) -> object:
+            if caller.has_rate and not self._open_rate.take(address_key(context.peer()), _now_at()):
+                await self._decline(context, TooMany("too many joins from this address; try again in a moment"))
+                return None
             try:
                 with audit.acting(caller.actor(context)):
-                    return await _refused_on_error(context, behaviour(handler, caller, context))
+                    return await self._refused_on_error(caller, context, behaviour(handler, caller, context))
             except grpc.aio.AbortError as error:
                 # gRPC keeps the exception with the call. Its traceback refers to the call: the stream would stay open
                 # for HTTP/2 until garbage is collected, and after a hundred of them the connection takes no more calls.
@@ -111,6 +150,30 @@ class CallGuard:
                 return None
 
         return make(call, response_serializer=handler.response_serializer)
+
+    def refusing(self, error: CollectorError) -> Handler:
+        """Return a handler that refuses a call without reading its request."""
+
+        async def refuse_call(_requests: object, context: Context) -> None:
+            await self._decline(context, error)
+
+        return grpc.stream_unary_rpc_method_handler(refuse_call)
+
+    async def _decline(self, context: Context, error: CollectorError) -> None:
+        if isinstance(error, TooMany):
+            await self._pause.wait()
+        decline(context, error)
+
+    async def _refused_on_error(self, caller: Caller, context: Context, work: Awaitable[object]) -> object:
+        try:
+            return await work
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # every error has a status
+            if caller.is_open and isinstance(error, TooMany):
+                await self._pause.wait()
+            await refuse(context, error)
+            raise AssertionError("abort raises") from error
 
     async def _answer(self, handler: Handler, caller: Caller, context: Context) -> object:
         async with self._received(handler, caller, context) as request:
@@ -122,10 +185,14 @@ class CallGuard:
                 pass
             await while_valid(_sent(handler.unary_stream, request, context), caller.recheck)
 
+    async def _converse(self, handler: Handler, caller: Caller, context: Context) -> None:
+        with self._counts_of(caller).hold(caller.key(context)):
+            await while_valid(_sent(handler.stream_stream, _requests(handler, context), context), caller.recheck)
+
     async def _talk(
         self, handler: Handler, caller: Caller, requests: AsyncIterator[object], context: Context
     ) -> AsyncIterator[object]:
-        """Reflection, the only service with a stream of requests: a short talk."""
+        """Reflection, the only service without a credential that has a stream of requests: a short talk."""
         async with self._talks.hold(caller.key(context)):
             try:
                 async with asyncio.timeout(_TALK_OPEN_S):
@@ -141,16 +208,20 @@ class CallGuard:
             async with self._received_openly(handler, caller, context) as request:
                 yield request
             return
-        slots = self._pushes if caller.method.startswith(_PUSHES) else self._questions
-        async with slots.hold(caller.key(context)):
-            yield await _decoded(handler, await _read(context), MAX_MESSAGE_BYTES)
+        is_push = caller.method.startswith(_PUSHES)
+        slots, reads = (self._pushes, self._read_pushes) if is_push else (self._questions, self._read_questions)
+        async with slots.hold(key := caller.key(context)):
+            most = MAX_QUERY_BYTES if caller.method.startswith(_QUERIES) else MAX_MESSAGE_BYTES
+            async with reads.hold(key):
+                request = await _decoded(handler, await _read(context), most)
+            yield request
 
     @asynccontextmanager
     async def _received_openly(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
-        is_health, key = caller.method.startswith(_HEALTH), address_key(context.peer())
-        async with (self._health_arrivals if is_health else self._arrivals).hold(key):
+        key = address_key(context.peer())
+        async with (self._health_arrivals if caller.is_health else self._arrivals).hold(key):
             request = await _decoded(handler, await context.read(), MAX_OPEN_MESSAGE_BYTES)
-        async with self._open.hold(None if is_health else key):
+        async with self._open.hold(None if caller.is_health else key):
             yield request
 
     def _counts_of(self, caller: Caller) -> StreamCounts:
@@ -158,28 +229,22 @@ class CallGuard:
 
 
 _STREAMS = 16
-STREAMS_OF = {"/isochrone.v1.Routes/WatchTables": MAX_WATCHES, "/grpc.health.v1.Health/Watch": 64}
+STREAMS_OF = {
+    "/isochrone.v1.Routes/WatchTables": MAX_WATCHES,
+    **dict.fromkeys(discovery.METHODS, MAX_WATCHES),
+    "/grpc.health.v1.Health/Watch": 64,
+}
 """Maximum number of streams of one caller, by method; 16 of any other method."""
 
 
-async def _refused_on_error(context: Context, work: Awaitable[object]) -> object:
-    try:
-        return await work
-    except CollectorError as error:
-        await refuse(context, error)
-        raise AssertionError("abort raises") from error
+async def _requests(handler: Handler, context: Context) -> AsyncIterator[object]:
+    """Yield the requests of a stream. Raises `CollectorError`."""
+    while (content := await context.read()) is not grpc.aio.EOF:
+        yield await _decoded(handler, content, MAX_STREAMED_MESSAGE_BYTES)
 
 
-def refusing(status: grpc.StatusCode, reason: str) -> Handler:
-    """Return a handler that refuses a call without reading its request."""
-
-    async def refuse_call(_requests: object, context: Context) -> bytes:
-        # See `CallGuard.guarded` for the disadvantage of `abort`.
-        context.set_code(status)
-        context.set_details(reason)
-        return b""
-
-    return grpc.stream_unary_rpc_method_handler(refuse_call)
+def _now_at() -> int:
+    return time.monotonic_ns() // 1000
 
 
 async def _read(context: Context) -> object:

@@ -16,6 +16,7 @@ from isochrone_collector.queries import (
     incidents,
     latency_targets,
     ranking,
+    rate_limits,
     region_costs,
     samples,
     series,
@@ -24,7 +25,7 @@ from isochrone_collector.queries import (
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
-from isochrone_wire.fleet import SampleList, StoredSample
+from isochrone_wire.fleet import SampleList
 from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
@@ -64,6 +65,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     GetLatencyBudgets = _unary(latency_targets.latency_targets)
     GetTiers = _unary(ranking.price_tiers)
     GetSeries = _unary(series.series)
+    GetRateLimits = _unary(rate_limits.rate_limits)
     ListDrift = _unary(drift.drift_events)
     ListIncidents = _unary(incidents.incidents)
     ListAlerts = _unary(alerts.alerts)
@@ -83,7 +85,9 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     async def ListSamples(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.ListSamplesRequest, context: Context
     ) -> observatory_pb2.ListSamplesResponse:
-        """Return the newest samples of a selection."""
+        """Return the newest samples of a selection, or one sample."""
+        if request.id:
+            return await answer(context, _in_one_message(samples.one_sample(self.query_context, request.id)))
         work = samples.samples(self.query_context, codec.decode(Selection, request.selection), limit=request.limit)
         return await answer(context, _in_one_message(work))
 
@@ -104,9 +108,11 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
             yield codec.encode(SampleList(samples=tuple(portion)))
 
 
-async def _in_one_message(work: Awaitable[list[StoredSample]]) -> observatory_pb2.ListSamplesResponse:
+async def _in_one_message(work: Awaitable[SampleList]) -> observatory_pb2.ListSamplesResponse:
     found = await work
-    message: observatory_pb2.ListSamplesResponse = codec.encode(SampleList(samples=tuple(found)))
+    message: observatory_pb2.ListSamplesResponse = codec.encode(found)
     if message.ByteSize() > MAX_MESSAGE_BYTES:
-        raise BadRequest(f"{len(found)} samples do not fit into one message; ask for fewer, or use ExportSamples")
+        raise BadRequest(
+            f"{len(found.samples)} samples do not fit into one message; ask for fewer, or use ExportSamples"
+        )
     return message

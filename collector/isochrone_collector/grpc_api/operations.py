@@ -4,6 +4,7 @@ from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import audit
 from isochrone_collector.store.postgres.pool import Database
@@ -16,7 +17,7 @@ _AUDIT_DEFAULT = 100
 
 
 class OperationsService(operations_pb2_grpc.OperationsServicer):
-    """Plans, access, the audit trail and test alerts."""
+    """Plans, access, the audit trail, silences and test alerts."""
 
     def __init__(
         self,
@@ -25,11 +26,13 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         plans: Plans,
         enrolment: Enrolment,
         alert_delivery: AlertDelivery,
+        silencing: Silencing,
     ) -> None:
         self._database = database
         self._plans = plans
         self._enrolment = enrolment
         self._alert_delivery = alert_delivery
+        self._silencing = silencing
 
     async def ApplyPlan(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ApplyPlanRequest, context: Context
@@ -124,9 +127,40 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         return AuditTrail(entries=tuple(found))
 
     async def TestAlert(  # noqa: N802  # the name in the .proto
-        self,
-        request: operations_pb2.TestAlertRequest,  # noqa: ARG002  # the signature is gRPC's
-        context: Context,
+        self, request: operations_pb2.TestAlertRequest, context: Context
     ) -> observatory_pb2.Alert:
-        """Send a test alert to the webhook, and return it with its delivery."""
-        return codec.encode(await answer(context, self._alert_delivery.test()))  # type: ignore[no-any-return]  # as above
+        """Send a test alert to one receiver, or to all, and return it with its delivery."""
+        return codec.encode(await answer(context, self._alert_delivery.test(request.receiver)))  # type: ignore[no-any-return]  # as above
+
+    async def AddSilence(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.AddSilenceRequest, context: Context
+    ) -> observatory_pb2.Silence:
+        """Hold alerts back for a time."""
+        work = self._silencing.add(
+            targets=request.targets,
+            providers=request.providers,
+            regions=request.regions,
+            kinds=request.kinds,
+            duration_us=request.duration_us,
+            reason=request.reason,
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def AcknowledgeAlert(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.AcknowledgeAlertRequest, context: Context
+    ) -> observatory_pb2.Silence:
+        """Acknowledge a problem for a time."""
+        work = self._silencing.acknowledge(request.id, duration_us=request.duration_us, reason=request.reason)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def EndSilence(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.EndSilenceRequest, context: Context
+    ) -> observatory_pb2.Silence:
+        """End a silence or an acknowledgement before its time."""
+        return codec.encode(await answer(context, self._silencing.end(request.id)))  # type: ignore[no-any-return]  # as above
+
+    async def ListSilences(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.ListSilencesRequest, context: Context
+    ) -> operations_pb2.ListSilencesResponse:
+        """Return the silences and acknowledgements in force, or all."""
+        return codec.encode(await answer(context, self._silencing.listed(past=request.past)))  # type: ignore[no-any-return]  # as above

@@ -2,15 +2,19 @@
 
 asyncio's own server makes the buffers of TLS for every connection at once, even if no byte ever arrives. Here a
 connection is only a socket until its first byte. That byte has to arrive in time, and so has the TLS handshake.
+
+A flood of connections does not keep the event loop: in each of its turns, a few are accepted, begun, or closed.
 """
 
 import asyncio
 import errno
 import socket
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 from isochrone_collector.auth.call_limits import network_of
 from isochrone_collector.auth.refusal_log import REFUSALS
@@ -19,10 +23,20 @@ from isochrone_collector.http_api.connection import FULL, Connection
 FIRST_BYTE_S = 10.0
 HANDSHAKE_S = 5.0
 
-# Per wake-up, so that a flood of connections does not keep the event loop.
-_ACCEPTED_AT_ONCE = 32
+# Per turn of the event loop. Accepting or closing takes 50 us; TLS of a new connection takes a millisecond.
+_AT_ONCE = 16
+_BEGUN_AT_ONCE = 2
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Silent:
+    """An accepted connection before its first byte, and the loop's time at which it is closed."""
+
+    socket: socket.socket
+    address: str
+    until: float
 
 
 class Acceptor:
@@ -43,8 +57,14 @@ class Acceptor:
         self._create_connection = create_connection
         self._tls = tls
         self._loop = asyncio.get_running_loop()
+        # Of each address, and in total.
         self._open: Counter[str] = Counter()
+        self._count = 0
+        # By file descriptor, in the order in which they were accepted.
+        self._silent: dict[int, _Silent] = {}
+        self._ready: deque[_Silent] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Handle | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._resume()
 
@@ -52,7 +72,13 @@ class Acceptor:
         """Accept no more connections, and end those that are not established yet."""
         if self._pause is not None:
             self._pause.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._loop.remove_reader(self._listener)
+        for silent in [*self._silent.values()]:
+            self._close_silent(silent)
+        while self._ready:
+            self._drop(self._ready.popleft())
         for task in self._tasks:
             task.cancel()
 
@@ -65,7 +91,7 @@ class Acceptor:
         self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(_AT_ONCE):
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -81,30 +107,75 @@ class Acceptor:
             self._admit(accepted, network_of(peer[0]))
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
-        if len(self._tasks) >= self.most or self._open[address] >= max(1, self.most // 4):
+        if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
             REFUSALS.write(listener="http", reason="too many connections", client=address)
-            with suppress(OSError):
-                accepted.send(b"" if self._tls else FULL)
+            if self._tls is None:
+                with suppress(OSError):
+                    accepted.send(FULL)
             accepted.close()
             return
+        self._count += 1
         self._open[address] += 1
-        task = self._loop.create_task(self._serve(accepted))
-        self._tasks.add(task)
-        task.add_done_callback(lambda _: self._forget(task, address))
+        silent = _Silent(socket=accepted, address=address, until=self._loop.time() + FIRST_BYTE_S)
+        self._silent[accepted.fileno()] = silent
+        self._loop.add_reader(accepted, self._hear, silent)
+        if self._timer is None:
+            self._timer = self._loop.call_at(silent.until, self._close_overdue)
 
-    def _forget(self, task: asyncio.Task[None], address: str) -> None:
-        self._tasks.discard(task)
+    def _close_overdue(self) -> None:
+        """Close connections that stayed silent for too long, and come back for the others."""
+        self._timer = None
+        for _ in range(_AT_ONCE):
+            oldest = next(iter(self._silent.values()), None)
+            if oldest is None:
+                return
+            if oldest.until > self._loop.time():
+                self._timer = self._loop.call_at(oldest.until, self._close_overdue)
+                return
+            self._close_silent(oldest)
+        self._timer = self._loop.call_soon(self._close_overdue)
+
+    def _close_silent(self, silent: _Silent) -> None:
+        self._forget_silent(silent)
+        self._drop(silent)
+
+    def _forget_silent(self, silent: _Silent) -> None:
+        self._loop.remove_reader(silent.socket)
+        del self._silent[silent.socket.fileno()]
+
+    def _drop(self, silent: _Silent) -> None:
+        silent.socket.close()
+        self._release(silent.address)
+
+    def _release(self, address: str) -> None:
+        self._count -= 1
         self._open[address] -= 1
         if not self._open[address]:
             del self._open[address]
 
+    def _hear(self, silent: _Silent) -> None:
+        """Queue a connection that has something to read."""
+        self._forget_silent(silent)
+        self._ready.append(silent)
+        if len(self._ready) == 1:
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin connections in the order of their first bytes."""
+        for _ in range(min(_BEGUN_AT_ONCE, len(self._ready))):
+            ready = self._ready.popleft()
+            task = self._loop.create_task(self._serve(ready.socket))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._end, ready.address))
+        if self._ready:
+            self._loop.call_soon(self._begin)
+
+    def _end(self, address: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._release(address)
+
     async def _serve(self, accepted: socket.socket) -> None:
         """Return when the connection is closed."""
-        try:
-            await self._first_byte(accepted)
-        except (TimeoutError, asyncio.CancelledError):
-            accepted.close()
-            return
         connection = self._create_connection()
         # asyncio closes a connection without a handshake.
         with suppress(OSError):
@@ -115,13 +186,3 @@ class Acceptor:
                 ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
             )
             await connection.closed
-
-    async def _first_byte(self, accepted: socket.socket) -> None:
-        """Wait until there is something to read. Raises `TimeoutError`."""
-        readable = asyncio.Event()
-        self._loop.add_reader(accepted, readable.set)
-        try:
-            async with asyncio.timeout(FIRST_BYTE_S):
-                await readable.wait()
-        finally:
-            self._loop.remove_reader(accepted)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -16,12 +17,18 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.http_api import openapi, problems
 from isochrone_collector.http_api.bearer_auth import BearerAuth
+from isochrone_collector.http_api.changes import ChangeRoutes
+from isochrone_collector.http_api.discovery import DiscoveryRoutes
 from isochrone_collector.http_api.encoded_tables import encode_line
-from isochrone_collector.http_api.queries import QueryRoutes
+from isochrone_collector.http_api.page import PageRoutes
+from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
 from isochrone_collector.http_api.route_tables import TableRoutes
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.xds.rejections import Rejections
+from isochrone_collector.xds.snapshots import Snapshots
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.metrics.endpoint import encode_metrics
 
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _GET = ["GET"]
-_DESCRIPTION = encode_line(openapi.document())
+_POST = ["POST"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +46,12 @@ class Sources:
     """
 
     publisher: Publisher
+    changes: Changes
     plans: Plans
     query_context: QueryContext
     authenticator: Authenticator
+    snapshots: Snapshots
+    rejections: Rejections
     clock: Callable[[], int]
     metrics: Callable[[], "Iterable[Metric]"]
 
@@ -51,7 +61,10 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
+    changes = ChangeRoutes(changes=sources.changes, authenticator=sources.authenticator)
+    page = PageRoutes(authenticator=sources.authenticator)
     queries = QueryRoutes(sources.query_context)
+    discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
     # One after the other, because the metrics of many series take much of a second.
     scrape = asyncio.Lock()
 
@@ -77,14 +90,17 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
             Route("/v1/routes", tables.overview, methods=_GET),
             Route("/v1/routes/{client_region}", tables.region, methods=_GET),
             Route("/v1/routes/{client_region}/watch", tables.watch, methods=_GET),
-            Route("/v1/explain/{client_region}/{route}", queries.explain, methods=_GET),
-            Route("/v1/diff", queries.diff, methods=_GET),
+            *(Route(endpoint.path, queries.handler(endpoint), methods=_GET) for endpoint in ENDPOINTS),
+            Route("/v1/changes", changes.watch, methods=_GET),
+            Route("/v3/discovery:clusters", discovery.clusters, methods=_POST),
+            Route("/v3/discovery:routes", discovery.routes, methods=_POST),
             Route("/v1/openapi.json", _openapi, methods=_GET),
             Route("/metrics", metrics, methods=_GET),
             Route("/healthz", _healthz, methods=_GET),
             Route("/readyz", readyz, methods=_GET),
+            *page.routes,
         ],
-        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator, hosts=hosts)],
+        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator, hosts=hosts, is_public=page.is_public)],
         exception_handlers={
             CollectorError: problems.handle,
             HTTPException: problems.handle,
@@ -98,7 +114,12 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
 
 async def _openapi(_request: Request) -> Response:
     """Return the OpenAPI document."""
-    return Response(_DESCRIPTION, headers={"Cache-Control": "no-cache"}, media_type="application/json")
+    return Response(_description(), headers={"Cache-Control": "no-cache"}, media_type="application/json")
+
+
+@cache
+def _description() -> bytes:
+    return encode_line(openapi.document(ENDPOINTS))
 
 
 async def _healthz(_request: Request) -> Response:

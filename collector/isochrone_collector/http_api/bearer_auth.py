@@ -1,11 +1,11 @@
-"""Bearer authentication over HTTP for readers and operators; the health paths are open to all, and metrics to this
-machine.
+"""Bearer authentication over HTTP for readers and operators; the health paths and the files of the page are open to
+all, and metrics to this machine. A browser may read with the cookie of a session instead.
 
 Where there are no credentials, a page in a browser of this machine could send requests under a name of its own that it
 makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,17 +23,26 @@ ROLES = (Role.READER, Role.OPERATOR)
 OPEN = frozenset({"/healthz", "/readyz"})
 # Open where HTTP is in plain text, which only this machine can reach.
 _OPEN_HERE = frozenset({"/metrics"})
+_READING = frozenset({"GET", "HEAD"})
 
 
 class BearerAuth:
-    """Middleware that authenticates every request as `request.state.principal`, and refuses malformed paths and, unless
-    `hosts` is `None`, as under TLS, requests to a host that it does not contain.
+    """Middleware that authenticates every request as `request.state.principal`, except those to paths that `is_public`,
+    and refuses malformed paths and, unless `hosts` is `None`, as under TLS, requests to a host that it does not
+    contain.
     """
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        hosts: Collection[str] | None,
+        is_public: Callable[[str], bool],
+    ) -> None:
         self._app = app
         self._hosts = hosts
         self._authenticator = authenticator
+        self._is_public = is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -41,14 +50,17 @@ class BearerAuth:
             if scope["path"] not in OPEN:
                 request = Request(scope)
                 self._require_host(request)
-                if self._hosts is None or scope["path"] not in _OPEN_HERE:
+                if not self._is_open(scope["path"]):
                     request.state.principal = await authenticate(self._authenticator, request)
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
-            REFUSALS.write(method=scope["method"], reason=shortened(str(error)))
+            REFUSALS.write(method=shortened(scope["method"], MAX_NAME_CHARS), reason=shortened(str(error)))
             await problems.response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return self._is_public(path) or (self._hosts is not None and path in _OPEN_HERE)
 
     def _require_host(self, request: Request) -> None:
         """Raises `BadRequest`. A request without a Host header is not from a browser."""
@@ -65,8 +77,18 @@ class BearerAuth:
 
 
 async def authenticate(authenticator: Authenticator, request: Request) -> Principal:
-    """Authenticate a request. Raises as `Authenticator.authenticate`."""
+    """Authenticate a request, by the session of its cookie if it reads and has no Authorization header. Raises as
+    `Authenticator.authenticate`.
+    """
     values = request.headers.getlist("authorization")
     if len(values) > 1:
         raise NotAdmitted("more than one Authorization header")
+    token = request.cookies.get(cookie_name(request))
+    if token and not values and request.method in _READING:
+        return await authenticator.authenticate_session(token, ROLES)
     return await authenticator.authenticate([("authorization", value) for value in values], ROLES)
+
+
+def cookie_name(request: Request) -> str:
+    """Return the name of the session's cookie. Browsers accept `__Host-` only with TLS, and then from no other host."""
+    return "__Host-isochrone-session" if request.url.scheme == "https" else "isochrone-session"

@@ -1,4 +1,4 @@
-"""Server-sent events for one reader: tables as they are published, heartbeats, and a disconnect of slow readers.
+"""Server-sent events for one reader: items as they come, heartbeats, and a disconnect of slow readers.
 
 Pending data is bounded by the connection's buffer: while it is full nothing is written, and a reader that does not read
 for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it received.
@@ -6,7 +6,7 @@ for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it receive
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import structlog
 from starlette.responses import Response
@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 from isochrone_collector.auth.stream_access import while_valid
 from isochrone_collector.errors import CollectorError
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import RouteTable
 
 SEND_TIMEOUT_US = 20 * SECOND_US
 MEDIA_TYPE = "text/event-stream"
@@ -29,24 +28,26 @@ _END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 
 _log = structlog.get_logger()
 
-Tables = AsyncGenerator[RouteTable | None, None]
+Item = TypeVar("Item")
 
 
-class EventStream(Response):
-    """A streaming response, created by `start`. `authenticate` raises if the reader's credential has been revoked."""
+class EventStream(Response, Generic[Item]):
+    """A streaming response, created by `start`, with the events of `items`; `None` among them is a heartbeat.
+    `authenticate` raises if the reader's credential has been revoked.
+    """
 
     def __init__(
         self,
-        tables: Tables,
-        first: "asyncio.Future[RouteTable | None]",
+        items: AsyncGenerator[Item | None, None],
+        first: "asyncio.Future[Item | None]",
         *,
-        event: Callable[[RouteTable], bytes],
+        event: Callable[[Item], bytes],
         authenticate: Callable[[], Awaitable[object]],
     ) -> None:
         super().__init__(headers=HEADERS, media_type=MEDIA_TYPE)
         # A stream has no content length.
         del self.headers["content-length"]
-        self._tables = tables
+        self._items = items
         self._next = first
         self._event = event
         self._authenticate = authenticate
@@ -65,7 +66,7 @@ class EventStream(Response):
             disconnect.cancel()
             self._next.cancel()
             await asyncio.gather(disconnect, self._next, return_exceptions=True)
-            await self._tables.aclose()
+            await self._items.aclose()
 
     async def _send_events(self, send: Send, disconnect: "asyncio.Future[None]") -> None:
         """Send events until the stream ends. Raises `TimeoutError` if the reader does not read."""
@@ -82,24 +83,27 @@ class EventStream(Response):
             if disconnect.done():
                 return
             try:
-                table = self._next.result()
+                item = self._next.result()
             except StopAsyncIteration:
                 return
-            self._next = asyncio.ensure_future(anext(self._tables))
-            await _sent(send, _body(_HEARTBEAT if table is None else self._event(table)))
+            self._next = asyncio.ensure_future(anext(self._items))
+            await _sent(send, _body(_HEARTBEAT if item is None else self._event(item)))
 
 
 async def start(
-    tables: Tables, *, event: Callable[[RouteTable], bytes], authenticate: Callable[[], Awaitable[object]]
-) -> EventStream:
-    """Start a stream of tables as events. Raises the errors of the first table, such as `TooMany`."""
-    first = asyncio.ensure_future(anext(tables))
+    items: AsyncGenerator[Item | None, None],
+    *,
+    event: Callable[[Item], bytes],
+    authenticate: Callable[[], Awaitable[object]],
+) -> EventStream[Item]:
+    """Start a stream of items as events. Raises the errors of the first item, such as `TooMany`."""
+    first = asyncio.ensure_future(anext(items))
     await asyncio.wait({first}, timeout=_FIRST_TIMEOUT_S)
     error = first.exception() if first.done() else None
     if error is not None:
-        await tables.aclose()
+        await items.aclose()
         raise error
-    return EventStream(tables, first, event=event, authenticate=authenticate)
+    return EventStream(items, first, event=event, authenticate=authenticate)
 
 
 async def disconnected(receive: Receive) -> None:

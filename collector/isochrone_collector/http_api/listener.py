@@ -24,7 +24,9 @@ MAX_CONNECTIONS = 4_000
 """Maximum number of HTTP connections; a quarter of them of one address."""
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_BACKLOG = 512
+# A flood that overflows the queue delays other connections by seconds, until their packets are repeated. The kernel's
+# own limit, usually as high, is the smaller of the two.
+_BACKLOG = 4_096
 _GRACE_S = 3
 _STARTED_WITHIN_S = 5.0
 
@@ -67,10 +69,11 @@ async def serving(
                 allowed = None if tls else {*_LOCAL_HOSTS, listen.host, *hosts}
                 address = await stack.enter_async_context(listening(create_app(sources, allowed), listen, tls=tls))
                 urls["http"] = f"{'https' if tls else 'http'}://{address}"
-                _log.info("http.started", url=urls["http"])
+                _log.info("http.started", url=urls["http"], page=f"{urls['http']}/")
         except OSError as error:
             _log.warning("http.unavailable", listen=str(listen), reason=str(error))
         stack.callback(sources.publisher.close)
+        stack.callback(sources.changes.close)
         yield urls
 
 

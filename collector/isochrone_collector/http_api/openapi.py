@@ -1,26 +1,28 @@
-"""The OpenAPI 3.1 document: paths written by hand, schemas derived from classes. Pure."""
+"""The OpenAPI 3.1 document: schemas and the paths of queries are derived, the other paths written by hand. Pure."""
 
+import re
+from collections.abc import Sequence
+
+from isochrone_collector.http_api.endpoint import Endpoint, Parameter
+from isochrone_collector.http_api.parameters import COUNT, FORMAT, INSTANT, TEXT
 from isochrone_collector.http_api.schemas import Schema, components, reference
+from isochrone_collector.publishing.notice import Notice
 from isochrone_wire import __version__
-from isochrone_wire.answers import DifferentialList, Metric
-from isochrone_wire.routes import Explanation, RegionTables, RouteState, RouteTable
+from isochrone_wire.routes import RegionTables, RouteState, RouteTable
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
-
-_TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_INSTANT: Schema = {"type": "string", "format": "date-time"}
 
 _PROBLEM: Schema = {
     "type": "object",
     "description": "An error (RFC 9457).",
     "properties": {
-        "type": {**_TEXT, "examples": ["urn:isochrone:problem:unknown-name"]},
-        "title": _TEXT,
+        "type": {**TEXT, "examples": ["urn:isochrone:problem:unknown-name"]},
+        "title": TEXT,
         "status": {"type": "integer"},
-        "detail": {**_TEXT, "description": "The error message."},
-        "known": {"type": "array", "items": _TEXT, "description": "The known names, if a name is unknown."},
+        "detail": {**TEXT, "description": "The error message."},
+        "hint": {**TEXT, "description": "What would help, if it is known."},
+        "known": {"type": "array", "items": TEXT, "description": "The known names, if a name is unknown."},
         "nearest": {
-            "anyOf": [_TEXT, {"type": "null"}],
+            "anyOf": [TEXT, {"type": "null"}],
             "description": "The known name most similar to the requested one.",
         },
     },
@@ -31,23 +33,38 @@ _OVERVIEW: Schema = {
     "type": "object",
     "description": "The regions and routes that have a table.",
     "properties": {
-        "generation": {**_COUNT, "description": "The newest generation of all tables."},
-        "plan_version": _COUNT,
-        "client_regions": {"type": "array", "items": _TEXT},
-        "routes": {"type": "array", "items": _TEXT, "description": "The routes of the plan in force."},
+        "generation": {**COUNT, "description": "The newest generation of all tables."},
+        "plan_version": COUNT,
+        "client_regions": {"type": "array", "items": TEXT},
+        "routes": {"type": "array", "items": TEXT, "description": "The routes of the plan in force."},
         "tables": {
             "type": "array",
             "items": {
                 "type": "object",
                 "properties": {
-                    "client_region": _TEXT,
-                    "route": _TEXT,
-                    "generation": _COUNT,
+                    "client_region": TEXT,
+                    "route": TEXT,
+                    "generation": COUNT,
                     "state": {"type": "string", "enum": [state.value for state in RouteState]},
-                    "fresh_until_at": _INSTANT,
-                    "stale_until_at": _INSTANT,
+                    "built_at": INSTANT,
+                    "weights": {
+                        "type": "object",
+                        "additionalProperties": {"type": "number"},
+                        "description": "The weights of the members from 0 to 1, by their targets in rank order.",
+                    },
+                    "fresh_until_at": INSTANT,
+                    "stale_until_at": INSTANT,
                 },
-                "required": ["client_region", "route", "generation", "state", "fresh_until_at", "stale_until_at"],
+                "required": [
+                    "client_region",
+                    "route",
+                    "generation",
+                    "state",
+                    "built_at",
+                    "weights",
+                    "fresh_until_at",
+                    "stale_until_at",
+                ],
                 "additionalProperties": False,
             },
         },
@@ -60,9 +77,9 @@ _READY: Schema = {
     "type": "object",
     "properties": {
         "ready": {"const": True},
-        "generation": _COUNT,
+        "generation": COUNT,
         "stale_since_at": {
-            "anyOf": [_INSTANT, {"type": "null"}],
+            "anyOf": [INSTANT, {"type": "null"}],
             "description": "The instant since when the database is unavailable; the tables known then are served.",
         },
     },
@@ -70,11 +87,11 @@ _READY: Schema = {
 }
 
 _TABLE_HEADERS: Schema = {
-    "ETag": {"schema": _TEXT, "description": "Changes with every table in the answer."},
-    "Cache-Control": {"schema": _TEXT},
-    "X-Isochrone-Generation": {"schema": _COUNT, "description": "The newest generation in the answer."},
+    "ETag": {"schema": TEXT, "description": "Changes with every table in the answer."},
+    "Cache-Control": {"schema": TEXT},
+    "X-Isochrone-Generation": {"schema": COUNT, "description": "The newest generation in the answer."},
     "X-Isochrone-Stale-Since": {
-        "schema": _INSTANT,
+        "schema": INSTANT,
         "description": "Present while the database is unavailable to the collector: newer tables may exist.",
     },
 }
@@ -83,9 +100,9 @@ _BOUNDS = ("low", "high", "low_us", "high_us", "shift_low", "shift_high")
 _SERVER = f"The server's part is {SERVER_CAVEAT}."
 
 
-def document() -> Schema:
-    """Return the document."""
-    schemas = components(RegionTables, RouteTable, Explanation, DifferentialList)
+def document(endpoints: Sequence[Endpoint]) -> Schema:
+    """Return the document of the interface, with the paths of queries."""
+    schemas = components(RegionTables, RouteTable, Notice, *(endpoint.answer for endpoint in endpoints))
     region = schemas["RegionTables"]
     # These two are headers over HTTP, so that equal tables give equal bytes.
     for name in ("answered_at", "stale_since_at"):
@@ -102,10 +119,12 @@ def document() -> Schema:
         "info": {
             "title": "Isochrone",
             "version": __version__,
-            "description": "Where to send LLM requests from a region, and why. See docs/routing.md.",
+            "description": "Measurements of LLM requests per region, and where to send them. See docs/http.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {path: {"get": operation} for path, operation in _paths().items()},
+        "paths": {path: {"get": operation} for path, operation in _paths().items()}
+        | {endpoint.path: {"get": _query(endpoint)} for endpoint in endpoints}
+        | {path: {"post": operation} for path, operation in _discovery().items()},
         "components": {
             "schemas": {**schemas, "Problem": _PROBLEM, "Overview": _OVERVIEW},
             "securitySchemes": {
@@ -125,20 +144,28 @@ def _paths() -> dict[str, Schema]:
         "/v1/routes": _operation("The regions and routes that have a table.", _named("Overview")),
         "/v1/routes/{client_region}": _tables(),
         "/v1/routes/{client_region}/watch": _watch(),
-        "/v1/explain/{client_region}/{route}": _operation(
-            "The explanation of a table, replayed from its inputs.",
-            reference(Explanation),
-            _in_path("client_region"),
-            _in_path("route"),
-            _in_query("generation", _COUNT, "The generation of the table; the newest if 0 or missing."),
-            _FORMAT,
-        ),
-        "/v1/diff": _diff(),
+        "/v1/changes": _changes(),
         "/v1/openapi.json": _operation("This document.", {"type": "object"}),
         "/metrics": _metrics(),
         "/healthz": _operation("Liveness of the process; open to all.", _ALIVE),
         "/readyz": _operation("Readiness to serve tables; open to all.", _READY),
     }
+
+
+def _discovery() -> dict[str, Schema]:
+    """Return the operations for Envoy, whose messages are those of its API."""
+    found = {
+        "/v3/discovery:clusters": _operation("The clusters of a region, for Envoy.", {"type": "object"}),
+        "/v3/discovery:routes": _operation("The routes of a region, for Envoy.", {"type": "object"}),
+    }
+    for operation in found.values():
+        operation["requestBody"] = {
+            "description": "A DiscoveryRequest of Envoy's API, version 3, with node.locality.region.",
+            "required": True,
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+        operation["responses"]["304"] = {"description": "The version in the request is the newest."}
+    return found
 
 
 def _tables() -> Schema:
@@ -149,7 +176,7 @@ def _tables() -> Schema:
         _ROUTE,
         _FORMAT,
         _in_query("wait", {"type": "string", "examples": ["30s"]}, "Wait for a newer table, 1s to 60s; see after."),
-        _in_query("after", _COUNT, "The newest generation the client has."),
+        _in_query("after", COUNT, "The newest generation the client has."),
         _header("If-None-Match", "The ETag the client has."),
     )
     operation["responses"]["200"]["headers"] = _TABLE_HEADERS
@@ -167,31 +194,45 @@ def _watch() -> Schema:
         reference(RouteTable),
         _in_path("client_region"),
         _ROUTE,
-        _in_query("after", _COUNT, "Resume after this generation; a snapshot comes first if it is missing."),
+        _in_query("after", COUNT, "Resume after this generation; a snapshot comes first if it is missing."),
         _header("Last-Event-ID", "As after, with precedence."),
     )
-    operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": _TEXT}}
+    operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": TEXT}}
     return operation
 
 
-def _diff() -> Schema:
-    return _operation(
-        "Regions against a baseline, target by target.",
-        reference(DifferentialList),
-        _in_query("baseline", _TEXT, "The region to compare with; the plan's if missing."),
-        _in_query("against", {"type": "array", "items": _TEXT}, "Regions to compare; all others if missing."),
-        _in_query("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft if missing."),
-        _in_query("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h if missing."),
-        _in_query("from", _INSTANT, "Instead of window."),
-        _in_query("until", _INSTANT, "With from; now if missing."),
-        _in_query("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all if missing."),
-        _FORMAT,
+def _changes() -> Schema:
+    operation = _operation(
+        "Notices of new data, as server-sent events named `change`: at most one a second, and a heartbeat without "
+        "topics at once and every ten seconds.",
+        reference(Notice),
     )
+    operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": TEXT}}
+    return operation
+
+
+def _query(endpoint: Endpoint) -> Schema:
+    """Return the operation of a query. Its tag is weak: two answers may be equal but for the instant of the request."""
+    operation = _operation(
+        endpoint.summary,
+        reference(endpoint.answer),
+        *(_in_path(name) for name in re.findall(r"{(\w+)}", endpoint.path)),
+        *(_described(parameter) for parameter in endpoint.parameters),
+        _header("If-None-Match", "The ETag the client has."),
+    )
+    headers = {"ETag": {"schema": TEXT, "description": "Changes with the answer."}}
+    operation["responses"]["200"]["headers"] = headers
+    operation["responses"]["304"] = {"description": "The answer of If-None-Match is current.", "headers": headers}
+    return operation
+
+
+def _described(parameter: Parameter) -> Schema:
+    return _in_query(parameter.name, parameter.schema, parameter.description)
 
 
 def _metrics() -> Schema:
-    operation = _operation("The metrics of this collector and of what it measured, for Prometheus.", _TEXT)
-    operation["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    operation = _operation("The metrics of this collector and of what it measured, for Prometheus.", TEXT)
+    operation["responses"]["200"]["content"] = {"text/plain": {"schema": TEXT}}
     return operation
 
 
@@ -212,7 +253,7 @@ def _named(name: str) -> Schema:
 
 
 def _in_path(name: str) -> Schema:
-    return {"name": name, "in": "path", "required": True, "schema": _TEXT}
+    return {"name": name, "in": "path", "required": True, "schema": TEXT}
 
 
 def _in_query(name: str, schema: Schema, description: str) -> Schema:
@@ -220,8 +261,8 @@ def _in_query(name: str, schema: Schema, description: str) -> Schema:
 
 
 def _header(name: str, description: str) -> Schema:
-    return {"name": name, "in": "header", "schema": _TEXT, "description": description}
+    return {"name": name, "in": "header", "schema": TEXT, "description": description}
 
 
-_ROUTE = _in_query("route", _TEXT, "One route; all if missing.")
-_FORMAT = _in_query("format", {"type": "string", "enum": ["json"]}, "Only json.")
+_ROUTE = _in_query("route", TEXT, "One route; all if missing.")
+_FORMAT = _described(FORMAT)

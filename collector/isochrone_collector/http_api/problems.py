@@ -15,12 +15,14 @@ from isochrone_collector.errors import (
     Conflict,
     DatabaseUnavailable,
     Forbidden,
+    MessageTooLarge,
     NotAdmitted,
     TookTooLong,
     TooMany,
     UnknownName,
 )
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.text import shortened
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:isochrone:problem:"
@@ -38,6 +40,7 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     NotAdmitted: (HTTPStatus.UNAUTHORIZED, "not-admitted"),
     Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
     TooMany: (HTTPStatus.SERVICE_UNAVAILABLE, "too-many"),
+    MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     TookTooLong: (HTTPStatus.GATEWAY_TIMEOUT, "took-too-long"),
     DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
 }
@@ -57,7 +60,7 @@ def response(error: Exception) -> Response:
         # A bug: the client gets a generic message, the log the details.
         _log.error("request.failed", exc_info=error)
         return _problem(status, kind, "internal error; see the collector's log")
-    return _problem(status, kind, str(error), headers=_headers(error, status), members=_members(error))
+    return _problem(status, kind, shortened(str(error)), headers=_headers(error, status), members=_members(error))
 
 
 async def handle(_request: Request, error: Exception) -> Response:
@@ -81,9 +84,10 @@ def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
 
 
 def _members(error: Exception) -> dict[str, object]:
+    hint: dict[str, object] = {"hint": error.hint} if isinstance(error, CollectorError) and error.hint else {}
     if not isinstance(error, UnknownName) or not error.known:
-        return {}
-    return {"known": error.known[:_MAX_NAMES], "nearest": error.nearest}
+        return hint
+    return {**hint, "known": error.known[:_MAX_NAMES], "nearest": error.nearest}
 
 
 def _problem(

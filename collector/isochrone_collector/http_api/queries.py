@@ -1,51 +1,316 @@
-"""HTTP routes that are answered from the database: explanations of tables and differentials."""
+"""The paths that are answered from the database, and their handler."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from math import ceil
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isochrone_collector.http_api import query_parameters
-from isochrone_collector.http_api.encoded_tables import encode_line
-from isochrone_collector.queries import differentials, routes
+from isochrone_collector.analysis.time_series import MAX_POINTS
+from isochrone_collector.auth.call_limits import CallSlots
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.http_api import entity_tags
+from isochrone_collector.http_api.encoded_documents import EncodedDocument, encode_document
+from isochrone_collector.http_api.endpoint import Endpoint, Parameter, ParsedRequest
+from isochrone_collector.http_api.parameters import (
+    COUNT,
+    FORMAT,
+    METRIC,
+    REGION,
+    SELECTION,
+    SEVERAL,
+    TARGET,
+    TEXT,
+    WINDOW,
+    limit,
+    points,
+)
+from isochrone_collector.http_api.shared_answers import SharedAnswers, max_age_s
+from isochrone_collector.queries import (
+    alerts,
+    coverage,
+    differentials,
+    drift,
+    fleet,
+    incidents,
+    latency_targets,
+    ranking,
+    rate_limits,
+    routes,
+    samples,
+    series,
+)
 from isochrone_collector.queries.context import QueryContext
-from isochrone_wire.answers import Selection
+from isochrone_wire.answers import Decision, DifferentialList, Order
+from isochrone_wire.fleet import CoverageList, SampleList, SpendList, TargetList, VantageList
+from isochrone_wire.insights import AlertList, DriftList, IncidentList, LatencyBudgetList, Leaderboard, RateLimitList
+from isochrone_wire.queries.differential_order import DECIDED, DEFAULT_SORT, SORTS, select_rows
+from isochrone_wire.queries.series import SeriesList
+from isochrone_wire.routes import Explanation, RouteEventList
 
-DIFF = ("baseline", "against", "metric", "window", "from", "until", "target", "format")
-EXPLAIN = ("generation", "format")
+_USUAL_SAMPLES, _MAX_SAMPLES = 20, 1_000
+_ONLY = (DECIDED, *(decision.value for decision in Decision))
+
+
+async def _targets(context: QueryContext, _request: ParsedRequest) -> TargetList:
+    return context.targets()
+
+
+async def _differentials(context: QueryContext, request: ParsedRequest) -> DifferentialList:
+    only, sort = request.choice("only", _ONLY), request.choice("sort", SORTS) or DEFAULT_SORT
+    answer = await differentials.differentials(
+        context,
+        request.selection,
+        baseline=request.text("baseline"),
+        against=request.texts("against"),
+        metric=request.text("metric"),
+    )
+    return replace(answer, differentials=select_rows(answer, sort=sort, only=only))
+
+
+def _limit_of(request: ParsedRequest) -> int:
+    limit = request.count("limit") or _USUAL_SAMPLES
+    if limit > _MAX_SAMPLES:
+        raise BadRequest(f"limit={limit}: at most {_MAX_SAMPLES}", hint="`isochrone samples export` writes all samples")
+    return limit
+
+
+ENDPOINTS = (
+    Endpoint(
+        path="/v1/targets",
+        summary="The targets of the plan in force, and its baseline region.",
+        answer=TargetList,
+        query=_targets,
+        parameters=(FORMAT,),
+    ),
+    Endpoint(
+        path="/v1/regions",
+        summary="The vantages of all regions, with their state.",
+        answer=VantageList,
+        query=lambda context, _request: fleet.vantage_list(context),
+        parameters=(FORMAT,),
+    ),
+    Endpoint(
+        path="/v1/leaderboard",
+        summary="Targets ranked within each region.",
+        answer=Leaderboard,
+        query=lambda context, request: ranking.leaderboard(context, request.selection, order=request.text("by")),
+        parameters=(
+            Parameter(
+                name="by",
+                schema={"type": "string", "enum": [order.value for order in Order]},
+                description="The order; ttft if missing.",
+            ),
+            *SELECTION,
+        ),
+    ),
+    Endpoint(
+        path="/v1/slo",
+        summary="Goodput under the latency limits of uses, per target and region, with a decision.",
+        answer=LatencyBudgetList,
+        query=lambda context, request: latency_targets.latency_targets(
+            context,
+            request.selection,
+            uses=request.texts("use"),
+            by=request.text("by"),
+            answer_tokens=request.count("answer"),
+            limit_us=request.seconds_us("limit"),
+        ),
+        parameters=(
+            Parameter(name="use", schema=SEVERAL, description="Uses, such as voice or chat; all if missing."),
+            Parameter(
+                name="by",
+                schema={"type": "string", "enum": ["hour"]},
+                description="A row for each hour of the day (UTC).",
+            ),
+            Parameter(
+                name="answer",
+                schema={**COUNT, "maximum": latency_targets.MAX_TOKENS},
+                description="Limit an answer of so many tokens, estimated for each request.",
+            ),
+            limit("A limit in seconds in place of the uses: on the answer, else on the first token."),
+            *SELECTION,
+        ),
+    ),
+    Endpoint(
+        path="/v1/diff",
+        summary="Regions against a baseline, target by target.",
+        answer=DifferentialList,
+        query=_differentials,
+        parameters=(
+            Parameter(name="baseline", schema=TEXT, description="The region to compare with; the plan's if missing."),
+            Parameter(name="against", schema=SEVERAL, description="Regions to compare; all others if missing."),
+            METRIC,
+            Parameter(
+                name="sort",
+                schema={"type": "string", "enum": list(SORTS)},
+                description="The order of the rows of a region; difference if missing.",
+            ),
+            Parameter(
+                name="only",
+                schema={"type": "string", "enum": list(_ONLY)},
+                description="Only this decision; decided means all but undecided.",
+            ),
+            TARGET,
+            *WINDOW,
+            FORMAT,
+        ),
+    ),
+    Endpoint(
+        path="/v1/series",
+        summary="Values and outcomes over time, per target and region.",
+        answer=SeriesList,
+        query=lambda context, request: series.series(
+            context,
+            request.selection,
+            metric=request.text("metric"),
+            points=request.count("points"),
+            limit_us=request.seconds_us("limit"),
+        ),
+        parameters=(
+            METRIC,
+            limit("A limit on the metric, a latency, in seconds: points have their goodput."),
+            points(usual=MAX_POINTS),
+            *SELECTION,
+        ),
+    ),
+    Endpoint(
+        path="/v1/samples",
+        summary="Single probes, the newest ones.",
+        answer=SampleList,
+        query=lambda context, request: samples.samples(context, request.selection, limit=_limit_of(request)),
+        parameters=(
+            Parameter(
+                name="limit",
+                schema={"type": "integer", "minimum": 1, "maximum": _MAX_SAMPLES},
+                description=f"Number of samples; {_USUAL_SAMPLES} if missing.",
+            ),
+            *SELECTION,
+        ),
+    ),
+    Endpoint(
+        path="/v1/samples/{id}",
+        summary="One probe, with all its phases.",
+        answer=SampleList,
+        query=lambda context, request: samples.one_sample(context, request.path["id"]),
+        parameters=(FORMAT,),
+    ),
+    Endpoint(
+        path="/v1/coverage",
+        summary="Planned and recorded rounds per vantage and target, with their outcomes.",
+        answer=CoverageList,
+        query=lambda context, request: coverage.coverage(context, request.selection),
+        parameters=SELECTION,
+    ),
+    Endpoint(
+        path="/v1/spend",
+        summary="Today's spend (UTC) per vantage and provider, with its forecast and the budget.",
+        answer=SpendList,
+        query=lambda context, request: fleet.spend(context, request.selection),
+        parameters=(TARGET, REGION, FORMAT),
+    ),
+    Endpoint(
+        path="/v1/incidents",
+        summary="Targets that fail or are throttled: open incidents, and those of the window that are over.",
+        answer=IncidentList,
+        query=lambda context, request: incidents.incidents(context, request.window, past=request.flag("past"), id=0),
+        parameters=(
+            Parameter(name="past", schema={"type": "boolean"}, description="Also those of the window that are over."),
+            *WINDOW,
+            FORMAT,
+        ),
+    ),
+    Endpoint(
+        path="/v1/alerts",
+        summary="The alerts raised in the window, with their delivery.",
+        answer=AlertList,
+        query=lambda context, request: alerts.alerts(context, request.window),
+        parameters=(*WINDOW, FORMAT),
+    ),
+    Endpoint(
+        path="/v1/drift",
+        summary="Lasting changes of targets per region and metric.",
+        answer=DriftList,
+        query=lambda context, request: drift.drift_events(context, request.selection),
+        parameters=SELECTION,
+    ),
+    Endpoint(
+        path="/v1/limits",
+        summary="Rate limits as response headers state them, with their history and a forecast of exhaustion.",
+        answer=RateLimitList,
+        query=lambda context, request: rate_limits.rate_limits(
+            context, request.selection, points=request.count("points")
+        ),
+        parameters=(
+            points(usual=rate_limits.USUAL_POINTS),
+            *SELECTION,
+        ),
+    ),
+    Endpoint(
+        path="/v1/route-events",
+        summary="Changes of route tables, with the weights of the members since then.",
+        answer=RouteEventList,
+        query=lambda context, request: routes.events(context, request.selection, route=request.text("route")),
+        parameters=(
+            Parameter(name="route", schema=TEXT, description="One route; all if missing."),
+            REGION,
+            *WINDOW,
+            FORMAT,
+        ),
+    ),
+    Endpoint(
+        path="/v1/explain/{client_region}/{route}",
+        summary="The explanation of a table, replayed from its inputs.",
+        answer=Explanation,
+        query=lambda context, request: routes.explanation(
+            context, request.path["client_region"], request.path["route"], generation=request.count("generation")
+        ),
+        parameters=(
+            Parameter(
+                name="generation", schema=COUNT, description="The generation of the table; the newest if 0 or missing."
+            ),
+            FORMAT,
+        ),
+    ),
+)
+"""Each path has the answer of a method over gRPC, and the document that a command prints with `--output json`."""
 
 
 class QueryRoutes:
-    """Routes with the same answers as over gRPC."""
+    """Handlers of `ENDPOINTS`. As over gRPC, a caller has at most 8 queries at once, all callers 64; others wait.
+    Callers who accept answers of some age share them.
+    """
 
     def __init__(self, query_context: QueryContext) -> None:
         self._query_context = query_context
+        self._slots = CallSlots(total=64, each=8)
+        self._shared = SharedAnswers[EncodedDocument]()
 
-    async def diff(self, request: Request) -> Response:
-        """Return differentials; `against` and `target` may be repeated."""
-        parameters = query_parameters.parse(request.scope["query_string"], known=DIFF)
-        query_parameters.require_json(parameters.one("format"))
-        answer = await differentials.differentials(
-            self._query_context,
-            Selection(
-                window=query_parameters.window(parameters, now_at=self._query_context.clock()),
-                targets=parameters.all("target"),
-            ),
-            baseline=parameters.one("baseline"),
-            against=parameters.all("against"),
-            metric=parameters.one("metric"),
-        )
-        return _json_response(answer)
+    def handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a path."""
 
-    async def explain(self, request: Request) -> Response:
-        """Explain a table: the newest, or that of a generation."""
-        parameters = query_parameters.parse(request.scope["query_string"], known=EXPLAIN)
-        query_parameters.require_json(parameters.one("format"))
-        generation = query_parameters.generation(parameters.one("generation"), name="generation")
-        place = request.path_params
-        answer = await routes.explanation(
-            self._query_context, place["client_region"], place["route"], generation=generation
-        )
-        return _json_response(answer)
+        async def handle(request: Request) -> Response:
+            asked = endpoint.parse(
+                request.scope["query_string"], path=request.path_params, now_at=self._query_context.clock()
+            )
+            found, age_s = await self._shared.get(
+                (endpoint.path, *sorted(request.path_params.items()), request.scope["query_string"]),
+                partial(self._document, endpoint, asked, caller=request.state.principal.key),
+                max_age_s=max_age_s(request.headers.get("cache-control", "")),
+            )
+            headers = {"Cache-Control": "no-cache", "ETag": entity_tags.weak(found.etag)}
+            if age_s:
+                headers["Age"] = str(ceil(age_s))
+            if entity_tags.is_current(entity_tags.none_match(request.headers), found.etag):
+                return Response(status_code=304, headers=headers)
+            return Response(found.content, headers=headers, media_type="application/json")
 
+        return handle
 
-def _json_response(answer: object) -> Response:
-    return Response(encode_line(answer), headers={"Cache-Control": "no-cache"}, media_type="application/json")
+    async def _document(self, endpoint: Endpoint, asked: ParsedRequest, *, caller: str | None) -> EncodedDocument:
+        async with self._slots.hold(caller):
+            answer = await endpoint.query(self._query_context, asked)
+            return await asyncio.to_thread(encode_document, answer)

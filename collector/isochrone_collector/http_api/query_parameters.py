@@ -10,17 +10,20 @@ from isochrone_collector.errors import BadRequest
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US
-from isochrone_wire.text import unknown
+from isochrone_wire.queries.windows import WindowError, parse_window
+from isochrone_wire.text import shortened, unknown
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
 USUAL_WINDOW = "24h"
+MILLISECOND_US = 1_000
 
-_MAX_GENERATION = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 _MAX_FIELDS = 100
+_MAX_SHOWN = 200
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DIGITS = re.compile(r"[0-9]{1,19}")
+_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WEEKS = re.compile(r"([0-9]{1,4})w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,26 @@ def require_readable(escaped: bytes) -> None:
 
 def generation(text: str, *, name: str) -> int:
     """Parse a generation, 0 if empty."""
+    return count(text, name=name, what="a generation (a whole number)")
+
+
+def count(text: str, *, name: str, what: str = "a whole number") -> int:
+    """Parse a whole number from 0 to 2^63 - 1, 0 if empty."""
     if not text:
         return 0
-    if _DIGITS.fullmatch(text) is None or int(text) > _MAX_GENERATION:
-        raise BadRequest(f"{name}: {text[:40]!r} is not a generation (a whole number)")
+    if _DIGITS.fullmatch(text) is None or int(text) > _MAX_COUNT:
+        raise BadRequest(f"{name}: {text[:40]!r} is not {what}")
     return int(text)
+
+
+def seconds_us(text: str, *, name: str) -> int:
+    """Parse a number of seconds from 0.001 to a day, into microseconds; 0 if empty."""
+    if not text:
+        return 0
+    found = round(SECOND_US * float(text)) if _NUMBER.fullmatch(text) else 0
+    if not MILLISECOND_US <= found <= DAY_US:
+        raise BadRequest(f"{name}: {text[:40]!r} is not a number of seconds from 0.001 to {DAY_US // SECOND_US}")
+    return found
 
 
 def wait_us(text: str) -> int:
@@ -97,16 +115,16 @@ def require_json(text: str) -> None:
 
 
 def window(parameters: QueryParameters, *, now_at: int) -> Window:
-    """Parse `window=24h` (up to now), or `from=…&until=…` as RFC 3339; the last 24 hours by default."""
+    """Parse `window` as commands do, or `from=…&until=…` as RFC 3339; the last 24 hours by default."""
     begin, end, span = parameters.one("from"), parameters.one("until"), parameters.one("window")
     if begin or end:
         if span:
             raise BadRequest("window and from/until exclude each other")
         return _between(begin, end, now_at)
     try:
-        return Window(from_at=max(0, now_at - _span_us(span or USUAL_WINDOW)), until_at=now_at)
-    except ValueError as error:
-        raise BadRequest(f"window: {error}") from error
+        return parse_window(span or USUAL_WINDOW, now_at=now_at)
+    except WindowError as error:
+        raise BadRequest(shortened(str(error), _MAX_SHOWN), hint=error.hint) from error
 
 
 def _between(begin: str, end: str, now_at: int) -> Window:
@@ -116,11 +134,6 @@ def _between(begin: str, end: str, now_at: int) -> Window:
     if found.from_at >= found.until_at:
         raise BadRequest("the window ends before it begins")
     return found
-
-
-def _span_us(text: str) -> int:
-    weeks = _WEEKS.fullmatch(text)
-    return int(weeks[1]) * 7 * DAY_US if weeks else durations.parse_us(text)
 
 
 def _instant(name: str, text: str) -> int:

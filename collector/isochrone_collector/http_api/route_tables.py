@@ -1,7 +1,6 @@
 """Route tables over HTTP: requests, long polls and streams, with cache headers (RFC 9110, 9111, 5861)."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from functools import partial
@@ -16,6 +15,7 @@ from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
 from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
+from isochrone_collector.http_api.entity_tags import is_current, none_match, quoted
 from isochrone_collector.http_api.problems import NotBuilt
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
@@ -32,10 +32,6 @@ WATCHING = ("route", "after")
 
 MAX_AGE_US = 5 * SECOND_US
 """The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
-
-_TAG = r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
-_TAGS = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
-_ONE_TAG = re.compile(_TAG)
 
 
 class TableRoutes:
@@ -66,6 +62,8 @@ class TableRoutes:
                     "route": table.route,
                     "generation": table.generation,
                     "state": table.state.value,
+                    "built_at": rfc3339(table.built_at),
+                    "weights": {entry.target: entry.weight for entry in table.entries},
                     "fresh_until_at": rfc3339(table.fresh_until_at),
                     "stale_until_at": rfc3339(table.stale_until_at),
                 }
@@ -82,7 +80,7 @@ class TableRoutes:
         wait_us = query_parameters.wait_us(parameters.one("wait"))
         after = query_parameters.generation(parameters.one("after"), name="after")
         route = parameters.one("route")
-        if_none_match = ", ".join(request.headers.getlist("if-none-match")) or None
+        if_none_match = none_match(request.headers)
         found = self._find(request, route)
         if wait_us and is_current(if_none_match, found.etag):
             after = max(after, found.generation)
@@ -177,19 +175,6 @@ async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]
         disconnect.cancel()
         task.cancel()
         await asyncio.gather(disconnect, task, return_exceptions=True)
-
-
-def quoted(etag: str) -> str:
-    """Format a strong entity tag for a header."""
-    return f'"{etag}"'
-
-
-def is_current(if_none_match: str | None, etag: str) -> bool:
-    """Return whether the header contains the tag, strong or weak, or is `*`. A malformed header matches nothing."""
-    header = (if_none_match or "").strip()
-    if header == "*":
-        return True
-    return _TAGS.fullmatch(header) is not None and etag in _ONE_TAG.findall(header)
 
 
 def cache_control(region: RegionTables, *, now_at: int) -> str:

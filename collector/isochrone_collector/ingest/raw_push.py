@@ -21,6 +21,9 @@ from isochrone_wire.v1 import fleet_pb2
 
 Parsed = TypeVar("Parsed", bound=Message)
 
+MAX_SAMPLE_BYTES = 64 << 10
+"""Maximum size of an encoded sample; its longest text has a few hundred characters."""
+
 _HASH_BYTES = 16
 
 
@@ -34,8 +37,13 @@ class RawPush:
 
     @cached_property
     def envelope(self) -> internal_pb2.PushEnvelope:
-        """The request as a message whose samples are bytes."""
-        return _parse(internal_pb2.PushEnvelope, self._content)
+        """The request as a message whose samples are bytes. Raises `BadRequest` for a huge sample too, before it is
+        decoded.
+        """
+        envelope = _parse(internal_pb2.PushEnvelope, self._content)
+        if max(map(len, envelope.samples), default=0) > MAX_SAMPLE_BYTES:
+            raise BadRequest(f"a sample of this push has more than {MAX_SAMPLE_BYTES} bytes")
+        return envelope
 
     def batch(self, received_at: int) -> PushBatch:
         """Return the push, not yet validated, that arrived at `received_at` of the collector's clock. Raises

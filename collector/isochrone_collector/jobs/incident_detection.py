@@ -12,18 +12,21 @@ from collections.abc import Callable
 import structlog
 
 from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget
-from isochrone_collector.alerts.fleet_alerts import is_clock_wrong
-from isochrone_collector.alerts.incident_message import IncidentTarget, incident_name, of_transition
-from isochrone_collector.alerts.incidents import IncidentWatch, Step, Transition
+from isochrone_collector.alerts.incident_message import IncidentTarget, of_transition
+from isochrone_collector.alerts.incidents import KINDS, IncidentWatch, Step, Transition
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.fleet_watch import FleetWatch
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.store import incidents, vantages
 from isochrone_collector.store import plans as plan_table
+from isochrone_collector.store.alerting import incidents
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.routes import oldest_round_since
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target, Vantage
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
+from isochrone_wire.operations import incident_name
 
-EVERY_US = 2 * SECOND_US
+EVERY_US = SECOND_US // 4
+_LONGEST_PAUSE_US = 2 * SECOND_US
+_RUNS_PER_ROUND = 8
 
 _HISTORY_US = 120 * MINUTE_US
 _OVERLAP_US = 30 * SECOND_US
@@ -35,18 +38,26 @@ _STALE_US = 2 * MINUTE_US
 _RECENTLY_US = DAY_US
 # An incident that merely goes on is recorded so often.
 _RECORD_EVERY_US = MINUTE_US
-_VANTAGES_EVERY_US = 30 * SECOND_US
 
 _log = structlog.get_logger()
 
 
 class IncidentDetection:
-    """The watch over the targets of the plan in force."""
+    """The watch over the targets of the plan in force. `fleet` knows the vantages whose clocks are wrong."""
 
-    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        plans: Plans,
+        alerting: AlertDelivery,
+        fleet: FleetWatch,
+        clock: Callable[[], int],
+    ) -> None:
         self._database = database
         self._plans = plans
         self._alerting = alerting
+        self._fleet = fleet
         self._clock = clock
         self._watch: IncidentWatch | None = None
         self._read_at = 0
@@ -54,9 +65,7 @@ class IncidentDetection:
         self._worked: set[int] = set()
         self._recorded_at: dict[int, int] = {}
         self._described: dict[int, IncidentTarget] = {}
-        self._plan_version = 0
-        self._distrusted: frozenset[int] = frozenset()
-        self._vantages_at = 0
+        self._plan_version = self._pause_us = 0
 
     async def run(self) -> None:
         """Read new rounds, and record the incidents that they open, continue and end. Raises `DatabaseUnavailable`."""
@@ -64,7 +73,9 @@ class IncidentDetection:
         if plan is None:
             return
         if plan.version != self._plan_version:
-            self._plan_version, self._described = plan.version, {}
+            self._plan_version, self._described, self._pause_us = plan.version, {}, _pause_us(plan)
+        elif 0 <= now_at - self._read_at < self._pause_us:
+            return
         targets = [target for target in plan.targets if not target.paused]
         is_stale = not 0 <= now_at - self._read_at <= _STALE_US
         watch, self._watch = None if is_stale else self._watch, None
@@ -73,18 +84,19 @@ class IncidentDetection:
                 watch = await self._load(connection, targets, now_at)
             else:
                 await self._read_new(connection, watch, targets, now_at)
-            await self._read_vantages(connection, now_at)
+            distrusted = await self._fleet.distrusted(connection, now_at=now_at)
             await self._find_worked(connection, watch, targets, now_at)
         self._read_at = now_at
         watch.evidence.keep({target.id for target in targets})
-        for transition in watch.step(self._fleet(plan, targets), now_at=now_at):
+        for transition in watch.step(self._fleet_of(plan, targets, distrusted), now_at=now_at):
             if not await self._record(transition, now_at):
                 return
         self._watch = watch
 
     async def _load(self, connection: Connection, targets: list[Target], now_at: int) -> IncidentWatch:
         rows = await incidents.since(connection, now_at - _RECENTLY_US)
-        watch = IncidentWatch(row.state for row in rows)
+        # A collector of a later version may have led, and have found others.
+        watch = IncidentWatch(row.state for row in rows if row.kind in KINDS)
         self._known = set()
         self._recorded_at = {}
         from_at = now_at - _late_us(targets, least_us=_HISTORY_US)
@@ -100,17 +112,6 @@ class IncidentDetection:
             ids, from_at = [target.id for target in targets], max(oldest_at, now_at - late_us)
             watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at))
 
-    async def _read_vantages(self, connection: Connection, now_at: int) -> None:
-        if 0 <= now_at - self._vantages_at < _VANTAGES_EVERY_US:
-            return
-        rows = await vantages.states(connection, now_at=now_at)
-        self._distrusted = frozenset(
-            Vantage(name=row.name, region=row.region).id
-            for row in rows
-            if is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)
-        )
-        self._vantages_at = now_at
-
     async def _find_worked(
         self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int
     ) -> None:
@@ -121,7 +122,7 @@ class IncidentDetection:
             self._worked |= await incidents.answered(connection, unknown, now_at=now_at)
         self._known |= new
 
-    def _fleet(self, plan: Plan, targets: list[Target]) -> Fleet:
+    def _fleet_of(self, plan: Plan, targets: list[Target], distrusted: frozenset[int]) -> Fleet:
         return Fleet(
             targets={
                 target.id: WatchedTarget(
@@ -134,7 +135,7 @@ class IncidentDetection:
                 for target in targets
             },
             control=next((target.id for target in targets if target.name == plan.control), 0),
-            distrusted=self._distrusted,
+            distrusted=distrusted,
         )
 
     async def _record(self, transition: Transition, now_at: int) -> bool:
@@ -171,6 +172,13 @@ class IncidentDetection:
                 row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model) for row in rows
             }
         return self._described[target_id]
+
+
+def _pause_us(plan: Plan) -> int:
+    """Return the pause between two runs, in microseconds: some runs for each of the shortest rounds."""
+    shortest_us = min((target.every_us for target in plan.targets if not target.paused), default=MINUTE_US)
+    # The job itself starts a little early or late.
+    return min(shortest_us // _RUNS_PER_ROUND, _LONGEST_PAUSE_US) - EVERY_US // 2
 
 
 def _late_us(targets: list[Target], *, least_us: int) -> int:

@@ -5,7 +5,8 @@ Jobs run beside each other, and none runs beside itself. A job that fails is log
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -25,13 +26,15 @@ class Job:
     """Work that is repeated, with its interval in microseconds.
 
     A job of the leader starts as soon as this collector leads, and again `every_us` after each start. Any other job was
-    done once when the collector started: it runs after `every_us`, and pauses that long after each run.
+    done once when the collector started: it runs after `every_us`, and pauses that long after each run. `woken` ends
+    the pause.
     """
 
     name: str
     every_us: int
     work: Callable[[], Awaitable[None]]
     leader_only: bool = True
+    woken: asyncio.Event = field(default_factory=asyncio.Event, compare=False, repr=False)
 
     def pause_us(self, took_us: int) -> int:
         """Return the pause after a run that took so long by the wall clock; both in microseconds."""
@@ -84,6 +87,7 @@ class Jobs:
         health = self._health.setdefault(job.name, JobHealth())
         while True:
             began_at = self._clock()
+            job.woken.clear()
             health.begin(began_at)
             try:
                 await job.work()
@@ -92,4 +96,6 @@ class Jobs:
                 hint = error.hint if isinstance(error, CollectorError) else ""
                 health.fail(self._clock(), str(error) or type(error).__name__)
                 _log.warning("job.failed", job=job.name, reason=str(error), hint=hint)
-            await asyncio.sleep(job.pause_us(self._clock() - began_at) / SECOND_US)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(job.pause_us(self._clock() - began_at) / SECOND_US):
+                    await job.woken.wait()

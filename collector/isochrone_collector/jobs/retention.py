@@ -1,4 +1,5 @@
-"""Retention: the job that deletes samples, summaries and ledger entries after their retention periods.
+"""Retention: the job that deletes samples, summaries, ledger entries, incidents and alerts when their retention periods
+are over.
 
 The laws:
 
@@ -6,7 +7,9 @@ The laws:
 2. A batch is deleted from the ledger when all of its samples would be set aside as too old if it were pushed again, so
    that no sample can be stored twice. That is a few days after its samples, because a batch may hold future rounds.
 3. Without a retention period for samples, neither samples nor the ledger are deleted.
-4. Periods count from the receipt of the newest samples, not from the clock: a wrong clock deletes nothing.
+4. An open incident stays, however old it is, and so do its alerts, what is not delivered, the last alert about each
+   subject, and a silence in force.
+5. Periods count from the receipt of the newest samples, not from the clock: a wrong clock deletes nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -46,6 +49,10 @@ class Retention:
             await self._forget(Resolution.HOUR, min(at - periods.hours_us, summarised_until))
         if periods.days_us is not None:
             await self._forget(Resolution.DAY, at - periods.days_us)
+        if periods.incidents_us is not None:
+            await self._repeat("incidents", at - periods.incidents_us, retention.forget_incidents)
+            await self._repeat("alerts", at - periods.incidents_us, retention.forget_alerts)
+            await self._repeat("silences", at - periods.incidents_us, retention.forget_silences)
         # Last, because a long-running reader can block it.
         if periods.samples_us is not None:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)

@@ -8,9 +8,10 @@ from isochrone_collector.alerts.absence import LastAlert
 from isochrone_collector.alerts.route_alerts import objective_alerts, of_change
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.routing import canonical_form
-from isochrone_collector.store import incidents, job_state
+from isochrone_collector.store import job_state
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.incidents import IncidentRow
+from isochrone_collector.store.alerting import incidents
+from isochrone_collector.store.alerting.incidents import IncidentRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.routes import TableRow
 from isochrone_wire.insights import AlertKind

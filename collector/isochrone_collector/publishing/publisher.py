@@ -38,7 +38,9 @@ _SWITCHES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD})
 
 
 class Publisher:
-    """The newest table of every route and region, and the most recent tables in the order of their generations."""
+    """The newest table of every route and region, and the most recent tables in the order of their generations.
+    `on_published` is called after new ones.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,9 @@ class Publisher:
         clock: Callable[[], int],
         max_watchers: int = MAX_WATCHERS,
         heartbeat_us: int = HEARTBEAT_US,
+        on_published: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_published = on_published
         self._database = database
         self._plans = plans
         self._clock = clock
@@ -236,6 +240,7 @@ class Publisher:
         if fresh:
             self._published.set()
             self._published = asyncio.Event()
+            self._on_published()
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()

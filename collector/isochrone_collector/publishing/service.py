@@ -1,42 +1,45 @@
-"""Publishing of route tables: the builder, the publisher, and the notifications between collectors.
-
-A notification may be lost with a connection. So builder and publisher also read the database every second or two, and a
-new connection counts as a notification.
+"""Publishing of route tables: the builder and the publisher, woken by notifications between collectors. Both also read
+the database every second or two.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 
-from isochrone_collector.errors import CollectorError
+from isochrone_collector.jobs.notifications import Notifications
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder
+from isochrone_collector.publishing.changes import Changes
+from isochrone_collector.publishing.notice import Topic
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.store import notifications
+from isochrone_collector.store import vantages
 from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
 
-_RECONNECT_S = 1.0
-# There may be hundreds of commits per second; the leader gathers samples for that long anyway.
-_MIN_PAUSE_S = 0.1
-
 
 class Publishing:
-    """The route tables of one collector: built while it leads, and published in any case by `publisher`."""
+    """The route tables of one collector: built while it leads, and published in any case by `publisher`. `changes` has
+    notices of all new data.
+    """
 
     def __init__(
         self,
         *,
         database: Database,
         plans: Plans,
+        notifications: Notifications,
         is_leader: Callable[[], bool],
         clock: Callable[[], int],
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.publisher = Publisher(database=database, plans=plans, clock=clock)
+        self.changes = Changes(clock=clock, state=self._state)
+        self.publisher = Publisher(
+            database=database, plans=plans, clock=clock, on_published=partial(self.changes.add, Topic.TABLES)
+        )
+        self._database = database
+        self._samples_at: int | None = None
         self._is_leader = is_leader
         self._plans = plans
         self._builder = RouteBuilder(
@@ -47,8 +50,11 @@ class Publishing:
             changed=self.publisher.wake,
             is_paused=is_paused,
         )
-        handlers = {Channel.SAMPLES: self._builder.wake, Channel.TABLES: self.publisher.wake}
-        self._notifications = _Notifications(database=database, handlers=handlers)
+        self._notifications = notifications
+        notifications.handle(Channel.SAMPLES, self._builder.wake)
+        notifications.handle(Channel.SAMPLES, partial(self.changes.add, Topic.SAMPLES))
+        notifications.handle(Channel.TABLES, self.publisher.wake)
+        notifications.handle(Channel.ALERTS, partial(self.changes.add, Topic.ALERTS))
 
     def leader_jobs(self) -> list[Job]:
         """Return the jobs of the leader: building tables until it is cancelled, and deleting old ones."""
@@ -58,7 +64,8 @@ class Publishing:
         ]
 
     def stored(self) -> None:
-        """Wake the leader's builder: samples were committed by this collector."""
+        """Wake the leader's builder and open pages: samples were committed by this collector."""
+        self.changes.add(Topic.SAMPLES)
         if self._is_leader():
             self._builder.wake()
         else:
@@ -70,48 +77,22 @@ class Publishing:
         await self._plans.refresh()
         if self._plans.content_hash != before:
             self._builder.wake()
+            self.changes.add(Topic.PLAN)
 
-    async def run(self) -> None:
-        """Follow published tables and notifications; ends only by being cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.publisher.run())
-            group.create_task(self._notifications.run())
+    async def follow_leader(self) -> None:
+        """Note samples that the leader committed, which sends no notification of them. Raises `DatabaseUnavailable`."""
+        if self._is_leader() or not self.changes.watchers:
+            return
+        async with self._database.connection() as connection:
+            samples_at = (await vantages.newest_receipts(connection)).samples_at
+        if samples_at != self._samples_at:
+            self._samples_at = samples_at
+            self.changes.add(Topic.SAMPLES)
 
+    def close(self) -> None:
+        """End every watch: this collector stops."""
+        self.publisher.close()
+        self.changes.close()
 
-class _Notifications:
-    """Notifications (LISTEN/NOTIFY) among the collectors on one database, with a handler for each channel."""
-
-    def __init__(self, *, database: Database, handlers: Mapping[Channel, Callable[[], None]]) -> None:
-        self._database = database
-        self._handlers = handlers
-        self._samples_stored = asyncio.Event()
-
-    def notify_samples(self) -> None:
-        """Notify the other collectors soon that samples were stored."""
-        self._samples_stored.set()
-
-    async def run(self) -> None:
-        """Send and receive notifications; ends only by being cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._send())
-            group.create_task(self._receive())
-
-    async def _send(self) -> None:
-        while True:
-            await self._samples_stored.wait()
-            self._samples_stored.clear()
-            with suppress(CollectorError):
-                async with self._database.connection() as connection:
-                    await notifications.notify(connection, Channel.SAMPLES)
-            await asyncio.sleep(_MIN_PAUSE_S)
-
-    async def _receive(self) -> None:
-        while True:
-            with suppress(CollectorError):
-                async with self._database.session() as connection:
-                    await notifications.listen(connection)
-                    for handle in self._handlers.values():
-                        handle()
-                    async for channel in notifications.received(connection):
-                        self._handlers[channel]()
-            await asyncio.sleep(_RECONNECT_S)
+    def _state(self) -> tuple[int, int | None]:
+        return self.publisher.generation, self.publisher.stale_since_at

@@ -1,7 +1,7 @@
 """The query for alerts and their delivery."""
 
 from isochrone_collector.queries.context import QueryContext, check_window
-from isochrone_collector.store import alerts as alert_table
+from isochrone_collector.store.alerting import alerts as alert_table
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertList
 

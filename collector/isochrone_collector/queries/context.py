@@ -1,6 +1,6 @@
 """The query context, and selections with their names resolved."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.differential.margin import Margin, margin_of
@@ -12,11 +12,15 @@ from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow
-from isochrone_wire.answers import Metric, Selection, TargetList, Window
+from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.fleet import TargetList
 from isochrone_wire.model import DAY_US
 from isochrone_wire.text import unknown
 
 MAX_WINDOW_US = 400 * DAY_US
+# A pattern takes half a millisecond for a thousand targets.
+_MAX_NAMES = 200
+_MAX_PATTERN_CHARS = 500
 # The latest instant of a window: the end of the year 9999, in microseconds since the epoch.
 _LAST_AT = 253_402_300_799_000_000
 
@@ -62,7 +66,7 @@ async def resolve(connection: Connection, selection: Selection) -> ResolvedSelec
 
 
 async def resolve_names(connection: Connection, selection: Selection) -> ResolvedSelection:
-    """Resolve a selection without checking its window. Raises `UnknownName`."""
+    """Resolve a selection without checking its window. Raises `BadRequest` and `UnknownName`."""
     regions = await vantages.regions(connection)
     check_regions(selection.regions, regions)
     known = await plan_table.targets(connection)
@@ -73,8 +77,9 @@ async def resolve_names(connection: Connection, selection: Selection) -> Resolve
     return ResolvedSelection(scope=scope, names=names, targets=targets, known_regions=regions)
 
 
-def check_regions(names: Iterable[str], known: list[str]) -> None:
-    """Check region names. Raises `UnknownName`."""
+def check_regions(names: Sequence[str], known: list[str]) -> None:
+    """Check region names. Raises `BadRequest` for too many, and `UnknownName`."""
+    _check_size(names)
     for name in names:
         if name not in known:
             raise UnknownName.among("region", name, known)
@@ -96,10 +101,17 @@ def check_window(window: Window) -> None:
         raise BadRequest(f"the window is longer than {MAX_WINDOW_US // DAY_US} days")
 
 
+def _check_size(names: Sequence[str]) -> None:
+    """Raise `BadRequest` for names that would keep the event loop busy: each is compared with all that are known."""
+    if len(names) > _MAX_NAMES or max(map(len, names), default=0) > _MAX_PATTERN_CHARS:
+        raise BadRequest(f"a selection has at most {_MAX_NAMES} names of at most {_MAX_PATTERN_CHARS} characters")
+
+
 def _match_targets(patterns: Sequence[str], known: Sequence[str]) -> set[str] | None:
     """Return the names that match the patterns; `None` for all."""
     if not patterns:
         return None
+    _check_size(patterns)
     wanted: set[str] = set()
     for pattern in patterns:
         found = matching(pattern, known)

@@ -26,7 +26,9 @@ from isochrone_wire.insights import LatencyBudgetList
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.text import unknown
 
-_MAX_TOKENS = 1_000_000
+MAX_TOKENS = 1_000_000
+"""Maximum length of an answer whose duration is limited."""
+
 _MAX_SPEED = 1e6
 _BY = ("", "hour")
 
@@ -90,8 +92,8 @@ def _measured(found: Requests, resolved: ResolvedSelection, *, by_hour: bool) ->
 
 def _uses_of(names: Sequence[str], *, answer_tokens: int, limit_us: int, min_speed: float) -> tuple[Use, ...]:
     """Return the uses of these names, or a single one for a limit."""
-    if not 0 <= answer_tokens <= _MAX_TOKENS:
-        raise BadRequest(f"answer_tokens is {answer_tokens}: it must be 0 to {_MAX_TOKENS}")
+    if not 0 <= answer_tokens <= MAX_TOKENS:
+        raise BadRequest(f"answer_tokens is {answer_tokens}: it must be 0 to {MAX_TOKENS}")
     if not 0 <= min_speed <= _MAX_SPEED:
         raise BadRequest(f"min_tokens_per_second is {min_speed:g}: it must be 0 to {_MAX_SPEED:g}")
     if not 0 <= limit_us <= DAY_US:

@@ -49,6 +49,7 @@ async def events(context: QueryContext, selection: Selection, *, route: str = ""
             at=row.at,
             change=ChangeKind(row.change),
             sentence=row.sentence,
+            weights=row.weights,
         )
         for row in rows
     )

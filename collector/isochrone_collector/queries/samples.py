@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from isochrone_collector.analysis.arrivals import Arrival, ArrivalCursor, grouped
-from isochrone_collector.errors import BadRequest
+from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
-from isochrone_collector.store.samples import Position, Record, position_of
+from isochrone_collector.store.sample_position import Position, parse_sample_name, position_of
+from isochrone_collector.store.samples import Record
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.text import shortened
 
 Row = TypeVar("Row")
 
@@ -23,20 +25,36 @@ DEFAULT_SAMPLES = 1_000
 # because encoding a message blocks the event loop.
 _PORTION = 250
 _PAGE = 2_000
+_MAX_SHOWN = 80
+_IDS = "samples have their ids in `isochrone samples --output json`"
 _LEAST_STRIDE_US = SECOND_US
 _MAX_AGE_US = 7 * DAY_US
 _POLL_INTERVAL_S = 1.0
 _KEEPALIVE_US = 10 * SECOND_US
 
 
-async def samples(context: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
+async def samples(context: QueryContext, selection: Selection, *, limit: int) -> SampleList:
     """Return the newest samples of a selection, newest first; `limit` is at most 10 000, 0 means 1 000."""
     if not 0 <= limit <= MAX_SAMPLES:
         raise BadRequest(f"limit {limit} is outside 0 to {MAX_SAMPLES}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         records = await sample_table.newest(connection, resolved.scope, limit=limit or DEFAULT_SAMPLES)
-    return _values(records, resolved)
+    return SampleList(window=selection.window, samples=tuple(_values(records, resolved)))
+
+
+async def one_sample(context: QueryContext, name: str) -> SampleList:
+    """Return the sample with this id, in the window of its round. Raises `UnknownName`."""
+    position = parse_sample_name(name)
+    if position is None:
+        raise UnknownName(f"{shortened(name, _MAX_SHOWN)!r} is not the id of a sample", hint=_IDS)
+    window = Window(from_at=position.round_at, until_at=position.round_at + 1)
+    async with context.database.connection() as connection:
+        resolved = await resolve_names(connection, Selection(window=window))
+        records = await sample_table.at(connection, position)
+    if not records:
+        raise UnknownName(f"there is no sample {name}, perhaps no longer", hint=_IDS)
+    return SampleList(window=window, samples=tuple(_values(records, resolved)))
 
 
 async def export(context: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
@@ -46,8 +64,9 @@ async def export(context: QueryContext, selection: Selection, *, newest: int = 0
     database connection. A sample stored meanwhile is included if its round was not read yet.
     """
     if newest:
-        for newest_first in _portions(await samples(context, selection, limit=newest)):
-            yield newest_first
+        found = await samples(context, selection, limit=newest)
+        for newest_first in _portions(found.samples):
+            yield [*newest_first]
         return
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
@@ -115,6 +134,6 @@ def _values(records: Sequence[Record], resolved: ResolvedSelection) -> list[Stor
     return [stored_sample(record, target=resolved.names[record["target_id"]]) for record in records]
 
 
-def _portions(rows: list[Row]) -> Iterator[list[Row]]:
+def _portions(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     for start in range(0, len(rows), _PORTION):
         yield rows[start : start + _PORTION]

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from isochrone_collector.analysis.distribution import Distribution, outcome_counts
-from isochrone_collector.analysis.histogram import Histograms
+from isochrone_collector.analysis.distribution import Distribution, Values, outcome_counts
+from isochrone_collector.analysis.requests import summarised_requests
 from isochrone_collector.analysis.time_series import (
     MAX_POINTS,
     SHARES,
@@ -21,42 +21,66 @@ from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import HOUR_US, OutcomeRow, Piece, Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
-from isochrone_wire.insights import Series, SeriesList, SeriesPoint
+from isochrone_wire.model import DAY_US
+from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 
-# Each takes at most 70 bytes of a message.
+# Each takes at most 80 bytes of a message.
 MAX_ANSWER_POINTS = 100_000
 """Maximum number of points of an answer."""
 
 
-async def series(context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0) -> SeriesList:
-    """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The metric of the values, and the limit of the goodput in microseconds, if there is one."""
+
+    metric: Metric
+    limit_us: int | None
+
+
+async def series(
+    context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0, limit_us: int = 0
+) -> SeriesList:
+    """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0; with a
+    `limit_us` on the metric, a latency, also the goodput of each bucket.
 
     Long windows, and windows whose samples were deleted, are answered from summaries, in buckets of whole hours. Raises
     `BadRequest` and `UnknownName`.
     """
-    measure = metric_of(metric)
+    asked = _asked(metric, limit_us)
     if not 0 <= points <= MAX_POINTS:
         raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         is_long = await long_windows.prefers_summaries(connection, resolved.scope)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
-        found, rest = await _summarised(connection, resolved.scope, measure, bucket_us=bucket_us, is_long=is_long)
+        found, rest = await _summarised(connection, resolved.scope, asked, bucket_us=bucket_us, is_long=is_long)
         for window in rest:
-            probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), measure)
-            _add(found, await asyncio.to_thread(series_of, probes, bucket_us=bucket_us))
+            probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), asked.metric)
+            _add(found, await asyncio.to_thread(series_of, probes, bucket_us=bucket_us, limit_us=asked.limit_us))
     _require_fitting(found)
     return SeriesList(
         window=selection.window,
-        metric=measure,
+        metric=asked.metric,
         bucket_us=bucket_us,
         source=Source.SUMMARIES if is_long else Source.SAMPLES,
         series=tuple(_named(found, resolved)),
+        limit_us=asked.limit_us,
     )
 
 
+def _asked(metric: str, limit_us: int) -> _Asked:
+    """Raises `BadRequest`."""
+    found = metric_of(metric)
+    if not 0 <= limit_us <= DAY_US:
+        raise BadRequest(f"a limit of {limit_us} us: it must be 0 (none) to {DAY_US}")
+    if limit_us and not found.includes_request:
+        latencies = ", ".join(one.value for one in Metric if one.includes_request)
+        raise BadRequest(f"{found.value} is no latency of a request: a limit applies to {latencies}")
+    return _Asked(metric=found, limit_us=limit_us or None)
+
+
 async def _summarised(
-    connection: Connection, scope: Scope, metric: Metric, *, bucket_us: int, is_long: bool
+    connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int, is_long: bool
 ) -> tuple[TargetSeries, list[Window]]:
     """Return the buckets of a long window that come from summaries, and the rest of the window.
 
@@ -82,7 +106,7 @@ async def _summarised(
         summarised = _common(whole, span)
         if summarised == whole or whole.from_at < kept_at:
             pieces = summaries.divide(summarised, days_until=days_until)
-            _add(found, await _bucket(connection, named, metric, pieces, at=at))
+            _add(found, await _bucket(connection, named, asked, pieces, at=at))
         else:
             rest.append(whole)
     return found, [window for window in rest if window.from_at < window.until_at]
@@ -93,21 +117,24 @@ def _common(one: Window, other: Window) -> Window:
 
 
 async def _bucket(
-    connection: Connection, scope: Scope, metric: Metric, pieces: Sequence[Piece], *, at: int
+    connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, at: int
 ) -> TargetSeries:
     """Return the point of each series with probes in these pieces of one bucket; the scope's window is ignored."""
-    keys, histograms = await summaries.merged(connection, scope, pieces, (metric,))
+    keys, histograms = await summaries.merged(connection, scope, pieces, (asked.metric,))
     rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
     places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}
-    return {key: (_point(row, histograms, places.get(key), at=at),) for key, row in rows.items()}
+    return {
+        key: (_point(row, histograms.group(places[key]) if key in places else Values(), asked.limit_us, at=at),)
+        for key, row in rows.items()
+    }
 
 
-def _point(row: OutcomeRow, histograms: Histograms, place: int | None, *, at: int) -> SeriesPoint:
+def _point(row: OutcomeRow, own: Distribution, limit_us: int | None, *, at: int) -> SeriesPoint:
     counts = outcome_counts(row.outcomes)
     point = SeriesPoint(at=at, ok=counts.ok, failed=counts.failed, throttled=counts.throttled, skipped=counts.skipped)
-    if place is None:
-        return point
-    own = histograms.group(place)
+    if limit_us is not None:
+        requests = summarised_requests(own, counts, limit_us)
+        point = replace(point, planned=requests.planned, good=requests.good)
     p10, p50, p90 = (_exact(own, share) for share in SHARES)
     return replace(point, n=own.n, p10=p10, p50=p50, p90=p90)
 

@@ -142,6 +142,7 @@ def _unknown(inputs: Inputs, before: State, reasons: Mapping[str, str], sentence
         plan_version=before.plan_version,
         tails=before.tails,
         tails_until_at=before.tails_until_at,
+        gains=before.gains,
     )
     return Decision(
         route_state=RouteState.INSUFFICIENT_DATA,

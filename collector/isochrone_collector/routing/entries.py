@@ -71,7 +71,8 @@ def _hedge(inputs: Inputs, state: State, first: str, second: str) -> Hedge | Non
     """Return the hedge; none while either member fails, because an outage must not double the load."""
     if is_failing(inputs, first) or is_failing(inputs, second):
         return None
-    return hedge(inputs, state.tails.get(first, {}).get(second, ()), first, second)
+    tails, is_known = state.tails.get(first, {}).get(second, ()), second in state.gains.get(first, ())
+    return hedge(inputs, tails, first, second, is_known=is_known)
 
 
 def _advantage(inputs: Inputs, target: str, best: str) -> Advantage | None:

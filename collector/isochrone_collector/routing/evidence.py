@@ -2,8 +2,10 @@
 
 A vantage is suspect if at least two thirds of its targets, of at least two providers, had only failures in their last
 probes: then the vantage itself probably fails, and its probes are left out. It is not suspect while the plan's control
-target answers it. The probes of a suspect vantage stay left out after it stops reporting; but only reporting vantages
-are counted, so that a vantage's last probes do not count for the whole window.
+target answers it. A target that most vantages of other regions see fail too is no evidence against a vantage that any
+target answers: then the providers fail, and the vantages know which one answers. The probes of a suspect vantage stay
+left out after it stops reporting; but only reporting vantages are counted, so that a vantage's last probes do not count
+for the whole window.
 
 Two members are compared by slots as long as the longer of their intervals, because each target has its own rounds. Of
 the member that is probed more often only the first round of a slot counts: a median of several rounds is less skewed
@@ -102,22 +104,57 @@ def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
     return dict(zip(keys, lengths.tolist(), strict=True))
 
 
-def suspects(runs: Failing, provider_of: Sequence[str], rules: Rules, *, control: int | None = None) -> set[int]:
-    """Return the suspect vantages; `control` is the index of the plan's control target, if any."""
+def regions_of(probes: ProbeTable) -> dict[int, int]:
+    """Map each vantage to the index of its region."""
+    vantages, rows = np.unique(probes.vantage_id, return_index=True)
+    return dict(zip(vantages.tolist(), probes.region[rows].tolist(), strict=True))
+
+
+def suspects(
+    runs: Failing, provider_of: Sequence[str], region_of: Mapping[int, int], rules: Rules, *, control: int | None = None
+) -> set[int]:
+    """Return the suspect vantages. `region_of` maps each vantage to its region; `control` is the index of the plan's
+    control target, if any.
+    """
     by_vantage: dict[int, dict[int, int]] = {}
     for (member, vantage), run in runs.items():
         by_vantage.setdefault(vantage, {})[member] = run
-    return {vantage for vantage, own in by_vantage.items() if _is_suspect(own, provider_of, rules, control)}
+    return {
+        vantage
+        for vantage, own in by_vantage.items()
+        if _is_suspect(own, provider_of, rules, control)
+        and _is_suspect(_own_failures(own, runs, region_of, region_of[vantage], rules), provider_of, rules, control)
+    }
 
 
 def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rules, control: int | None) -> bool:
     if control is not None and runs.get(control) == 0:
         return False
-    # Targets have their own rounds: when the first one has failed three times, the others have only twice.
-    failing = [member for member, run in runs.items() if run >= rules.failures_in_a_row - 1]
+    failing = [member for member, run in runs.items() if _is_failing(run, rules)]
     certain = max(runs.values()) >= rules.failures_in_a_row
     several = len({provider_of[member] for member in failing}) > 1
     return certain and several and len(failing) >= rules.suspicious_share * len(runs)
+
+
+def _is_failing(run: int, rules: Rules) -> bool:
+    # Targets have their own rounds: when the first one has failed three times, the others have only twice.
+    return run >= rules.failures_in_a_row - 1
+
+
+def _own_failures(
+    own: Mapping[int, int], runs: Failing, region_of: Mapping[int, int], region: int, rules: Rules
+) -> Mapping[int, int]:
+    """Return the runs of a vantage without those of targets that most vantages of other regions see fail too; all of
+    them if none of its targets answers, because then its rounds do not show which ones fail.
+    """
+    if all(_is_failing(run, rules) for run in own.values()):
+        return own
+    elsewhere: dict[int, list[bool]] = {}
+    for (member, vantage), run in runs.items():
+        if member in own and region_of[vantage] != region:
+            elsewhere.setdefault(member, []).append(_is_failing(run, rules))
+    shared = {member for member, failing in elsewhere.items() if 2 * sum(failing) > len(failing)}
+    return {member: run for member, run in own.items() if member not in shared or not _is_failing(run, rules)}
 
 
 Drift = Callable[[int, int, int], Inflation | None]

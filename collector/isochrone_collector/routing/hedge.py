@@ -4,21 +4,45 @@ The delay is the first choice's 95th percentile, so that one request in twenty i
 The Tail at Scale, Communications of the ACM 56(2), 2013). The gain is that of the joint rounds in which the first
 choice was slower than that: what the second one took in the same round is known, so that independence is not assumed.
 If they stall together, hedging gains nothing at any delay and is not recommended.
+
+The p99 is that of some hundred rounds, so a few of them decide whether its upper bound shows a gain. A gain that was
+certain once is therefore a known one, and holds while the p99 itself shows it; otherwise a hedge would come and go with
+single rounds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from isochrone_collector.routing.inputs import Comparison, Inputs
-from isochrone_collector.routing.tails import LEAST_FOR_DELAY, MIN_ROUNDS, P99s, Tail, count_rounds, p99s
+from isochrone_collector.routing.inputs import Comparison, Inputs, Rules
+from isochrone_collector.routing.tails import LEAST_FOR_DELAY, MIN_ROUNDS, P99s, Tail, Tails, count_rounds, p99s
 from isochrone_wire.routes import Hedge
 
 _MIN_SLOW = 3
 # One round in which both were slow is chance: with three slow rounds of sixty each it happens to one pair in seven.
 _MIN_BOTH = 2
 
+Gains = Mapping[str, tuple[str, ...]]
+"""First member → second members that shorten its p99."""
 
-def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str) -> Hedge:
-    """Return the hedge of the first choice by the second, or the reason for none. `tails` are their joint rounds."""
+
+def known_gains(tails: Tails, rules: Rules, before: Gains) -> dict[str, tuple[str, ...]]:
+    """Return the pairs whose hedge certainly shortens the p99, and of those known `before` the ones that still seem
+    to.
+    """
+    found = {
+        first: tuple(
+            second
+            for second, own in others.items()
+            if not _gains_nothing(rules, p99s(own), is_known=second in before.get(first, ()))
+        )
+        for first, others in tails.items()
+    }
+    return {first: seconds for first, seconds in found.items() if seconds}
+
+
+def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str, *, is_known: bool = False) -> Hedge:
+    """Return the hedge of the first choice by the second, or the reason for none. `tails` are their joint rounds;
+    `is_known` means that the gain was certain in earlier ones.
+    """
     comparison = inputs.against(first, second)
     delay, p50 = inputs.of(first).ttft_p95_us, inputs.of(second).ttft_p50_us
     found = p99s(tails)
@@ -31,7 +55,7 @@ def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str) -> Hed
             _cannot_win(inputs, delay.value, p50.value)
             or _stalls_together(inputs, comparison)
             or _lacks_rounds(comparison, count_rounds(tails))
-            or _gains_nothing(inputs, found)
+            or _gains_nothing(inputs.rules, found, is_known=is_known)
         )
     return Hedge(
         target=second,
@@ -64,12 +88,14 @@ def _lacks_rounds(comparison: Comparison, rounds: int) -> str:
     return f"too few joint rounds: {rounds} of {MIN_ROUNDS} for a 99th percentile" if rounds < MIN_ROUNDS else ""
 
 
-def _gains_nothing(inputs: Inputs, found: P99s | None) -> str:
-    """Return the reason unless the p99 is shorter by the margin."""
-    margin_us = max(inputs.rules.margin_us, inputs.rules.margin_share * found.alone_us) if found else 0.0
+def _gains_nothing(rules: Rules, found: P99s | None, *, is_known: bool) -> str:
+    """Return the reason unless the p99 is shorter by the margin: with certainty, or a gain that is known seems to
+    last.
+    """
+    margin_us = max(rules.margin_us, rules.margin_share * found.alone_us) if found else 0.0
     if found is None or found.hedged_us > found.alone_us - margin_us:
         return "it would not shorten the tail"
-    if found.hedged_high_us > found.alone_us - margin_us:
+    if not is_known and found.hedged_high_us > found.alone_us - margin_us:
         return "it is not certain to shorten the tail"
     return ""
 

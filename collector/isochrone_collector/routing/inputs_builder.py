@@ -14,6 +14,7 @@ from isochrone_collector.routing.evidence import (
     evidence_of,
     failing_runs,
     joint_rounds,
+    regions_of,
     reporting,
     suspects,
 )
@@ -53,7 +54,8 @@ def build_inputs(
     runs = failing_runs(recent)
     provider_of = {target.name: target.provider for target in plan.targets}
     control = recent.members.index(plan.control) if plan.control in recent.members else None
-    suspect_ids = suspects(runs, [provider_of[name] for name in recent.members], rules, control=control)
+    providers = [provider_of[name] for name in recent.members]
+    suspect_ids = suspects(runs, providers, regions_of(recent), rules, control=control)
     reporting_ids = reporting(recent, since_at=at - _silence_us(route, plan, rules))
     for region in regions:
         if region in recent.regions:

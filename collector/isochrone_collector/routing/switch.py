@@ -29,6 +29,7 @@ from isochrone_collector.routing.comparison import (
     objective_advantage,
 )
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
+from isochrone_collector.routing.hedge import Gains, known_gains
 from isochrone_collector.routing.inputs import Inputs, Rules
 from isochrone_collector.routing.tails import Tails, extended
 from isochrone_wire.insights import Eligible
@@ -47,7 +48,8 @@ class State:
     `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
     `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on. `ranked_since`
     is the instant at which each member was ranked first; 0, or no value, if that is long ago or it was measured long
-    before. `tails` are the joint rounds until `tails_until_at`.
+    before. `tails` are the joint rounds until `tails_until_at`; `gains` are the pairs whose hedge is known to shorten
+    the p99.
     """
 
     incumbent: str | None = None
@@ -67,6 +69,7 @@ class State:
     plan_version: int = 0
     tails: Tails = field(default_factory=dict)
     tails_until_at: int = 0
+    gains: Gains = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,12 +222,23 @@ def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int
 
 
 def remember_tails(state: State, inputs: Inputs, ranked: Sequence[str]) -> State:
-    """Return the state with the joint rounds of finished epochs, of the members in rank order."""
-    until_at = (epoch_of(inputs.at, inputs.rules) - 1) * inputs.rules.epoch_us
+    """Return the state with the joint rounds of finished epochs, of the members in rank order, and the gains that they
+    show.
+    """
+    rules = inputs.rules
+    until_at = epoch_of(inputs.at - _settled_us(inputs), rules) * rules.epoch_us
     if until_at <= state.tails_until_at:
         return state
     tails = extended(state.tails, inputs, ranked, since_at=state.tails_until_at, until_at=until_at)
-    return replace(state, tails=tails, tails_until_at=until_at)
+    return replace(state, tails=tails, tails_until_at=until_at, gains=known_gains(tails, rules, state.gains))
+
+
+def _settled_us(inputs: Inputs) -> int:
+    """Return the age, in microseconds, from which on a round has all its samples: an epoch, and the timeout of a first
+    token, so that the slowest ones are not missing. Half a window at most, so that the round is still in it.
+    """
+    timeout_us = max(target.workload.timeouts.first_token_us for target in inputs.targets)
+    return max(inputs.rules.epoch_us, min(timeout_us, inputs.rules.window_us // 2))
 
 
 def shares(state: State, inputs: Inputs, target: str) -> bool:

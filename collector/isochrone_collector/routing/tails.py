@@ -3,8 +3,8 @@
 A p99 needs 299 joint rounds for an interval, four times as many as the window of one vantage holds. So the rounds of
 two members are counted, and those in which the first one was slow, the slowest tenth of its window, are kept with the
 latency that a hedge with the delay of that time would have had: both p99s are among them. However many vantages probe
-in a round, it counts once, because they meet the same stalls. It is counted when it is an epoch old, so that late
-samples are included.
+in a round, it counts once, because they meet the same stalls. It is counted when it is an epoch old, or as old as a
+timeout if that is longer, so that late samples are included: those of stalls come last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,6 @@
 """Assembly of the parts of a collector."""
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,19 +15,25 @@ from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs import clock_watch
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.clock_watch import ClockWatch
 from isochrone_collector.jobs.disk_watch import DiskWatch
+from isochrone_collector.jobs.notifications import Notifications
 from isochrone_collector.jobs.registry import Jobs
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.receivers import Receiver
 from isochrone_collector.server.certificates import Certificates
-from isochrone_collector.settings import Settings, WebhookSettings
+from isochrone_collector.settings import WEBHOOK, Settings
 from isochrone_collector.store import partitions
+from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.xds.rejections import Rejections
+from isochrone_collector.xds.snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from isochrone_collector.jobs.webhook import Webhook
+    from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery
 
 # For callers without a credential.
 _JOIN_CONNECTIONS = 2
@@ -48,8 +55,12 @@ class Parts:
     authenticator: Authenticator
     enrolment: Enrolment
     alerts: AlertDelivery
+    alert_state: AlertState
     jobs: Jobs
+    notifications: Notifications
     publishing: Publishing
+    snapshots: Snapshots
+    rejections: Rejections
     push_metrics: PushMetrics
     certificates: Certificates | None
 
@@ -61,8 +72,11 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     plans = Plans(database=database, clock=clock.now_at)
     await plans.refresh()
     jobs = Jobs(database=database, clock=clock.now_at)
-    publishing = await _publishing(database, plans, jobs, clock)
-    alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=clock.now_at)
+    notifications = Notifications(database=database)
+    publishing = await _publishing(database, plans, jobs, clock, notifications)
+    receivers = _receivers(settings.receivers, database, clock, stack)
+    alerts = AlertDelivery(database=database, receivers=receivers, clock=clock.now_at)
+    notifications.handle(Channel.ALERTS, alerts.wake)
     disk_watch = await _disk_watch(settings, alerts, clock)
     certificates = _certificates(settings)
     authenticator = Authenticator(database=database, clock=clock.database_at, required=certificates is not None)
@@ -95,8 +109,12 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             on_change=authenticator.refresh,
         ),
         alerts=alerts,
+        alert_state=AlertState(database=database, plans=plans, clock=clock.now_at, receivers=settings.receivers),
         jobs=jobs,
+        notifications=notifications,
         publishing=publishing,
+        snapshots=Snapshots(publisher=publishing.publisher, plans=plans, clock=clock.now_at),
+        rejections=Rejections(),
         push_metrics=PushMetrics(clock=clock.now_at),
         certificates=certificates,
     )
@@ -108,11 +126,14 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
     return database
 
 
-async def _publishing(database: Database, plans: Plans, jobs: Jobs, clock: ClockGuard) -> Publishing:
+async def _publishing(
+    database: Database, plans: Plans, jobs: Jobs, clock: ClockGuard, notifications: Notifications
+) -> Publishing:
     """Create the publishing of route tables, with the tables in force loaded."""
     publishing = Publishing(
         database=database,
         plans=plans,
+        notifications=notifications,
         is_leader=lambda: jobs.is_leader,
         clock=clock.now_at,
         is_paused=lambda: bool(clock.reason),
@@ -168,20 +189,26 @@ def _query_context(settings: Settings, database: Database, plans: Plans, clock: 
         database=database,
         plans=plans,
         clock=clock.now_at,
-        webhook=settings.webhook is not None,
+        webhook=bool(settings.receivers),
         paused=lambda: clock.reason,
     )
 
 
-def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> "Webhook | None":
-    if settings is None:
-        return None
-    from isochrone_collector.jobs.webhook import Webhook  # noqa: PLC0415  # httpx, only for webhooks
+def _receivers(
+    chosen: Sequence[Receiver], database: Database, clock: ClockGuard, stack: AsyncExitStack
+) -> "list[ReceiverDelivery]":
+    if not chosen:
+        return []
+    from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery  # noqa: PLC0415  # httpx, only for receivers
 
-    _log.info("webhook.set", address=settings.shown)
-    webhook = Webhook(settings)
-    stack.push_async_callback(webhook.close)
-    return webhook
+    found = []
+    for receiver in chosen:
+        _log.info("receiver.set", name=receiver.name, format=receiver.format.value, address=receiver.shown)
+        adopts = receiver.name == WEBHOOK
+        delivery = ReceiverDelivery(receiver, database=database.patient(), clock=clock.now_at, adopts=adopts)
+        stack.push_async_callback(delivery.close)
+        found.append(delivery)
+    return found
 
 
 def _certificates(settings: Settings) -> Certificates | None:

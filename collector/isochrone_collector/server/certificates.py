@@ -4,7 +4,8 @@ New connections get a new certificate at once. Existing ones keep the old one un
 `isochrone_wire.grpc_options` limits their age.
 
 A self-signed pair is replaced in two steps, because agents and readers have pinned it: `rotate` makes the next pair,
-which the collector announces to every authenticated client, and the collector switches to it at a later instant.
+which the collector announces to every authenticated client, and the collector switches to it at a later instant. Other
+collectors that serve the same files announce the next pair, too, and leave the switch to the one that made them.
 """
 
 import fcntl
@@ -29,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError, StartError
 from isochrone_collector.settings import Tls
-from isochrone_wire.credentials import format_fingerprint
+from isochrone_wire.credentials import fingerprint_of, format_fingerprint
 from isochrone_wire.files import replace_file
 from isochrone_wire.model import SECOND_US
 
@@ -138,8 +139,9 @@ class Certificates:
     """
 
     def __init__(self, files: Tls, *, data_dir: Path, host: str) -> None:
-        self._files = files if files.certificate else _own_files(files, data_dir / "tls", host)
-        self._next = None if files.certificate else NextFiles(self._files)
+        self._is_owner = files.certificate is None
+        self._files = _own_files(files, data_dir / "tls", host) if self._is_owner else files
+        self._next = NextFiles(self._files)
         self._lock = threading.Lock()
         self._switch_if_due()
         self._stamps_seen = self._file_stamps()
@@ -191,14 +193,15 @@ class Certificates:
                 _log.info("certificate.replaced", fingerprint=format_fingerprint(self.current.fingerprint))
 
     def _switch_if_due(self) -> None:
+        if not self._is_owner:
+            return
         try:
-            if self._next is not None:
-                self._next.switch_if_due(now_at())
+            self._next.switch_if_due(now_at())
         except (OSError, ValueError) as error:
             _log.error("certificate.not_switched", reason=str(error))  # no traceback
 
     def _load_next(self) -> KeyPair | None:
-        coming = self._next.load() if self._next is not None else None
+        coming = self._next.load()
         if coming is not None:
             _log.info("certificate.announced", fingerprint=format_fingerprint(coming.fingerprint))
         return coming
@@ -218,8 +221,8 @@ class Certificates:
         context.load_cert_chain(self._files.certificate, self._files.key)
 
     def _file_stamps(self) -> list[tuple[int, int] | None]:
-        coming = (self._next.certificate, self._next.key) if self._next else ()
-        files = (self._files.certificate, self._files.key, self._files.client_ca, *coming)
+        coming = self._next.certificate, self._next.key
+        files = self._files.certificate, self._files.key, self._files.client_ca, *coming
         return [_stamp(path) for path in files if path]
 
 
@@ -280,7 +283,7 @@ def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
     Return the fingerprint of its certificate, and whether it is new. Raises `SettingsError`.
     """
     folder = data_dir / "tls"
-    own = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=None)
+    own = _pair_in(folder)
     files = NextFiles(own)
     try:
         if folder.stat().st_uid != os.geteuid():
@@ -302,9 +305,24 @@ def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
     return coming.fingerprint, is_new
 
 
+def switch_at(data_dir: Path, fingerprint: bytes) -> int | None:
+    """Return the instant at which the collector of this folder presents the certificate with this fingerprint, in
+    microseconds since the Unix epoch; `None` if that is not its next one, or cannot be read.
+    """
+    files = NextFiles(_pair_in(data_dir / "tls"))
+    try:
+        return files.switch_at() if fingerprint_of(files.certificate.read_text()) == fingerprint else None
+    except (OSError, ValueError):
+        return None
+
+
+def _pair_in(folder: Path, *, client_ca: Path | None = None) -> Tls:
+    return Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=client_ca)
+
+
 def _own_files(files: Tls, folder: Path, host: str) -> Tls:
     """Return the files of the collector's own pair, created on first use."""
-    own = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=files.client_ca)
+    own = _pair_in(folder, client_ca=files.client_ca)
     assert own.certificate is not None
     assert own.key is not None
     try:
@@ -316,9 +334,11 @@ def _own_files(files: Tls, folder: Path, host: str) -> Tls:
                 replace_file(own.certificate, chain, mode=0o644)
                 _log.info("certificate.created", file=str(own.certificate))
     except OSError as error:
-        raise StartError(
-            f"cannot write a certificate to {folder}: {error.strerror}", hint="choose another --data-dir"
-        ) from error
+        hint = (
+            "choose another --data-dir; or pass --certificate, --key and --unix-socket; or, if every process of this "
+            "machine may be an operator, --trust-loopback"
+        )
+        raise StartError(f"cannot write a certificate to {folder}: {error.strerror}", hint=hint) from error
     return own
 
 

@@ -18,10 +18,12 @@ from grpc_reflection.v1alpha import reflection
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
+from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
 from isochrone_collector.grpc_api.observatory import ObservatoryService
 from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
+from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
@@ -71,12 +73,17 @@ def grpc_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.
         plans=parts.plans,
         enrolment=parts.enrolment,
         alert_delivery=parts.alerts,
+        silencing=Silencing(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
     )
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.query_context)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
     routes = RoutesService(query_context=parts.query_context, publisher=parts.publishing.publisher)
     routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)
+    discovery = DiscoveryServices(
+        snapshots=parts.snapshots, publisher=parts.publishing.publisher, rejections=parts.rejections
+    )
+    discovery.add_to_server(server)
     ours = [
         module.DESCRIPTOR.services_by_name[name].full_name
         for module, name in (

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from isochrone_collector.analysis.clock_guard import ClockGuard
 from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.analysis.probe_totals import REASONS
+from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_wire import __version__
 from isochrone_wire.metrics import probes
@@ -32,14 +33,19 @@ def families(
     jobs: Callable[[], Mapping[str, JobHealth]],
     expiring: Callable[[], int],
     disk: Callable[[], DiskSpace | None],
+    alerts: AlertState,
+    deliveries: Mapping[str, Mapping[str, int]],
 ) -> Iterator[Metric]:
     """Yield every metric. `pushes` has the counters of pushes, `series` the counts of probes and `left_out` the number
-    of those that are in no series, by reason; `pool` returns the statistics of psycopg's pool.
+    of those that are in no series, by reason; `pool` returns the statistics of psycopg's pool; `deliveries` are the
+    numbers of alerts by receiver and result.
     """
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
     yield from probes.families(series)
     yield _left_out(left_out)
+    yield from _incidents(alerts)
+    yield from _deliveries(alerts.overdue, deliveries)
     yield GaugeMetricFamily("isochrone_plan_version", "The plan in force, 0 before the first.", value=plan_version())
     yield GaugeMetricFamily("isochrone_clock_trusted", "1, or 0 while jobs are paused.", value=not clock.reason)
     corrected_s = clock.verdict.correction_us / SECOND_US
@@ -59,6 +65,30 @@ def _left_out(samples: Mapping[str, int]) -> Metric:
     for reason in REASONS:
         family.add_metric([reason], samples.get(reason, 0))
     return family
+
+
+def _incidents(alerts: AlertState) -> Iterator[Metric]:
+    described = "1 for every region from which an open incident's target fails."
+    family = GaugeMetricFamily("isochrone_incident_open", described, labels=["kind", *probes.LABELS])
+    for labels in alerts.incidents:
+        family.add_metric(labels, 1)
+    yield family
+    described = "Regions of open incidents above the limit of series."
+    yield GaugeMetricFamily("isochrone_incident_open_left_out", described, value=alerts.left_out)
+
+
+def _deliveries(overdue: Mapping[str, int], results: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    described = "Alerts that a receiver has not accepted, without those that silences hold or that wait for a group."
+    gauge = GaugeMetricFamily("isochrone_alerts_overdue", described, labels=["receiver"])
+    for receiver, number in overdue.items():
+        gauge.add_metric([receiver], number)
+    yield gauge
+    described = "Alerts that this collector sent: delivered, given up, and failed, once for each attempt."
+    family = CounterMetricFamily("isochrone_alert_deliveries", described, labels=["receiver", "result"])
+    for receiver, numbers in results.items():
+        for result, number in numbers.items():
+            family.add_metric([receiver, result], number)
+    yield family
 
 
 def _jobs(health: Mapping[str, JobHealth]) -> Iterator[Metric]:

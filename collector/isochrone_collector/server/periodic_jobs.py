@@ -7,6 +7,7 @@ import structlog
 from isochrone_collector.alerts.message import of_certificate
 from isochrone_collector.jobs import (
     alert_delivery,
+    alert_state,
     clock_watch,
     disk_watch,
     drift_detection,
@@ -38,6 +39,7 @@ _log = structlog.get_logger()
 _PARTITIONS_US = 3600 * SECOND_US
 _WINDOW_REFRESH_US = 60 * SECOND_US
 _PLAN_REFRESH_US = 2 * SECOND_US
+_LEADER_FOLLOW_US = SECOND_US
 _ACCESS_REFRESH_US = SECOND_US
 _CERTIFICATE_RELOAD_US = 2 * SECOND_US
 _CERTIFICATE_CHECK_US = 600 * SECOND_US
@@ -48,9 +50,9 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
     database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
-    incidents = IncidentDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
-    routes = RouteWatch(database=database, alerting=alerts, clock=now_at)
     fleet = FleetWatch(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+    incidents = IncidentDetection(database=database, plans=parts.plans, alerting=alerts, fleet=fleet, clock=now_at)
+    routes = RouteWatch(database=database, alerting=alerts, clock=now_at)
     guarded = parts.clock_watch.guarded
 
     async def make_partitions() -> None:
@@ -79,7 +81,10 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
             every_us=job_health.CHECK_EVERY_US,
             work=JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at).run,
         ),
-        Job(name="alert delivery", every_us=alert_delivery.DELIVER_EVERY_US, work=alerts.deliver),
+        *(
+            Job(name=f"alerts to {one.name}", every_us=one.EVERY_US, work=one.run, woken=one.woken)
+            for one in alerts.receivers
+        ),
         *parts.publishing.leader_jobs(),  # pause themselves
     ]
 
@@ -108,7 +113,9 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
         ("disk", disk_watch.EVERY_US, parts.disk_watch.run),
         ("clock", clock_watch.EVERY_US, parts.clock_watch.run),
         ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
+        ("alert state", alert_state.EVERY_US, parts.alert_state.run),
         ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
+        ("samples of the leader", _LEADER_FOLLOW_US, parts.publishing.follow_leader),
         ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),
         ("access", _ACCESS_REFRESH_US, parts.authenticator.refresh),
         ("invitations", _ACCESS_REFRESH_US, parts.enrolment.refresh),

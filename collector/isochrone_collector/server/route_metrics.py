@@ -29,9 +29,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[RouteEntry], float | None]], ...] = (
 
 
 def families(
-    tables: Sequence[RouteTable], *, switches: Mapping[tuple[str, str, str], int], watchers: int, now_at: int
+    tables: Sequence[RouteTable],
+    *,
+    switches: Mapping[tuple[str, str, str], int],
+    rejections: Mapping[tuple[str, str], int],
+    watchers: int,
+    now_at: int,
 ) -> Iterator[Metric]:
-    """Yield every metric of tables as of an instant; `switches` counts by client region, route and kind of change."""
+    """Yield every metric of tables as of an instant; `switches` counts by client region, route and kind of change,
+    `rejections` by client region and kind of resource.
+    """
     for name, documentation, value_of in _GAUGES:
         yield _of_members(f"isochrone_route_{name}", documentation, tables, value_of)
     yield _quantiles(tables)
@@ -46,6 +53,7 @@ def families(
     )
     yield _states(tables)
     yield _switches(switches)
+    yield _rejections(rejections)
     yield GaugeMetricFamily("isochrone_route_watchers", "Watchers of tables at this collector.", value=watchers)
 
 
@@ -112,6 +120,17 @@ def _switches(switches: Mapping[tuple[str, str, str], int]) -> CounterMetricFami
         labels=[*_ROUTE, "change"],
     )
     for labels, count in sorted(dict(switches).items()):
+        family.add_metric(list(labels), count)
+    return family
+
+
+def _rejections(rejections: Mapping[tuple[str, str], int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(
+        "isochrone_envoy_rejections",
+        "Responses that an Envoy rejected, by kind of resource.",
+        labels=["client_region", "resources"],
+    )
+    for labels, count in sorted(dict(rejections).items()):
         family.add_metric(list(labels), count)
     return family
 

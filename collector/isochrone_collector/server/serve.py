@@ -41,7 +41,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
 
     Once it serves, it calls `announce` with the address it listens on (`listen`, with the real port), the URL of `http`
     if that is served, the `socket` likewise, the kind of `database` and, under TLS, the `fingerprint` of its
-    certificate and the path of the `operator` file.
+    certificate and the path of the `operator` file, if it could be written.
     """
     stop_requested = stop_event()
     async with AsyncExitStack() as stack:
@@ -63,9 +63,12 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             serving(
                 Sources(
                     publisher=publisher,
+                    changes=parts.publishing.changes,
                     plans=parts.plans,
                     query_context=parts.query_context,
                     authenticator=parts.authenticator,
+                    snapshots=parts.snapshots,
+                    rejections=parts.rejections,
                     clock=parts.clock.now_at,
                     metrics=partial(_metrics, parts),
                 ),
@@ -76,7 +79,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         )
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
-            tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
+            works = parts.jobs.run(), parts.notifications.run(), publisher.run()
+            tasks = [group.create_task(work) for work in works]
             process_tuning.tune_process()  # after everything that lives as long as the process exists
             for server in servers:
                 await server.start()
@@ -88,7 +92,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             await stop_requested.wait()
             _log.info("collector.stopping")
             await health_of.enter_graceful_shutdown()
-            publisher.close()  # ends the watches, which the server would wait for
+            parts.publishing.close()  # ends the watches, which the server would wait for
             await asyncio.gather(*(server.stop(_GRACE_S) for server in servers))
             for task in tasks:
                 task.cancel()
@@ -122,8 +126,11 @@ async def _prepare(
 
 
 async def _migrate(conninfo: str) -> None:
-    before, after = await asyncio.to_thread(schema.migrate, conninfo)
-    _log.info("database.ready", address=describe(conninfo), revision=after, migrated=before != after)
+    done = await asyncio.to_thread(schema.migrate, conninfo)
+    if done.distributed:
+        _log.info("database.distributed", tables=", ".join(done.distributed))
+    migrated = done.before != done.after
+    _log.info("database.ready", address=describe(conninfo), revision=done.after, migrated=migrated)
 
 
 @asynccontextmanager
@@ -159,13 +166,20 @@ def _families(parts: Parts, series: Sequence[Series], left_out: Mapping[str, int
         clock=parts.clock,
         expiring=parts.authenticator.expiring,
         disk=lambda: parts.disk_watch.space,
+        alerts=parts.alert_state,
+        deliveries={one.name: one.results for one in parts.alerts.receivers},
     )
     yield from route_metrics.families(
-        publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=parts.clock.now_at()
+        publisher.in_force(),
+        switches=publisher.switches,
+        rejections=parts.rejections.counts,
+        watchers=publisher.watchers,
+        now_at=parts.clock.now_at(),
     )
 
 
 def _identity(certificates: Certificates | None, operator: OperatorFile) -> dict[str, str]:
     if certificates is None:
         return {}
-    return {"fingerprint": format_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}
+    written = {"operator": str(operator.path)} if operator.path.exists() else {}
+    return {"fingerprint": format_fingerprint(certificates.current.fingerprint), **written}

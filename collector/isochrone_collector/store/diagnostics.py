@@ -8,7 +8,7 @@ from psycopg import pq
 
 from isochrone_collector.store.job_state import FAILING
 from isochrone_collector.store.partitions import day_named
-from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres import citus, schema
 from isochrone_collector.store.postgres.pool import connect
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import DatabaseFacts
@@ -24,6 +24,7 @@ def facts(conninfo: str) -> DatabaseFacts:
     with connect(conninfo) as connection:
         connection.read_only = True
         offset_us, uncertainty_us = _clock(connection)
+        is_cluster = _yes(connection, "citus_is_there")
         return DatabaseFacts(
             version=connection.info.server_version,
             settings=dict(connection.execute(query("durability_settings")).fetchall()),
@@ -38,7 +39,9 @@ def facts(conninfo: str) -> DatabaseFacts:
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
             summarised_until=_summarised_until(connection) if revision == newest else None,
             failing_jobs=_failing_jobs(connection) if revision == newest else {},
-            lost_workers=_lost_workers(connection),
+            lost_workers=_lost_workers(connection) if is_cluster else None,
+            local_tables=citus.local_tables(connection),
+            worker_settings=dict(connection.execute(query("citus_worker_settings")).fetchall()) if is_cluster else {},
         )
 
 
@@ -60,9 +63,7 @@ def _days(connection: psycopg.Connection) -> frozenset[int]:
     return frozenset(day for name in names if (day := day_named(name)) is not None)
 
 
-def _lost_workers(connection: psycopg.Connection) -> tuple[str, ...] | None:
-    if not _yes(connection, "citus_is_there"):
-        return None
+def _lost_workers(connection: psycopg.Connection) -> tuple[str, ...]:
     return tuple(str(node) for (node,) in connection.execute(query("citus_lost_nodes")).fetchall())
 
 

@@ -11,10 +11,11 @@ _CHECK_EVERY_S = 5.0
 
 
 class Channel(StrEnum):
-    """The channels: samples were stored, route tables were published."""
+    """The channels: samples were stored, route tables were published, alerts were raised."""
 
     SAMPLES = "isochrone_samples"
     TABLES = "isochrone_routes"
+    ALERTS = "isochrone_alerts"
 
 
 async def notify(connection: Connection, channel: Channel) -> None:
@@ -24,8 +25,8 @@ async def notify(connection: Connection, channel: Channel) -> None:
 
 async def listen(connection: Connection) -> None:
     """Listen on every channel with this connection."""
-    await execute(connection, query("listen_for_samples"))
-    await execute(connection, query("listen_for_tables"))
+    for statement in ("listen_for_samples", "listen_for_tables", "listen_for_alerts"):
+        await execute(connection, query(statement))
 
 
 async def received(connection: Connection) -> AsyncIterator[Channel]:

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import PlanHistoryRow, PlanRow, TargetRow
+from isochrone_collector.store.rows import PlanHistoryRow, PlanRow, PlanSpanRow, TargetRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Price, Target
 
@@ -28,6 +28,11 @@ class PlanOrigin:
     signature: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DocumentRow:
+    document: str
+
+
 async def lock(connection: Connection) -> None:
     """Prevent other plans from being applied until this transaction ends."""
     await execute(connection, query("take_lock"), key=_LOCK_KEY)
@@ -39,21 +44,27 @@ async def newest(connection: Connection) -> PlanRow | None:
     return found[0] if found else None
 
 
-async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
+async def of_window(connection: Connection, window: Window) -> list[PlanSpanRow]:
     """Return the plans that were in force during a window, oldest first."""
     return await fetch(
         connection,
         query("plans_of_window"),
-        PlanRow,
+        PlanSpanRow,
         from_at=Instant(window.from_at),
         until_at=Instant(window.until_at),
     )
 
 
 async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
-    """Return the original document of one version; `None` if there is no such version."""
-    found = await fetch(connection, query("plan_document"), PlanHistoryRow, version=version)
+    """Return the origin of one version; `None` if there is no such version."""
+    found = await fetch(connection, query("plan_of_version"), PlanHistoryRow, version=version)
     return found[0] if found else None
+
+
+async def document(connection: Connection, version: int) -> str | None:
+    """Return the original document of one version; `None` if there is no such version."""
+    found = await fetch(connection, query("plan_document"), _DocumentRow, version=version)
+    return found[0].document if found else None
 
 
 async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:

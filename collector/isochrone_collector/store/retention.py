@@ -1,4 +1,5 @@
-"""Deletion of old ledger entries, late samples and summaries, in small portions, so that no other statement waits long.
+"""Deletion of old ledger entries, late samples, summaries, incidents and alerts, in small portions, so that no other
+statement waits long.
 
 Each function deletes one portion of the rows older than an instant, and returns whether there may be more. Samples are
 dropped by the partition.
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.rows import IdRow
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import MINUTE_US
@@ -44,6 +46,31 @@ async def forget_summaries(database: Database, resolution: Resolution, before_at
         await execute(connection, query("forget_summaries"), **bucket, metrics=[metric.value for metric in Metric])
         await execute(connection, query("forget_outcomes"), **bucket)
     return True
+
+
+async def forget_incidents(database: Database, before_at: int) -> bool:
+    """Delete incidents that ended before `before_at`. Raises `DatabaseUnavailable`."""
+    async with database.connection() as connection:
+        return await execute(connection, query("forget_incidents"), before_at=Instant(before_at))
+
+
+async def forget_alerts(database: Database, before_at: int) -> bool:
+    """Delete alerts that were raised before `before_at`, with their deliveries, except those that are still needed.
+    Raises `DatabaseUnavailable`.
+    """
+    async with database.transaction() as connection:
+        rows = await fetch(connection, query("alerts_to_forget"), IdRow, before_at=Instant(before_at))
+        ids = [row.id for row in rows]
+        if ids:
+            await execute(connection, query("forget_deliveries"), ids=ids)
+            await execute(connection, query("forget_alerts"), ids=ids)
+    return bool(ids)
+
+
+async def forget_silences(database: Database, before_at: int) -> bool:
+    """Delete silences and acknowledgements that ended before `before_at`. Raises `DatabaseUnavailable`."""
+    async with database.connection() as connection:
+        return await execute(connection, query("forget_silences"), before_at=Instant(before_at))
 
 
 async def _forget_received(database: Database, oldest: str, forget: str, before_at: int) -> bool:

@@ -76,7 +76,7 @@ class FullTableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
-    """A change of a route."""
+    """A change of a route; `weights` are those of the members since then."""
 
     generation: int
     client_region: str
@@ -84,6 +84,7 @@ class EventRow:
     at: int
     change: str
     sentence: str
+    weights: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
+from isochrone_collector.store.sample_position import sample_name
 from isochrone_wire.fleet import StoredSample
 from isochrone_wire.model import Outcome, Quality, RateLimit, Sample, TokenSource
 
@@ -85,10 +86,9 @@ class SpenderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHistoryRow:
-    """The document of a plan, the user and instant of `apply`, and the version it restored, if any."""
+    """The origin of a plan: the user and instant of `apply`, and the version it restored, if any."""
 
     version: int
-    document: str
     applied_at: int
     applied_by: str
     restores: int | None
@@ -96,15 +96,21 @@ class PlanHistoryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSpanRow:
+    """A plan in force from `applied_at` to `until_at`, which is `None` for the newest."""
+
+    version: int
+    applied_at: int
+    until_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """The document of a plan, in force from `applied_at` to `until_at`, which is `None` for the newest; and its encoded
-    signature, if it is the newest and signed.
-    """
+    """The plan in force: its document, the instant of `apply`, and its encoded signature, if it is signed."""
 
     version: int
     document: str
     applied_at: int
-    until_at: int | None
     signature: bytes | None = None
 
 
@@ -201,7 +207,8 @@ class DatabaseFacts:
     `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the plan in
     force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the first
     summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a Citus
-    cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster.
+    cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are those
+    of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are.
     """
 
     version: int
@@ -218,6 +225,8 @@ class DatabaseFacts:
     summarised_until: int | None = None
     failing_jobs: Mapping[str, int] = field(default_factory=dict)
     lost_workers: tuple[str, ...] | None = None
+    worker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    local_tables: tuple[str, ...] = ()
 
 
 def _type_of(column: str) -> str:
@@ -289,5 +298,6 @@ def stored_sample(record: Mapping[str, Any], *, target: str) -> StoredSample:
         vantage=record["vantage"],
         region=record["region"],
         received_at=record["received_at"],
+        id=sample_name(record),
         sample=Sample(**plain, **special),
     )

@@ -1,7 +1,9 @@
-"""Single samples as records for `rows.stored_sample`: the newest, page by page, and those of newly stored batches."""
+"""Single samples as records for `rows.stored_sample`: the newest, one of them, page by page, and those of newly stored
+batches; and the rate limits of samples.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psycopg import sql
@@ -14,6 +16,7 @@ from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS
+from isochrone_collector.store.sample_position import NAMES, Position
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US
 
@@ -23,23 +26,33 @@ _FURTHER = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """The position of a sample in the order of all samples, oldest round first; the default is the start of a round."""
+class RateLimitBucket:
+    """The lowest remaining amounts in the bucket that begins at `at`, and the number of probes that stated them."""
 
-    round_at: int
-    target_id: int = 0
-    vantage_id: int = 0
-    epoch: int = 0
-    seq: int = 0
-    idx: int = 0
+    target_id: int
+    vantage: str
+    region: str
+    at: int
+    requests: int | None
+    requests_n: int
+    tokens: int | None
+    tokens_n: int
 
 
-_POSITION = tuple(part.name for part in fields(Position))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitReading:
+    """The rate limits in the headers of one probe, which began at `at`."""
 
-
-def position_of(record: Record) -> Position:
-    """Return the position of a record."""
-    return Position(**{name: record[name] for name in _POSITION})
+    target_id: int
+    vantage: str
+    region: str
+    at: int
+    remaining_requests: int | None
+    limit_requests: int | None
+    reset_requests_us: int | None
+    remaining_tokens: int | None
+    limit_tokens: int | None
+    reset_tokens_us: int | None
 
 
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
@@ -58,9 +71,15 @@ async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Re
 
 async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:
     """Return the samples of a scope after a position, in order."""
-    bounds = {f"after_{name}": getattr(position, name) for name in _POSITION}
+    bounds = {f"after_{name}": getattr(position, name) for name in NAMES}
     bounds["after_round_at"] = Instant(position.round_at)
     return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
+
+
+async def at(connection: Connection, position: Position) -> list[Record]:
+    """Return the sample at a position, if there is one."""
+    parameters = {**asdict(position), "round_at": Instant(position.round_at)}
+    return await _records(connection, "sample_at", parameters)
 
 
 async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
@@ -85,6 +104,21 @@ async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arr
         "newest": [Instant(at) for at in newest_at],
     }
     return await _records(connection, "samples_of_batches", parameters)
+
+
+async def rate_limit_history(
+    connection: Connection, scope: Scope, *, bucket_us: int, limit: int
+) -> list[RateLimitBucket]:
+    """Return at most `limit` buckets with rate limits, oldest first by target, region and vantage."""
+    parameters = {**scope.parameters(), "bucket": f"{bucket_us} microseconds", "limit": limit}
+    return await fetch(connection, query("rate_limit_history"), RateLimitBucket, **parameters)
+
+
+async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[RateLimitReading]:
+    """Return the `newest` rate limits of each target and vantage, oldest first."""
+    return await fetch(
+        connection, query("rate_limit_readings"), RateLimitReading, **scope.parameters(), readings=newest
+    )
 
 
 def _with_rounds(arrival: Arrival) -> Arrival:

@@ -16,6 +16,7 @@ import click
 
 from isochrone_sim import tables
 from isochrone_sim.certificates import self_signed as make_certificate
+from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.settings import (
     DEFAULT_LISTEN,
     Settings,
@@ -24,6 +25,7 @@ from isochrone_sim.settings import (
     parse_certificate,
     parse_listens,
     with_episodes,
+    with_fault_episodes,
     with_round_trips,
 )
 from isochrone_sim.worldfile import EXAMPLE
@@ -43,6 +45,7 @@ _SERVE_EXAMPLES = (
     "isochrone-sim serve --self-signed",
     "isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082",
     "isochrone-sim serve --episode tencent us-east-2 400 75 180",
+    "isochrone-sim serve --fault-episode tencent us-east-2 500 75 180",
 )
 _WORLD_EXAMPLES = (
     "isochrone-sim world",
@@ -117,6 +120,15 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     "seconds. Repeatable.",
 )
 @click.option(
+    "--fault-episode",
+    "fault_episodes",
+    type=(str, str, click.Choice(list(FAULTS)), click.FloatRange(0), click.FloatRange(0)),
+    multiple=True,
+    metavar="PROVIDER REGION FAULT AFTER FOR",
+    help="Give all models of PROVIDER the FAULT, one of `isochrone-sim faults`, in REGION, starting AFTER seconds from "
+    "now, for FOR seconds. Repeatable.",
+)
+@click.option(
     "--round-trip",
     "round_trips",
     type=(str, click.FloatRange(0, 60_000)),
@@ -138,6 +150,7 @@ def serve(
     self_signed: bool,
     truth_file: Path | None,
     episodes: tuple[tuple[str, str, float, float, float], ...],
+    fault_episodes: tuple[tuple[str, str, str, float, float], ...],
     round_trips: tuple[tuple[str, float], ...],
     allow_remote: bool,
     log_requests: bool,
@@ -160,7 +173,9 @@ def serve(
     from isochrone_wire.cli import logs  # noqa: PLC0415  # as above
 
     logs.set_up()
-    world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=time.time_ns() // 1000)
+    now_at = time.time_ns() // 1000
+    world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=now_at)
+    world = with_fault_episodes(world, fault_episodes, now_at=now_at)
     world = with_round_trips(world, round_trips)
     settings = Settings(
         world=world,

@@ -12,7 +12,7 @@ from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
 from isochrone_sim.faults.faults import fault_models
 from isochrone_sim.world.published import default_world
-from isochrone_sim.world.world import Episode, World
+from isochrone_sim.world.world import Episode, FaultEpisode, World
 from isochrone_sim.worldfile import parse_world
 from isochrone_wire.address import Address, parse_address
 
@@ -94,6 +94,25 @@ def with_episodes(world: World, values: Iterable[tuple[str, str, float, float, f
         for provider, region, added_ms, after_s, lasting_s in values
     )
     return replace(world, episodes=episodes)
+
+
+def with_fault_episodes(world: World, values: Iterable[tuple[str, str, str, float, float]], *, now_at: int) -> World:
+    """Return the world with faults of providers: (provider, region, fault, start in seconds from now, duration in
+    seconds).
+
+    Raises `SettingsError` for an unknown region or provider.
+    """
+    episodes = tuple(
+        FaultEpisode(
+            provider=_known_provider(provider, world),
+            region=known_region(region, world),
+            fault=fault,
+            from_at=now_at + round(after_s * 1_000_000),
+            until_at=now_at + round((after_s + lasting_s) * 1_000_000),
+        )
+        for provider, region, fault, after_s, lasting_s in values
+    )
+    return replace(world, fault_episodes=episodes)
 
 
 def with_round_trips(world: World, values: Iterable[tuple[str, float]]) -> World:

@@ -6,6 +6,7 @@ combined into targets, whose names must exist and be unique.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -27,10 +28,10 @@ from isochrone_wire.plan_document.schema import (
     TargetShape,
     WorkloadShape,
 )
-from isochrone_wire.plan_document.yaml_source import Path, Problem, YamlText
+from isochrone_wire.plan_document.yaml_source import MAX_PROBLEMS, Path, Problem, YamlText
 from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
 from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
-from isochrone_wire.text import did_you_mean, nearest, unknown
+from isochrone_wire.text import did_you_mean, nearest, shortened, unknown
 
 _NESTED: Mapping[str | int, type[Shape]] = {**schema.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # The similarity from which on a word counts as misspelt: `hgih` does, `highest` does not.
@@ -55,9 +56,18 @@ def load(text: str, *, version: int, stored: bool = False) -> Reading:
     """
     source = yaml_source.read(text)
     reader = _Reader(source=source, problems=list(source.problems), stored=stored)
-    plan = reader.plan(version) if source.data is not None or not source.problems else None
-    problems = tuple(str(problem) for problem in sorted(set(reader.problems)))
-    return Reading(plan=None if problems else plan, problems=problems)
+    try:
+        plan = reader.plan(version) if source.data is not None or not source.problems else None
+    except _TooManyProblemsError:
+        plan = None
+    problems = [str(problem) for problem in sorted(set(reader.problems))]
+    if len(reader.problems) >= MAX_PROBLEMS:
+        problems.append(f"at most {MAX_PROBLEMS} problems are listed")
+    return Reading(plan=None if problems else plan, problems=tuple(problems))
+
+
+class _TooManyProblemsError(Exception):
+    """As many problems are found as are listed. To find similar names for thousands of unknown ones takes minutes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,8 +249,8 @@ class _Reader:
         paths: list[Path] = [("routes", place) for place in range(len(items))]
         shapes = {path: self.shaped(RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
         found = {path: shape for path, shape in shapes.items() if shape}
-        findings = [*contradictions(found, self.source.line_of), *(misfits(found, targets) if targets else ())]
-        for path, message in findings:
+        findings = contradictions(found, self.source.line_of), misfits(found, targets) if targets else ()
+        for path, message in chain(*findings):
             self.report(path, message)
         return tuple(shape.value() for shape in found.values())
 
@@ -248,12 +258,14 @@ class _Reader:
         try:
             return shape.model_validate(item)
         except ValidationError as error:
-            for detail in error.errors():
+            for detail in error.errors(include_url=False, include_input=False):
                 self.report((*path, *detail["loc"]), _sentence(shape, detail))
             return None
 
     def report(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(line=self.source.line_of(path), message=message))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise _TooManyProblemsError
+        self.problems.append(Problem(line=self.source.line_of(path), message=shortened(message)))
 
 
 def _target(

@@ -4,6 +4,7 @@ Each part is validated separately, so that one invalid key does not hide other p
 several parts, such as references and duplicate names.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from isochrone_wire.model import (
     Workload,
 )
 from isochrone_wire.plan_limits import (
+    DIALECTS,
     MAX_AMOUNT,
     MAX_BUDGETS,
     MAX_CONCURRENCY,
@@ -40,9 +42,8 @@ from isochrone_wire.plan_limits import (
     MIN_TIMEOUT_US,
     POLICY_PREFIX,
 )
-from isochrone_wire.text import unknown
+from isochrone_wire.text import is_http_url, unknown
 
-DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
 MAX_ROUTES = 200
 MAX_RATE = 1e6
@@ -50,14 +51,25 @@ MAX_RATE = 1e6
 _DEFAULTS = Timeouts()
 
 
-def _within(low_us: int, high_us: int) -> AfterValidator:
-    def check(duration_us: int) -> int:
-        if not low_us <= duration_us <= high_us:
-            limits = f"{durations.write(low_us)} to {durations.write(high_us)}"
-            raise ValueError(f"{durations.write(duration_us)} is outside {limits}")
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The shortest and the longest duration that is allowed, in microseconds."""
+
+    low_us: int
+    high_us: int
+
+    def __str__(self) -> str:
+        return f"{durations.write(self.low_us)} to {durations.write(self.high_us)}"
+
+    def __call__(self, duration_us: int) -> int:
+        """Return the duration. Raises `ValueError` if it is outside the bounds."""
+        if not self.low_us <= duration_us <= self.high_us:
+            raise ValueError(f"{durations.write(duration_us)} is outside {self}")
         return duration_us
 
-    return AfterValidator(check)
+
+def _within(low_us: int, high_us: int) -> AfterValidator:
+    return AfterValidator(Bounds(low_us, high_us))
 
 
 def _clean(text: str) -> str:
@@ -81,13 +93,9 @@ def _short_enough(prompt: str) -> str:
 
 
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or " " in text:
+    if not is_http_url(text) or " " in text:
         raise ValueError(f"{text!r} is not an http or https URL")
+    parts = urlsplit(text)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("a URL must not contain a user, password, query or fragment; API keys stay with the agent")
     return text.rstrip("/")

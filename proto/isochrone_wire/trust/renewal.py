@@ -12,20 +12,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
 from isochrone_wire import codec, identity_file
 from isochrone_wire.credentials import fingerprint_of, parse_credential
 from isochrone_wire.identity_file import Identity
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+if TYPE_CHECKING:
+    from isochrone_wire.v1 import fleet_pb2
 
 CHECK_EVERY_SECONDS = 3600.0
 _CALL_SECONDS = 3.0
 
 
-def request_of(identity: Identity, *, now_at: int) -> fleet_pb2.RenewRequest:
+def request_of(identity: Identity, *, now_at: int) -> "fleet_pb2.RenewRequest":
     """Return the request, which asks for a successor of the credential only when that is due."""
+    from isochrone_wire.v1 import fleet_pb2  # noqa: PLC0415  # every start of a command would load its module
+
     return fleet_pb2.RenewRequest(credential=is_due(identity, now_at=now_at))
 
 
@@ -40,7 +45,7 @@ def has_other_pins(identity: Identity, fingerprints: Sequence[bytes]) -> bool:
     return bool(pins and fingerprints) and [fingerprint_of(pin) for pin in pins] != list(fingerprints)
 
 
-def renewed(identity: Identity, response: fleet_pb2.RenewResponse) -> Identity:
+def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity:
     """Return the identity after a response. Raises `ValueError` if the response cannot be used."""
     from isochrone_wire.operations import Renewed  # noqa: PLC0415  # every start of a command would load its module
 
@@ -79,6 +84,8 @@ def renew_if_due(channel: grpc.Channel, path: Path, identity: Identity) -> Ident
     try:
         if not _is_wanted(path, identity, now_at):
             return identity
+        from isochrone_wire.v1 import fleet_pb2_grpc  # noqa: PLC0415  # as above
+
         stub = fleet_pb2_grpc.FleetStub(channel)
         response = stub.Renew(request_of(identity, now_at=now_at), timeout=_CALL_SECONDS)
         later = renewed(identity, response)

@@ -127,7 +127,10 @@ class ListSamplesRequest(_message.Message):
 
     SELECTION_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
+    id: _builtins.str
+    """Only this sample, whatever the selection is; empty for all."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     def __init__(
@@ -135,10 +138,11 @@ class ListSamplesRequest(_message.Message):
         *,
         selection: Global___Selection | None = ...,
         limit: _builtins.int = ...,
+        id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "limit", b"limit", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,10 +157,13 @@ class StoredSample(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     RECEIVED_AT_FIELD_NUMBER: _builtins.int
     SAMPLE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     vantage: _builtins.str
     region: _builtins.str
     received_at: _builtins.int
+    id: _builtins.str
+    """Finds the sample again."""
     @_builtins.property
     def sample(self) -> _sample_pb2.Sample: ...
     def __init__(
@@ -167,10 +174,11 @@ class StoredSample(_message.Message):
         region: _builtins.str = ...,
         received_at: _builtins.int = ...,
         sample: _sample_pb2.Sample | None = ...,
+        id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sample", b"sample"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["received_at", b"received_at", "region", b"region", "sample", b"sample", "target", b"target", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "received_at", b"received_at", "region", b"region", "sample", b"sample", "target", b"target", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -182,19 +190,25 @@ class ListSamplesResponse(_message.Message):
 
     SAMPLES_FIELD_NUMBER: _builtins.int
     RESUME_AT_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     resume_at: _builtins.int
     """For FollowSamples: samples received before this instant have been sent, later ones may have been."""
     @_builtins.property
     def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredSample]: ...
+    @_builtins.property
+    def window(self) -> Global___Window:
+        """For ListSamples."""
+
     def __init__(
         self,
         *,
         samples: _abc.Iterable[Global___StoredSample] | None = ...,
         resume_at: _builtins.int = ...,
+        window: Global___Window | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_at", b"resume_at", "samples", b"samples"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_at", b"resume_at", "samples", b"samples", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1673,10 +1687,13 @@ class GetSeriesRequest(_message.Message):
     SELECTION_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     POINTS_FIELD_NUMBER: _builtins.int
+    LIMIT_US_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """Empty for ttft."""
     points: _builtins.int
     """Maximum number of points of a series, at most 500; 0 for 500."""
+    limit_us: _builtins.int
+    """The limit on the metric, a latency, for the goodput; 0: none."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     def __init__(
@@ -1685,10 +1702,11 @@ class GetSeriesRequest(_message.Message):
         selection: Global___Selection | None = ...,
         metric: _builtins.str = ...,
         points: _builtins.int = ...,
+        limit_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "points", b"points", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_us", b"limit_us", "metric", b"metric", "points", b"points", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1711,6 +1729,8 @@ class SeriesPoint(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     THROTTLED_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
+    PLANNED_FIELD_NUMBER: _builtins.int
+    GOOD_FIELD_NUMBER: _builtins.int
     at: _builtins.int
     n: _builtins.int
     p10: _builtins.float
@@ -1720,6 +1740,9 @@ class SeriesPoint(_message.Message):
     failed: _builtins.int
     throttled: _builtins.int
     skipped: _builtins.int
+    planned: _builtins.int
+    """The planned requests, and those answered within the limit; absent without a limit."""
+    good: _builtins.int
     def __init__(
         self,
         *,
@@ -1732,23 +1755,33 @@ class SeriesPoint(_message.Message):
         failed: _builtins.int = ...,
         throttled: _builtins.int = ...,
         skipped: _builtins.int = ...,
+        planned: _builtins.int | None = ...,
+        good: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "p10", b"p10", "p50", b"p50", "p90", b"p90"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_good", b"_good", "_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "_planned", b"_planned", "good", b"good", "p10", b"p10", "p50", b"p50", "p90", b"p90", "planned", b"planned"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "at", b"at", "failed", b"failed", "n", b"n", "ok", b"ok", "p10", b"p10", "p50", b"p50", "p90", b"p90", "skipped", b"skipped", "throttled", b"throttled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_good", b"_good", "_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "_planned", b"_planned", "at", b"at", "failed", b"failed", "good", b"good", "n", b"n", "ok", b"ok", "p10", b"p10", "p50", b"p50", "p90", b"p90", "planned", b"planned", "skipped", b"skipped", "throttled", b"throttled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__good: _TypeAlias = _typing.Literal["good"]  # noqa: Y015
+    _WhichOneofArgType__good: _TypeAlias = _typing.Literal["_good", b"_good"]  # noqa: Y015
     _WhichOneofReturnType__p10: _TypeAlias = _typing.Literal["p10"]  # noqa: Y015
     _WhichOneofArgType__p10: _TypeAlias = _typing.Literal["_p10", b"_p10"]  # noqa: Y015
     _WhichOneofReturnType__p50: _TypeAlias = _typing.Literal["p50"]  # noqa: Y015
     _WhichOneofArgType__p50: _TypeAlias = _typing.Literal["_p50", b"_p50"]  # noqa: Y015
     _WhichOneofReturnType__p90: _TypeAlias = _typing.Literal["p90"]  # noqa: Y015
     _WhichOneofArgType__p90: _TypeAlias = _typing.Literal["_p90", b"_p90"]  # noqa: Y015
+    _WhichOneofReturnType__planned: _TypeAlias = _typing.Literal["planned"]  # noqa: Y015
+    _WhichOneofArgType__planned: _TypeAlias = _typing.Literal["_planned", b"_planned"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__good) -> _WhichOneofReturnType__good | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p10) -> _WhichOneofReturnType__p10 | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p50) -> _WhichOneofReturnType__p50 | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p90) -> _WhichOneofReturnType__p90 | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__planned) -> _WhichOneofReturnType__planned | None: ...
 
 Global___SeriesPoint: _TypeAlias = SeriesPoint  # noqa: Y015
 
@@ -1789,10 +1822,13 @@ class GetSeriesResponse(_message.Message):
     BUCKET_US_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     SERIES_FIELD_NUMBER: _builtins.int
+    LIMIT_US_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     bucket_us: _builtins.int
     source: _builtins.str
     """samples | summaries"""
+    limit_us: _builtins.int
+    """That of the request."""
     @_builtins.property
     def window(self) -> Global___Window: ...
     @_builtins.property
@@ -1805,14 +1841,216 @@ class GetSeriesResponse(_message.Message):
         bucket_us: _builtins.int = ...,
         source: _builtins.str = ...,
         series: _abc.Iterable[Global___Series] | None = ...,
+        limit_us: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit_us", b"_limit_us", "limit_us", b"limit_us", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket_us", b"bucket_us", "metric", b"metric", "series", b"series", "source", b"source", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_us", b"_limit_us", "bucket_us", b"bucket_us", "limit_us", b"limit_us", "metric", b"metric", "series", b"series", "source", b"source", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__limit_us: _TypeAlias = _typing.Literal["limit_us"]  # noqa: Y015
+    _WhichOneofArgType__limit_us: _TypeAlias = _typing.Literal["_limit_us", b"_limit_us"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit_us) -> _WhichOneofReturnType__limit_us | None: ...
+
+Global___GetSeriesResponse: _TypeAlias = GetSeriesResponse  # noqa: Y015
+
+@_typing.final
+class GetRateLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    points: _builtins.int
+    """Maximum number of points of a series, at most 500; 0 for 24."""
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        points: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["points", b"points", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetSeriesResponse: _TypeAlias = GetSeriesResponse  # noqa: Y015
+Global___GetRateLimitsRequest: _TypeAlias = GetRateLimitsRequest  # noqa: Y015
+
+@_typing.final
+class RateLimitPoint(_message.Message):
+    """The lowest remaining amount in one bucket [at, at + bucket_us)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    at: _builtins.int
+    remaining: _builtins.int
+    def __init__(
+        self,
+        *,
+        at: _builtins.int = ...,
+        remaining: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "remaining", b"remaining"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateLimitPoint: _TypeAlias = RateLimitPoint  # noqa: Y015
+
+@_typing.final
+class RateLimitSeries(_message.Message):
+    """One rate limit of one target and vantage: the newest headers of the window, and their history. `credential` is the
+    name of the API key, whose limits all vantages that use it may share.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    VANTAGE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NEWEST_AT_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    RESET_US_FIELD_NUMBER: _builtins.int
+    LOWEST_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    EXHAUSTION_FIELD_NUMBER: _builtins.int
+    PER_MINUTE_FIELD_NUMBER: _builtins.int
+    PER_MINUTE_LOW_FIELD_NUMBER: _builtins.int
+    PER_MINUTE_HIGH_FIELD_NUMBER: _builtins.int
+    EXHAUSTED_AT_FIELD_NUMBER: _builtins.int
+    EXHAUSTED_LOW_AT_FIELD_NUMBER: _builtins.int
+    EXHAUSTED_HIGH_AT_FIELD_NUMBER: _builtins.int
+    READINGS_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    target: _builtins.str
+    provider: _builtins.str
+    credential: _builtins.str
+    region: _builtins.str
+    vantage: _builtins.str
+    kind: _builtins.str
+    """requests | tokens"""
+    newest_at: _builtins.int
+    """When the probe with the newest headers began."""
+    remaining: _builtins.int
+    limit: _builtins.int
+    reset_us: _builtins.int
+    lowest: _builtins.int
+    """Of the window: the lowest remaining amount, and the number of probes with this header."""
+    n: _builtins.int
+    exhaustion: _builtins.str
+    """exhausted | expected | possible | not_expected | unknown"""
+    per_minute: _builtins.float
+    """Change of the remaining amount per minute by the readings since the last refill, and its 95 % interval."""
+    per_minute_low: _builtins.float
+    per_minute_high: _builtins.float
+    exhausted_at: _builtins.int
+    """When nothing remains at these rates; absent for a rate that does not fall."""
+    exhausted_low_at: _builtins.int
+    exhausted_high_at: _builtins.int
+    readings: _builtins.int
+    """The readings from which the rate was estimated."""
+    @_builtins.property
+    def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___RateLimitPoint]:
+        """Oldest first; buckets without a probe are left out."""
+
+    def __init__(
+        self,
+        *,
+        target: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        credential: _builtins.str = ...,
+        region: _builtins.str = ...,
+        vantage: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        newest_at: _builtins.int = ...,
+        remaining: _builtins.int = ...,
+        limit: _builtins.int | None = ...,
+        reset_us: _builtins.int | None = ...,
+        lowest: _builtins.int = ...,
+        n: _builtins.int = ...,
+        exhaustion: _builtins.str = ...,
+        per_minute: _builtins.float | None = ...,
+        per_minute_low: _builtins.float | None = ...,
+        per_minute_high: _builtins.float | None = ...,
+        exhausted_at: _builtins.int | None = ...,
+        exhausted_low_at: _builtins.int | None = ...,
+        exhausted_high_at: _builtins.int | None = ...,
+        readings: _builtins.int = ...,
+        points: _abc.Iterable[Global___RateLimitPoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exhausted_at", b"_exhausted_at", "_exhausted_high_at", b"_exhausted_high_at", "_exhausted_low_at", b"_exhausted_low_at", "_limit", b"_limit", "_per_minute", b"_per_minute", "_per_minute_high", b"_per_minute_high", "_per_minute_low", b"_per_minute_low", "_reset_us", b"_reset_us", "exhausted_at", b"exhausted_at", "exhausted_high_at", b"exhausted_high_at", "exhausted_low_at", b"exhausted_low_at", "limit", b"limit", "per_minute", b"per_minute", "per_minute_high", b"per_minute_high", "per_minute_low", b"per_minute_low", "reset_us", b"reset_us"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exhausted_at", b"_exhausted_at", "_exhausted_high_at", b"_exhausted_high_at", "_exhausted_low_at", b"_exhausted_low_at", "_limit", b"_limit", "_per_minute", b"_per_minute", "_per_minute_high", b"_per_minute_high", "_per_minute_low", b"_per_minute_low", "_reset_us", b"_reset_us", "credential", b"credential", "exhausted_at", b"exhausted_at", "exhausted_high_at", b"exhausted_high_at", "exhausted_low_at", b"exhausted_low_at", "exhaustion", b"exhaustion", "kind", b"kind", "limit", b"limit", "lowest", b"lowest", "n", b"n", "newest_at", b"newest_at", "per_minute", b"per_minute", "per_minute_high", b"per_minute_high", "per_minute_low", b"per_minute_low", "points", b"points", "provider", b"provider", "readings", b"readings", "region", b"region", "remaining", b"remaining", "reset_us", b"reset_us", "target", b"target", "vantage", b"vantage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exhausted_at: _TypeAlias = _typing.Literal["exhausted_at"]  # noqa: Y015
+    _WhichOneofArgType__exhausted_at: _TypeAlias = _typing.Literal["_exhausted_at", b"_exhausted_at"]  # noqa: Y015
+    _WhichOneofReturnType__exhausted_high_at: _TypeAlias = _typing.Literal["exhausted_high_at"]  # noqa: Y015
+    _WhichOneofArgType__exhausted_high_at: _TypeAlias = _typing.Literal["_exhausted_high_at", b"_exhausted_high_at"]  # noqa: Y015
+    _WhichOneofReturnType__exhausted_low_at: _TypeAlias = _typing.Literal["exhausted_low_at"]  # noqa: Y015
+    _WhichOneofArgType__exhausted_low_at: _TypeAlias = _typing.Literal["_exhausted_low_at", b"_exhausted_low_at"]  # noqa: Y015
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    _WhichOneofReturnType__per_minute: _TypeAlias = _typing.Literal["per_minute"]  # noqa: Y015
+    _WhichOneofArgType__per_minute: _TypeAlias = _typing.Literal["_per_minute", b"_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__per_minute_high: _TypeAlias = _typing.Literal["per_minute_high"]  # noqa: Y015
+    _WhichOneofArgType__per_minute_high: _TypeAlias = _typing.Literal["_per_minute_high", b"_per_minute_high"]  # noqa: Y015
+    _WhichOneofReturnType__per_minute_low: _TypeAlias = _typing.Literal["per_minute_low"]  # noqa: Y015
+    _WhichOneofArgType__per_minute_low: _TypeAlias = _typing.Literal["_per_minute_low", b"_per_minute_low"]  # noqa: Y015
+    _WhichOneofReturnType__reset_us: _TypeAlias = _typing.Literal["reset_us"]  # noqa: Y015
+    _WhichOneofArgType__reset_us: _TypeAlias = _typing.Literal["_reset_us", b"_reset_us"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exhausted_at) -> _WhichOneofReturnType__exhausted_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exhausted_high_at) -> _WhichOneofReturnType__exhausted_high_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exhausted_low_at) -> _WhichOneofReturnType__exhausted_low_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__per_minute) -> _WhichOneofReturnType__per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__per_minute_high) -> _WhichOneofReturnType__per_minute_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__per_minute_low) -> _WhichOneofReturnType__per_minute_low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reset_us) -> _WhichOneofReturnType__reset_us | None: ...
+
+Global___RateLimitSeries: _TypeAlias = RateLimitSeries  # noqa: Y015
+
+@_typing.final
+class GetRateLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    BUCKET_US_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    bucket_us: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___RateLimitSeries]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        bucket_us: _builtins.int = ...,
+        limits: _abc.Iterable[Global___RateLimitSeries] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket_us", b"bucket_us", "limits", b"limits", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRateLimitsResponse: _TypeAlias = GetRateLimitsResponse  # noqa: Y015
 
 @_typing.final
 class ListDriftRequest(_message.Message):
@@ -1953,6 +2191,7 @@ class Alert(_message.Message):
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    DELIVERIES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     kind: _builtins.str
     """target_failing | target_throttled | target_recovered | drift | vantage_absent | vantage_back | …: see docs/alerts.md"""
@@ -1962,6 +2201,8 @@ class Alert(_message.Message):
     delivered_at: _builtins.int
     attempts: _builtins.int
     last_error: _builtins.str
+    @_builtins.property
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlertDelivery]: ...
     def __init__(
         self,
         *,
@@ -1973,16 +2214,53 @@ class Alert(_message.Message):
         delivered_at: _builtins.int | None = ...,
         attempts: _builtins.int = ...,
         last_error: _builtins.str = ...,
+        deliveries: _abc.Iterable[Global___AlertDelivery] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "delivered_at", b"delivered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "id", b"id", "kind", b"kind", "last_error", b"last_error", "raised_at", b"raised_at", "sentence", b"sentence", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "deliveries", b"deliveries", "id", b"id", "kind", b"kind", "last_error", b"last_error", "raised_at", b"raised_at", "sentence", b"sentence", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delivered_at: _TypeAlias = _typing.Literal["delivered_at"]  # noqa: Y015
     _WhichOneofArgType__delivered_at: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_at) -> _WhichOneofReturnType__delivered_at | None: ...
 
 Global___Alert: _TypeAlias = Alert  # noqa: Y015
+
+@_typing.final
+class AlertDelivery(_message.Message):
+    """The delivery of an alert to one receiver."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    receiver: _builtins.str
+    state: _builtins.str
+    """delivered | pending | silenced | given_up"""
+    delivered_at: _builtins.int
+    attempts: _builtins.int
+    last_error: _builtins.str
+    def __init__(
+        self,
+        *,
+        receiver: _builtins.str = ...,
+        state: _builtins.str = ...,
+        delivered_at: _builtins.int | None = ...,
+        attempts: _builtins.int = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "delivered_at", b"delivered_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "last_error", b"last_error", "receiver", b"receiver", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delivered_at: _TypeAlias = _typing.Literal["delivered_at"]  # noqa: Y015
+    _WhichOneofArgType__delivered_at: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_at) -> _WhichOneofReturnType__delivered_at | None: ...
+
+Global___AlertDelivery: _TypeAlias = AlertDelivery  # noqa: Y015
 
 @_typing.final
 class ListAlertsResponse(_message.Message):
@@ -1992,6 +2270,7 @@ class ListAlertsResponse(_message.Message):
     ALERTS_FIELD_NUMBER: _builtins.int
     WEBHOOK_FIELD_NUMBER: _builtins.int
     webhook: _builtins.bool
+    """Whether there is a receiver."""
     @_builtins.property
     def window(self) -> Global___Window: ...
     @_builtins.property
@@ -2069,6 +2348,70 @@ class FailedProbe(_message.Message):
 Global___FailedProbe: _TypeAlias = FailedProbe  # noqa: Y015
 
 @_typing.final
+class Silence(_message.Message):
+    """A silence; with a thread the acknowledgement of one problem."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    PROVIDERS_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    UNTIL_AT_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    ENDED_BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    thread: _builtins.str
+    subject: _builtins.str
+    reason: _builtins.str
+    created_by: _builtins.str
+    """The name of the credential."""
+    created_at: _builtins.int
+    until_at: _builtins.int
+    ended_at: _builtins.int
+    ended_by: _builtins.str
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def providers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
+        providers: _abc.Iterable[_builtins.str] | None = ...,
+        regions: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        thread: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        created_by: _builtins.str = ...,
+        created_at: _builtins.int = ...,
+        until_at: _builtins.int = ...,
+        ended_at: _builtins.int | None = ...,
+        ended_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at", "ended_at", b"ended_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at", "created_at", b"created_at", "created_by", b"created_by", "ended_at", b"ended_at", "ended_by", b"ended_by", "id", b"id", "kinds", b"kinds", "providers", b"providers", "reason", b"reason", "regions", b"regions", "subject", b"subject", "targets", b"targets", "thread", b"thread", "until_at", b"until_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ended_at: _TypeAlias = _typing.Literal["ended_at"]  # noqa: Y015
+    _WhichOneofArgType__ended_at: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ended_at) -> _WhichOneofReturnType__ended_at | None: ...
+
+Global___Silence: _TypeAlias = Silence  # noqa: Y015
+
+@_typing.final
 class Incident(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2107,6 +2450,7 @@ class Incident(_message.Message):
     CLASSES_FIELD_NUMBER: _builtins.int
     SAMPLES_FIELD_NUMBER: _builtins.int
     EXAMPLE_FIELD_NUMBER: _builtins.int
+    SILENCES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     kind: _builtins.str
     """target_failing | target_throttled"""
@@ -2137,6 +2481,10 @@ class Incident(_message.Message):
     def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedProbe]:
         """The newest failed probes."""
 
+    @_builtins.property
+    def silences(self) -> _containers.RepeatedCompositeFieldContainer[Global___Silence]:
+        """Acknowledgements of an open incident, and silences that match it, in force."""
+
     def __init__(
         self,
         *,
@@ -2155,10 +2503,11 @@ class Incident(_message.Message):
         classes: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         samples: _abc.Iterable[Global___FailedProbe] | None = ...,
         example: _builtins.str = ...,
+        silences: _abc.Iterable[Global___Silence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at", "_recovered_at", b"_recovered_at", "escalated_at", b"escalated_at", "recovered_at", b"recovered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at", "_recovered_at", b"_recovered_at", "classes", b"classes", "escalated_at", b"escalated_at", "example", b"example", "failing", b"failing", "first_failed_at", b"first_failed_at", "id", b"id", "kind", b"kind", "last_failed_at", b"last_failed_at", "never_worked", b"never_worked", "opened_at", b"opened_at", "recovered_at", b"recovered_at", "regions", b"regions", "samples", b"samples", "scope", b"scope", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at", "_recovered_at", b"_recovered_at", "classes", b"classes", "escalated_at", b"escalated_at", "example", b"example", "failing", b"failing", "first_failed_at", b"first_failed_at", "id", b"id", "kind", b"kind", "last_failed_at", b"last_failed_at", "never_worked", b"never_worked", "opened_at", b"opened_at", "recovered_at", b"recovered_at", "regions", b"regions", "samples", b"samples", "scope", b"scope", "silences", b"silences", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__escalated_at: _TypeAlias = _typing.Literal["escalated_at"]  # noqa: Y015
     _WhichOneofArgType__escalated_at: _TypeAlias = _typing.Literal["_escalated_at", b"_escalated_at"]  # noqa: Y015

@@ -89,6 +89,11 @@ class ObservatoryStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.FromString,
                 _registered_method=True)
+        self.GetRateLimits = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetRateLimits',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsResponse.FromString,
+                _registered_method=True)
         self.ListDrift = channel.unary_unary(
                 '/isochrone.v1.Observatory/ListDrift',
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
@@ -191,6 +196,13 @@ class ObservatoryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRateLimits(self, request, context):
+        """Rate limits as response headers state them, over time, per target, vantage and kind; with a forecast of exhaustion.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDrift(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -286,6 +298,11 @@ def add_ObservatoryServicer_to_server(servicer, server):
                     servicer.GetSeries,
                     request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.SerializeToString,
+            ),
+            'GetRateLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRateLimits,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsResponse.SerializeToString,
             ),
             'ListDrift': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDrift,
@@ -615,6 +632,33 @@ class Observatory(object):
             '/isochrone.v1.Observatory/GetSeries',
             isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRateLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetRateLimits',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetRateLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,8 @@ class ObservatoryStub:
     GetTiers: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]
     GetSeries: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]
     """Values and outcomes over time, per target and region."""
+    GetRateLimits: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetRateLimitsRequest, _observatory_pb2.GetRateLimitsResponse]
+    """Rate limits as response headers state them, over time, per target, vantage and kind; with a forecast of exhaustion."""
     ListDrift: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]
     ListIncidents: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListIncidentsRequest, _observatory_pb2.ListIncidentsResponse]
     ListAlerts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]
@@ -71,6 +73,8 @@ class ObservatoryAsyncStub(ObservatoryStub):
     GetTiers: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]  # type: ignore[assignment]
     GetSeries: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]  # type: ignore[assignment]
     """Values and outcomes over time, per target and region."""
+    GetRateLimits: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetRateLimitsRequest, _observatory_pb2.GetRateLimitsResponse]  # type: ignore[assignment]
+    """Rate limits as response headers state them, over time, per target, vantage and kind; with a forecast of exhaustion."""
     ListDrift: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]  # type: ignore[assignment]
     ListIncidents: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListIncidentsRequest, _observatory_pb2.ListIncidentsResponse]  # type: ignore[assignment]
     ListAlerts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]  # type: ignore[assignment]
@@ -158,6 +162,14 @@ class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.GetSeriesResponse, _abc.Awaitable[_observatory_pb2.GetSeriesResponse]]:
         """Values and outcomes over time, per target and region."""
+
+    @_abc_1.abstractmethod
+    def GetRateLimits(
+        self,
+        request: _observatory_pb2.GetRateLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetRateLimitsResponse, _abc.Awaitable[_observatory_pb2.GetRateLimitsResponse]]:
+        """Rate limits as response headers state them, over time, per target, vantage and kind; with a forecast of exhaustion."""
 
     @_abc_1.abstractmethod
     def ListDrift(

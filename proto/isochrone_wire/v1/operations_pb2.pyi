@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from isochrone_wire.v1 import observatory_pb2 as _observatory_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -569,7 +570,7 @@ class AuditEntry(_message.Message):
     """The address that the call came from."""
     action: _builtins.str
     """plan.apply | plan.rollback | access.invite | access.rotate | access.join | access.renew | access.revoke |
-    access.grant | database.restored
+    access.grant | database.restored | alert.silence | alert.acknowledge | alert.unsilence
     """
     target: _builtins.str
     """The name, or the version of the plan."""
@@ -614,13 +615,143 @@ Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
 class TestAlertRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    RECEIVER_FIELD_NUMBER: _builtins.int
+    receiver: _builtins.str
+    """Empty: every receiver."""
     def __init__(
         self,
+        *,
+        receiver: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receiver", b"receiver"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TestAlertRequest: _TypeAlias = TestAlertRequest  # noqa: Y015
+
+@_typing.final
+class AddSilenceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGETS_FIELD_NUMBER: _builtins.int
+    PROVIDERS_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    DURATION_US_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    duration_us: _builtins.int
+    reason: _builtins.str
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Patterns, at least one in all; of several of one kind, one must match."""
+
+    @_builtins.property
+    def providers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
+        providers: _abc.Iterable[_builtins.str] | None = ...,
+        regions: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        duration_us: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_us", b"duration_us", "kinds", b"kinds", "providers", b"providers", "reason", b"reason", "regions", b"regions", "targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddSilenceRequest: _TypeAlias = AddSilenceRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeAlertRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    DURATION_US_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of an incident, or of the alert that began the problem: incident_… or alert_…"""
+    duration_us: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        duration_us: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_us", b"duration_us", "id", b"id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeAlertRequest: _TypeAlias = AcknowledgeAlertRequest  # noqa: Y015
+
+@_typing.final
+class EndSilenceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndSilenceRequest: _TypeAlias = EndSilenceRequest  # noqa: Y015
+
+@_typing.final
+class ListSilencesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAST_FIELD_NUMBER: _builtins.int
+    past: _builtins.bool
+    """Also those that have ended."""
+    def __init__(
+        self,
+        *,
+        past: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["past", b"past"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSilencesRequest: _TypeAlias = ListSilencesRequest  # noqa: Y015
+
+@_typing.final
+class ListSilencesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SILENCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def silences(self) -> _containers.RepeatedCompositeFieldContainer[_observatory_pb2.Silence]: ...
+    def __init__(
+        self,
+        *,
+        silences: _abc.Iterable[_observatory_pb2.Silence] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["silences", b"silences"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSilencesResponse: _TypeAlias = ListSilencesResponse  # noqa: Y015

@@ -85,6 +85,26 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
                 _registered_method=True)
+        self.AddSilence = channel.unary_unary(
+                '/isochrone.v1.Operations/AddSilence',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                _registered_method=True)
+        self.AcknowledgeAlert = channel.unary_unary(
+                '/isochrone.v1.Operations/AcknowledgeAlert',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                _registered_method=True)
+        self.EndSilence = channel.unary_unary(
+                '/isochrone.v1.Operations/EndSilence',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                _registered_method=True)
+        self.ListSilences = channel.unary_unary(
+                '/isochrone.v1.Operations/ListSilences',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer(object):
@@ -152,8 +172,35 @@ class OperationsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TestAlert(self, request, context):
-        """Sends a test alert to the webhook and returns the result.
+        """Sends a test alert to one receiver, or to all, and returns the result.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddSilence(self, request, context):
+        """Holds alerts back for a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeAlert(self, request, context):
+        """Records that somebody works on a problem, which is not repeated for a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndSilence(self, request, context):
+        """Ends a silence or an acknowledgement before its time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSilences(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -210,6 +257,26 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.TestAlert,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.SerializeToString,
+            ),
+            'AddSilence': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddSilence,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+            ),
+            'AcknowledgeAlert': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeAlert,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+            ),
+            'EndSilence': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndSilence,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+            ),
+            'ListSilences': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSilences,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -482,6 +549,114 @@ class Operations(object):
             '/isochrone.v1.Operations/TestAlert',
             isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddSilence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/AddSilence',
+            isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeAlert(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/AcknowledgeAlert',
+            isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndSilence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/EndSilence',
+            isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSilences(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/ListSilences',
+            isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ListSilencesResponse.FromString,
             options,
             channel_credentials,
             insecure,

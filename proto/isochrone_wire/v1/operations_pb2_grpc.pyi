@@ -49,7 +49,14 @@ class OperationsStub:
     ListAudit: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]
-    """Sends a test alert to the webhook and returns the result."""
+    """Sends a test alert to one receiver, or to all, and returns the result."""
+    AddSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _observatory_pb2.Silence]
+    """Holds alerts back for a time."""
+    AcknowledgeAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _observatory_pb2.Silence]
+    """Records that somebody works on a problem, which is not repeated for a time."""
+    EndSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _observatory_pb2.Silence]
+    """Ends a silence or an acknowledgement before its time."""
+    ListSilences: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -71,7 +78,14 @@ class OperationsAsyncStub(OperationsStub):
     ListAudit: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Returns the newest changes by operators and by machines that joined."""
     TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]  # type: ignore[assignment]
-    """Sends a test alert to the webhook and returns the result."""
+    """Sends a test alert to one receiver, or to all, and returns the result."""
+    AddSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    """Holds alerts back for a time."""
+    AcknowledgeAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    """Records that somebody works on a problem, which is not repeated for a time."""
+    EndSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    """Ends a silence or an acknowledgement before its time."""
+    ListSilences: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]  # type: ignore[assignment]
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -150,6 +164,37 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _operations_pb2.TestAlertRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.Alert, _abc.Awaitable[_observatory_pb2.Alert]]:
-        """Sends a test alert to the webhook and returns the result."""
+        """Sends a test alert to one receiver, or to all, and returns the result."""
+
+    @_abc_1.abstractmethod
+    def AddSilence(
+        self,
+        request: _operations_pb2.AddSilenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+        """Holds alerts back for a time."""
+
+    @_abc_1.abstractmethod
+    def AcknowledgeAlert(
+        self,
+        request: _operations_pb2.AcknowledgeAlertRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+        """Records that somebody works on a problem, which is not repeated for a time."""
+
+    @_abc_1.abstractmethod
+    def EndSilence(
+        self,
+        request: _operations_pb2.EndSilenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+        """Ends a silence or an acknowledgement before its time."""
+
+    @_abc_1.abstractmethod
+    def ListSilences(
+        self,
+        request: _operations_pb2.ListSilencesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.ListSilencesResponse, _abc.Awaitable[_operations_pb2.ListSilencesResponse]]: ...
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

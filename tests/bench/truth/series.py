@@ -6,7 +6,6 @@ Real traffic is each request's own noise, often with heavy tails, on a level tha
 from collections.abc import Callable
 
 import numpy as np
-from scipy.signal import lfilter
 
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 
@@ -18,6 +17,8 @@ _WARM_UP = 400
 
 def autoregressive(chance: np.random.Generator, rows: int, n: int, correlation: float) -> Reals:
     """Return stationary series in which neighbours correlate by `correlation`."""
+    from scipy.signal import lfilter  # its import takes a second, which each worker of the tests would spend
+
     noise = chance.standard_normal((rows, _WARM_UP + n))
     chained = lfilter([np.sqrt(1 - correlation**2)], [1, -correlation], noise, axis=1)
     return np.asarray(chained[:, _WARM_UP:])

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -45,8 +46,8 @@ QUESTIONS = {
     "simulate": [["--policy", "race:2"]],
     "slo": [["--use", "voice"]],
 }
-# It runs until it is interrupted.
-ENDLESS = {"routes watch"}
+# They run until they are interrupted, or until their input ends.
+ENDLESS = {"routes watch", "routes kubernetes", "mcp"}
 # They list events, of which there may be none, and ask for no samples.
 EVENTS = {"alerts", "incidents", "routes history"}
 
@@ -216,16 +217,28 @@ def test_streams_wait_for_the_first_sample(words: list[str], start_collector: St
     assert "Traceback" not in collector.log()
 
 
+def check_empty_window(http: httpx.Client, paths: dict[str, Any], past: dict[str, str]) -> None:
+    """Each path that takes a window has a document without rows for one that is empty, unless it lacks a baseline."""
+    for path, methods in paths.items():
+        named = {one["name"] for one in methods.get("get", {}).get("parameters", ())}
+        if "from" in named:
+            answer = http.get(path, params=past)
+            assert answer.status_code in ((200, 400) if path == "/v1/diff" else (200,)), (path, answer.text)
+            if answer.status_code == 200 and path != "/v1/diff":
+                assert all(not row.get("recorded") for row in answer.json()["rows"]), path
+
+
 def check_paths(state: State, collector: Collector) -> None:
-    """Each path of the OpenAPI document answers with a documented status, and in JSON except for streams and metrics;
-    differentials name the regions that are missing.
+    """Each operation of the OpenAPI document answers with a documented status, and in JSON except for streams and
+    metrics; differentials name the regions that are missing.
     """
     with httpx.Client(base_url=collector.http, trust_env=False, timeout=10) as http:
-        for template in http.get("/v1/openapi.json").json()["paths"]:
-            path = template.replace("{client_region}", US).replace("{route}", "chat")
-            with http.stream("GET", path) as answer:
+        paths = http.get("/v1/openapi.json").json()["paths"]
+        for template, method in ((template, method) for template, methods in paths.items() for method in methods):
+            path = template.replace("{client_region}", US).replace("{route}", "chat").replace("{id}", "sample_x")
+            with http.stream(method.upper(), path, json={} if method == "post" else None) as answer:
                 kind = answer.headers["content-type"]
-                assert answer.status_code in (200, 400, 404, 503), path
+                assert answer.status_code in (200, 400, 404, 503), (method, path)
                 if not kind.startswith("text/"):
                     document = json.loads(answer.read())
                     assert answer.status_code == 200 or document["detail"], path
@@ -238,5 +251,6 @@ def check_paths(state: State, collector: Collector) -> None:
         else:
             assert differentials["missing"] == []
         past = {"from": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
+        check_empty_window(http, paths, past)
         if state.plan:
             assert US in http.get("/v1/diff", params=past).json()["missing"][0]["region"]

@@ -24,8 +24,8 @@ from rich.cells import cell_len
 from fix_observatory import DIFFERENTIALS, VANTAGES, FakeObservatory, stored
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
-from isochrone_wire.answers import Decision, TargetList
-from isochrone_wire.fleet import Liveness, VantageList
+from isochrone_wire.answers import Decision
+from isochrone_wire.fleet import Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
 from testdata.preforked import Program
 

@@ -58,6 +58,7 @@ ASKS: list[tuple[Ask, Any]] = [
         LatencyBudgetList(window=WINDOW, budgets=insights.LATENCY_BUDGETS),
     ),
     (lambda client: client.get_tiers(ALL), TierList(window=WINDOW, tiers=insights.TIERS)),
+    (lambda client: client.get_rate_limits(ALL), insights.RATE_LIMITS),
     (lambda client: client.list_drift(ALL), insights.DRIFT),
     (lambda client: client.list_alerts(WINDOW), insights.ALERTS),
     (lambda client: client.list_incidents(WINDOW, past=True), insights.INCIDENTS),

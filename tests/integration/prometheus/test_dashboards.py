@@ -10,6 +10,8 @@ import pytest
 
 from fix_collector import Collector, StartCollector
 from fix_prometheus import Prometheus, StartPrometheus
+from fix_webhook import SECRET, Receiver
+from isochrone_collector import webhook_signature
 from isochrone_wire.model import Batch, Outcome, RateLimit, Sample, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, THIRD, US, Fleet, rounds_until, without
 from testdata.waiting import eventually
@@ -48,29 +50,35 @@ def test_dashboards_are_complete() -> None:
 
 
 def test_every_panel_has_data(
-    start_collector: StartCollector, start_prometheus: StartPrometheus, tmp_path: Path
+    start_collector: StartCollector, start_prometheus: StartPrometheus, receiver: Receiver, tmp_path: Path
 ) -> None:
     """While samples arrive, the query of each panel returns numbers, Prometheus evaluates each rule, and the condition
-    of one alert is true: that of the target that fails.
+    of one alert is true: that of the incident of the target that fails.
     """
-    collector = start_collector(data_dir=tmp_path / "collector")  # its own database, whose disk is watched
+    secret = tmp_path / "alert.secret"
+    secret.write_text(webhook_signature.format_secret(SECRET))
+    secret.chmod(0o600)
+    told = ["--alert-url", receiver.address, "--alert-secret-file", str(secret)]
+    collector = start_collector(more=told, data_dir=tmp_path / "collector")  # its own database, whose disk is watched
     prometheus = start_prometheus(collector.http.removeprefix("http://"), rules=[RULES])
     collector.call.apply(PLAN.replace("name: chat", "name: chat\n    slo: {class: chat}"))
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
     rounds = rounds_until(time.time_ns() // 1000, 60)
     fleet.push_rounds(collector.call, rounds[:40])
     missing = ["all"]
-    for at in rounds[40:]:
-        fleet.push_rounds(collector.call, [at], without(THIRD))
-        push_limited(collector, fleet.targets[FIRST], at)
+    # The incident opens with the newest rounds, and is a metric some seconds later.
+    for at in (*rounds[40:], *[None] * 30):
+        if at is not None:
+            fleet.push_rounds(collector.call, [at], without(THIRD))
+            push_limited(collector, fleet.targets[FIRST], at)
         time.sleep(0.7)
         missing = [name for name, expression in expressions().items() if not prometheus.values(expression)]
         if not missing:
             break
     assert missing == []
     eventually(10, lambda: rules_are_evaluated(prometheus), "every rule is evaluated")
-    active = 'ALERTS{alertname="IsochroneTargetFailing"}'
-    eventually(30, lambda: bool(prometheus.values(active)), "the alert of the target that fails is pending")
+    active = 'ALERTS{alertname="IsochroneIncidentOpen"}'
+    eventually(30, lambda: bool(prometheus.values(active)), "the alert of the incident is active")
     assert {one["metric"]["target"] for one in prometheus.api("query", query=active)["result"]} == {THIRD}
 
 

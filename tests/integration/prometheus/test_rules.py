@@ -30,6 +30,8 @@ HEALTHY: dict[str, tuple[float, float]] = {
     f"isochrone_ttft_seconds_count{{{TARGET}}}": (0, 1),
     f'isochrone_ratelimit_remaining{{{TARGET},kind="requests"}}': (90, 0),
     f'isochrone_ratelimit_limit{{{TARGET},kind="requests"}}': (100, 0),
+    f'isochrone_incident_open{{{TARGET},kind="target_failing"}}': (0, 0),
+    f'isochrone_incident_open{{{TARGET},kind="target_throttled"}}': (0, 0),
     f'isochrone_route_state{{{ROUTE},state="ok"}}': (1, 0),
     f'isochrone_route_state{{{ROUTE},state="degraded"}}': (0, 0),
     f'isochrone_route_state{{{ROUTE},state="frozen"}}': (0, 0),
@@ -42,6 +44,9 @@ HEALTHY: dict[str, tuple[float, float]] = {
     'up{job="other",instance="o:1"}': (0, 0),
     'isochrone_disk_level{instance="c:4680"}': (0, 0),
     'isochrone_job_failing{instance="c:4680",job="isochrone",exported_job="rollup"}': (0, 0),
+    'isochrone_alerts_overdue{receiver="oncall"}': (0, 0),
+    'isochrone_alert_deliveries_total{receiver="oncall",result="delivered"}': (0, 1),
+    'isochrone_alert_deliveries_total{receiver="oncall",result="given_up"}': (0, 0),
     'isochrone_clock_trusted{instance="c:4680"}': (1, 0),
     'isochrone_credentials_expiring{instance="c:4680"}': (0, 0),
     'isochrone_pool_waiting{instance="c:4680"}': (0, 0),
@@ -61,6 +66,7 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
     "IsochroneNoSuccess": ({f"isochrone_last_success_timestamp_seconds{{{TARGET}}}": (60.0 * QUIET, 0)}, 70),
     "IsochroneTtftHigh": ({f'isochrone_ttft_seconds_bucket{{{TARGET},le="0.3"}}': (QUIET, 0)}, 45),
     "IsochroneRateLimitLow": ({f'isochrone_ratelimit_remaining{{{TARGET},kind="requests"}}': (5, 0)}, 8),
+    "IsochroneIncidentOpen": ({f'isochrone_incident_open{{{TARGET},kind="target_failing"}}': (1, 0)}, 2),
     "IsochroneRouteDegraded": ({f'isochrone_route_state{{{ROUTE},state="degraded"}}': (1, 0)}, 13),
     "IsochroneRouteFrozen": ({f'isochrone_route_state{{{ROUTE},state="frozen"}}': (1, 0)}, 13),
     "IsochroneRouteStale": ({f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (60.0 * QUIET, 0)}, 5),
@@ -76,6 +82,13 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
         {'isochrone_job_failing{instance="c:4680",job="isochrone",exported_job="rollup"}': (3, 1)},
         8,
     ),
+    "IsochroneAlertsNotDelivered": (
+        {
+            'isochrone_alerts_overdue{receiver="oncall"}': (3, 0),
+            'isochrone_alert_deliveries_total{receiver="oncall",result="delivered"}': (QUIET, 0),
+        },
+        24,
+    ),
     "IsochroneClockNotTrusted": ({'isochrone_clock_trusted{instance="c:4680"}': (0, 0)}, 5),
     "IsochroneCredentialsExpiring": ({'isochrone_credentials_expiring{instance="c:4680"}': (2, 0)}, 65),
     "IsochroneDatabaseBusy": ({'isochrone_pool_waiting{instance="c:4680"}': (3, 0)}, 14),
@@ -84,6 +97,22 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
         3,
     ),
 }
+
+FAILING, THROTTLED = FAULTS["IsochroneTargetFailing"], FAULTS["IsochroneTargetThrottled"]
+# Further faults: the series, the minutes, and the alert.
+OTHERS: dict[str, tuple[dict[str, tuple[float, float]], int, str]] = {
+    "a failing target with an incident": (
+        {**FAILING[0], **FAULTS["IsochroneIncidentOpen"][0]}, FAILING[1], "IsochroneIncidentOpen",
+    ),
+    "a throttled target with an incident": (
+        {**THROTTLED[0], f'isochrone_incident_open{{{TARGET},kind="target_throttled"}}': (1, 0)}, THROTTLED[1],
+        "IsochroneIncidentOpen",
+    ),
+    "an alert that is given up": (
+        {'isochrone_alert_deliveries_total{receiver="oncall",result="given_up"}': (1, 0)}, 14,
+        "IsochroneAlertsNotDelivered",
+    ),
+}  # fmt: skip
 
 
 def course(begin: float, step: float, minutes: int) -> str:
@@ -124,8 +153,11 @@ def test_every_alert_has_its_fault() -> None:
 
 
 def test_each_alert_fires_on_its_fault_alone(tmp_path: Path) -> None:
-    """After a quiet time each fault raises its alert and no other one; a further quiet hour raises none."""
+    """After a quiet time each fault raises its alert and no other one, also if the collector has an incident of it; a
+    further quiet hour raises none.
+    """
     tests = [case(name, changed, minutes, [name]) for name, (changed, minutes) in FAULTS.items()]
+    tests += [case(name, changed, minutes, [alert]) for name, (changed, minutes, alert) in OTHERS.items()]
     tests.append(case("quiet", {}, 60, []))
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
     # JSON is YAML.

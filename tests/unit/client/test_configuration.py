@@ -130,3 +130,11 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "isochrone" / "config.toml").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="cannot read"):
         configuration.read({"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("command", ["diff", "routes export", "samples export", "routes kubernetes"])
+def test_help_needs_no_identity(tmp_path: Path, command: str) -> None:
+    """Help is shown although the identity file of the current context is missing."""
+    written(tmp_path, 'current = "a"\n[contexts.a]\ncollector = "h:1"\nidentity = "/missing/identity.json"\n')
+    result = run(tmp_path, *command.split(), "--help")
+    assert (result.exit_code, "Usage: " in result.stdout) == (0, True), result.stderr

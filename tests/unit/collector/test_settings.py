@@ -117,6 +117,8 @@ def test_settings_keep_the_password_to_themselves() -> None:
             {"keep_samples": "2d", "keep_hours": "48h", "keep_days": "2d"},
             RetentionPeriods(samples_us=2 * DAY_US, hours_us=2 * DAY_US, days_us=2 * DAY_US),
         ),
+        ({"keep_incidents": "30d"}, RetentionPeriods(incidents_us=30 * DAY_US)),
+        ({"keep_incidents": "forever"}, RetentionPeriods(incidents_us=None)),
         ({"keep_days": "999999999999d"}, RetentionPeriods(days_us=None)),
     ],
 )
@@ -134,6 +136,7 @@ def test_how_long_things_are_kept(told: dict[str, str], periods: RetentionPeriod
         ({"keep_hours": "32d"}, "--keep-hours 32d is too short"),
         ({"keep_samples": "10d", "keep_hours": "9d"}, "--keep-hours 9d is too short"),
         ({"keep_samples": "forever", "keep_hours": "20d"}, "--keep-hours 20d is too short"),
+        ({"keep_incidents": "23h"}, "--keep-incidents 23h is too short"),
         ({"keep_days": "99d"}, "--keep-days 99d is too short"),
         ({"keep_hours": "forever", "keep_days": "100d"}, "--keep-days 100d is too short"),
     ],
@@ -178,9 +181,9 @@ def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
     )
     for how, environment in ways:
         checked = hooked(alert_url=url, environment=environment, **how)
-        assert checked.webhook is not None
-        assert checked.webhook.secret == webhook_signature.parse_secret(SECRET)
-        assert checked.webhook.shown == "https://hooks.example:8443"
+        [receiver] = checked.receivers
+        assert receiver.secret == webhook_signature.parse_secret(SECRET)
+        assert receiver.shown == "https://hooks.example:8443"
         assert not any(part in repr(checked) for part in (SECRET, "token", "pass", "thirty"))
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_round_trips
+from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_fault_episodes, with_round_trips
 from isochrone_sim.world.published import default_world
-from isochrone_sim.world.world import Episode
+from isochrone_sim.world.world import Episode, FaultEpisode
 from isochrone_wire.address import Address
 
 WORLD = default_world()
@@ -83,3 +83,17 @@ def test_episodes_are_of_what_there_is(provider: str, region: str, sentence: str
 def test_the_key_is_not_shown() -> None:
     """Settings may be logged."""
     assert "secret" not in repr(Settings(world=WORLD, listens={}, api_key="secret"))
+
+
+def test_faults_begin_and_end() -> None:
+    """A fault of a provider affects one region from its start until its end; names are checked."""
+    world = with_fault_episodes(WORLD, [("tencent", "eu-central-1", "500", 10.0, 2.0)], now_at=1_000_000)
+    assert world.fault_episodes == (
+        FaultEpisode(provider="tencent", region="eu-central-1", fault="500", from_at=11_000_000, until_at=13_000_000),
+    )
+    instants = (10_999_999, 11_000_000, 12_999_999, 13_000_000)
+    assert [world.fault_of("tencent", "eu-central-1", at=at) for at in instants] == [None, "500", "500", None]
+    assert world.fault_of("tencent", "us-east-2", at=12_000_000) is None
+    assert world.fault_of("qwen", "eu-central-1", at=12_000_000) is None
+    with pytest.raises(SettingsError, match="unknown provider 'nobody'"):
+        with_fault_episodes(WORLD, [("nobody", "eu-central-1", "500", 0.0, 1.0)], now_at=0)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_wire import codec, model
+from isochrone_wire.insights import Alert, AlertKind
 from isochrone_wire.v1 import sample_pb2
 
 INTS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -52,6 +53,17 @@ def test_absent_is_not_zero() -> None:
     sample = model.Sample(target_id=1, round_at=2, outcome=model.Outcome.OK, dispatched_at=3, dns_us=0, tls_us=None)
     back = codec.decode(model.Sample, codec.encode(sample))
     assert (back.dns_us, back.tls_us) == (0, None)
+
+
+def test_an_alert_kind_of_the_future_is_kept() -> None:
+    """Alerts of a newer collector are read with their kind as text; anything but a name is none."""
+    alert = Alert(id=1, kind=AlertKind("quota_moved"), subject="s", sentence="t", raised_at=2)
+    back = codec.decode(Alert, codec.encode(alert))
+    assert (back, back.kind.value, f"{back.kind}") == (alert, "quota_moved", "quota_moved")
+    assert "quota_moved" not in set(AlertKind)
+    for text in ("", "Quota moved", "x" * 65):
+        with pytest.raises(ValueError, match="is not a valid AlertKind"):
+            AlertKind(text)
 
 
 def test_an_outcome_of_the_future_is_named() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_wire.text import aligned, did_you_mean, first_of, nearest, printable, same_name, unknown
+from isochrone_wire.text import aligned, did_you_mean, first_of, is_http_url, nearest, printable, same_name, unknown
 
 
 def test_nothing_alike_is_not_guessed() -> None:
@@ -34,6 +34,11 @@ def test_spellings_of_one_name(name: str, found: str | None) -> None:
 def test_the_nearest_name_is_offered() -> None:
     """Of several similar names the most similar one is offered."""
     assert did_you_mean("us-eat-2", ["us-east-2", "us-west-2"]) == "; did you mean 'us-east-2'?"
+
+
+def test_no_name_is_sought_among_thousands() -> None:
+    """A search through as many names as an attacker can write takes too long."""
+    assert nearest("us-eat-2", ["us-east-2", *map(str, range(2_000))]) is None
 
 
 @pytest.mark.parametrize(
@@ -76,3 +81,20 @@ def test_long_lists_are_cut() -> None:
     sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])
     assert "and 980 more" in sentence
     assert len(sentence) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "is_usable"),
+    [
+        ("https://api.example/v1", True),
+        ("http://[::1]:81", True),
+        ("ftp://api.example", False),
+        ("https://", False),
+        ("https://api.example:0", False),
+        ("https://api.example:70000", False),
+        ("http://[::1", False),
+    ],
+)
+def test_urls_of_http(text: str, *, is_usable: bool) -> None:
+    """They have one of two schemes, a host, and a port from 1 to 65535 if any."""
+    assert is_http_url(text) is is_usable

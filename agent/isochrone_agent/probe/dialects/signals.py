@@ -6,14 +6,6 @@ from isochrone_wire.model import Outcome, RateLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One server-sent event: its `data` lines joined by LF, and its type, empty for the default `message`."""
-
-    data: bytes
-    name: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
     """The request has been written completely."""
 

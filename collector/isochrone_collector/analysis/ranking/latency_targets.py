@@ -10,7 +10,7 @@ throttled, the percentile does not show it, and the reason does.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +29,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.ranking.leaderboard import Entry
 from isochrone_collector.analysis.ranking.memory import Ranked, keys_of, memory
-from isochrone_collector.analysis.requests import Requests
+from isochrone_collector.analysis.requests import Requests, summarised_requests
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.ragged import Integers
 from isochrone_wire.answers import Metric, Quantile
@@ -112,9 +112,7 @@ class MeasuredRequests:
 
 @dataclass(frozen=True, slots=True)
 class SummarisedRequests:
-    """Requests from summaries. These do not show which of the values are of requests that failed after their first
-    token, so each of those counts as too slow, though it may already be among the slow ones.
-    """
+    """Requests from summaries: see `summarised_requests`."""
 
     entry: Entry
     hour: None = None
@@ -151,18 +149,8 @@ class SummarisedRequests:
 
     def counts(self, use: Use, history: Inflation) -> RequestCounts:
         """Count the requests that are fast enough for a use; its answer length and speed do not apply."""
-        values, outcomes = self.values(use.metric), self.entry.outcome_counts
-        unmeasured, broken = max(0, outcomes.ok - values.known), max(0, values.known - outcomes.ok)
-        planned = outcomes.ok - unmeasured + outcomes.failed + outcomes.throttled
-        in_time, possible = values.within(use.limit_us)
-        return RequestCounts(
-            planned=planned,
-            good=max(0, in_time - broken),
-            possible=min(possible, planned),
-            n_eff=float(history.of_counts(np.array([planned]))[0]),
-            failed=max(0, outcomes.failed - broken - (values.n - values.known)),
-            throttled=outcomes.throttled,
-        )
+        found = summarised_requests(self.values(use.metric), self.entry.outcome_counts, use.limit_us)
+        return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
 
 
 def quantities(uses: Iterable[Use]) -> tuple[Quantity, ...]:

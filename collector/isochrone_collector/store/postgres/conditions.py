@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
-from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, StartError
+from isochrone_collector.errors import BadRequest, DatabaseUnavailable, PartitionMissing, StartError
 from isochrone_collector.store.postgres.connection import NoAnswer
 
 
@@ -81,6 +81,8 @@ _PASSING = re.compile(
     r"|too many clients|connection slots are reserved|too many connections"
 )
 _NO_PARTITION = "no partition of relation"
+# The driver refuses to send it: PostgreSQL cannot store it.
+_NUL = "cannot contain NUL"
 # Transient errors: the server is away, full, starting or demoted, or wants the transaction to be retried.
 _TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
@@ -124,6 +126,8 @@ def translated() -> Iterator[None]:
             f"the database user lacks a privilege: {error}", hint="grant it the schema, or make it the owner"
         ) from error
     except psycopg.Error as error:
+        if isinstance(error, psycopg.DataError) and _NUL in str(error):
+            raise BadRequest("a text of the request contains NUL") from error
         if isinstance(error, errors.InternalError_) and _NO_PARTITION in str(error):
             raise PartitionMissing(f"a partition is missing: {_line(error)}") from error
         condition = condition_of(error)

@@ -15,7 +15,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -31,6 +30,7 @@ from psycopg.conninfo import make_conninfo
 
 from isochrone_collector.errors import EmbeddedError
 from isochrone_collector.store.postgres.privileges import Privileges, unprivileged
+from isochrone_wire.trust.local_socket import is_listening
 
 _USER = "isochrone"
 _PORT = 5432
@@ -264,7 +264,7 @@ class _LeftBehind:
 
     def serves(self, cluster: Path) -> bool:
         """Return whether that server still runs: its socket answers, or its working directory is the cluster."""
-        return _answers(self.socket_folder / f".s.PGSQL.{_PORT}") or self._works_in() == cluster.resolve()
+        return is_listening(self.socket_folder / f".s.PGSQL.{_PORT}") or self._works_in() == cluster.resolve()
 
     def is_other_process(self, cluster: Path) -> bool:
         """Return whether the id belongs to a running process that does not serve this cluster."""
@@ -304,15 +304,6 @@ def _socket_folder(home: Path) -> Path:
 def _remove_short_folder(folder: Path) -> None:
     if folder.name.startswith(_SHORT_PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True
 
 
 def _still_held(log_file: Path) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from isochrone_collector.errors import SchemaError
+from isochrone_collector.store.postgres import citus
 from isochrone_collector.store.postgres.pool import connect
 
 _SCRIPTS = "isochrone_migrations"
@@ -24,15 +25,22 @@ _ATTEMPTS = 5
 _PAUSE_S = 1.0
 
 
-def upgrade(conninfo: str, *, revision: str) -> tuple[str | None, str | None]:
-    """Upgrade to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
+def upgrade(conninfo: str, *, revision: str, distribute: bool = False) -> tuple[str | None, str | None, list[str]]:
+    """Upgrade to `revision`, and distribute the tables over the Citus cluster, if that is wanted or was done before;
+    return the revisions before and after, and the tables distributed. Raises `DatabaseUnreachable` and `SchemaError`.
 
     Several processes may run this at once: all but one wait, and then have nothing to do.
     """
     with _alembic(conninfo) as (config, connection):
         before = _revision_of(connection)
         _retried(lambda: command.upgrade(config, revision), connection)
-        return before, _revision_of(connection)
+        after = _revision_of(connection)
+        # The same session, because it holds the lock of migrations until it ends.
+        session = connection.connection.driver_connection
+        assert session is not None
+        session.autocommit = True
+        is_wanted = distribute or citus.is_distributed(session)
+        return before, after, citus.distribute(session) if is_wanted else []
 
 
 def downgrade(conninfo: str, *, revision: str) -> None:

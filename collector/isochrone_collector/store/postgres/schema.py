@@ -4,12 +4,15 @@ The revisions are modules of the package `isochrone_migrations.versions`, named 
 them. It is imported only if a revision has to be applied, because it takes a third of a collector's start.
 """
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from typing import NamedTuple
 
 import psycopg
 
 from isochrone_collector.errors import SchemaError
+from isochrone_collector.store.postgres import citus
 from isochrone_collector.store.postgres.conditions import condition_of, unavailable
 from isochrone_collector.store.postgres.pool import connect
 from isochrone_collector.store.postgres.queries import query
@@ -17,17 +20,26 @@ from isochrone_collector.store.postgres.queries import query
 _VERSIONS = "isochrone_migrations.versions"
 
 
-def migrate(conninfo: str, *, revision: str = "head") -> tuple[str | None, str | None]:
-    """Upgrade to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
+class Migration(NamedTuple):
+    """A migration: the revisions before and after it, and the tables that it distributed over a Citus cluster."""
 
+    before: str | None
+    after: str | None
+    distributed: Sequence[str] = ()
+
+
+def migrate(conninfo: str, *, revision: str = "head", distribute: bool = False) -> Migration:
+    """Upgrade to `revision`. Raises `DatabaseUnreachable`, `DatabaseUnavailable` and `SchemaError`.
+
+    Then distribute the tables over the Citus cluster, if that is wanted, or if others of them are distributed already.
     Several processes may run this at once: all but one wait, and then have nothing to do.
     """
     before, newest = revisions(conninfo)
-    if revision == "head" and before == newest:
-        return before, before
+    if revision == "head" and before == newest and not (distribute or citus.is_incomplete(conninfo)):
+        return Migration(before, before)
     from isochrone_collector.store.postgres import migration_runner  # noqa: PLC0415  # alembic, as stated above
 
-    return migration_runner.upgrade(conninfo, revision=revision)
+    return Migration(*migration_runner.upgrade(conninfo, revision=revision, distribute=distribute))
 
 
 def downgrade(conninfo: str, *, revision: str) -> None:

@@ -2,27 +2,20 @@
 
 -- Raise an alert; the second time no row is returned.
 -- name: raise_alert
-INSERT INTO alert (id, kind, subject, sentence, details, raised_at, next_attempt_at)
-VALUES (
-    %(id)s, %(kind)s, %(subject)s, %(sentence)s, %(details)s, %(raised_at)s, %(next_attempt_at)s
-)
+INSERT INTO alert (id, kind, subject, sentence, details, raised_at)
+VALUES (%(id)s, %(kind)s, %(subject)s, %(sentence)s, %(details)s, %(raised_at)s)
 ON CONFLICT DO NOTHING
 
--- The alerts that are to be delivered now, the oldest first.
--- name: due_alerts
-SELECT id, kind, subject, sentence, details, raised_at, attempts
+-- The alerts that a collector of an earlier version raised for the webhook and has not delivered.
+-- name: formerly_pending
+SELECT id, kind, subject, sentence, details, raised_at
 FROM alert
-WHERE next_attempt_at <= %(now_at)s AND delivered_at IS NULL
-ORDER BY next_attempt_at
-LIMIT %(limit)s
+WHERE next_attempt_at IS NOT NULL AND delivered_at IS NULL
 
--- Record the result of an attempt.
--- name: record_attempt
+-- Leave the delivery of an alert to its deliveries.
+-- name: adopt_alert
 UPDATE alert
-SET attempts = attempts + 1,
-    delivered_at = %(delivered_at)s,
-    next_attempt_at = %(next_attempt_at)s,
-    last_error = %(last_error)s
+SET next_attempt_at = NULL
 WHERE id = %(id)s
 
 -- The alerts raised in a window, newest first.
@@ -45,3 +38,14 @@ SELECT DISTINCT ON (subject) id, kind, subject, raised_at
 FROM alert
 WHERE kind = ANY(%(kinds)s::text[])
 ORDER BY subject, raised_at DESC, id
+
+-- The last alert about one problem, which is an incident or the alert that began it.
+-- name: newest_of_thread
+SELECT id, kind, subject, sentence, details, raised_at
+FROM alert
+WHERE id = %(id)s
+    OR details ->> 'incident' = %(thread)s
+    OR details ->> 'absence' = %(thread)s
+    OR details ->> 'breach' = %(thread)s
+ORDER BY raised_at DESC, id
+LIMIT 1

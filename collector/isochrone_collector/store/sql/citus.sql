@@ -4,10 +4,12 @@
 -- name: citus_is_there
 SELECT to_regproc('create_distributed_table') IS NOT NULL AS there
 
--- The tables that are already distributed or copied to every node.
+-- Which of the tables there are, and whether each is distributed or copied to every node.
 -- name: citus_tables
-SELECT logicalrelid::regclass::text AS name
-FROM pg_dist_partition
+SELECT name, logicalrelid IS NOT NULL AS is_distributed
+FROM unnest(%(names)s::text[]) AS name
+LEFT JOIN pg_dist_partition ON logicalrelid = to_regclass(name)
+WHERE to_regclass(name) IS NOT NULL
 
 -- To distribute all tables in one transaction, its steps run one after the other, on one connection per node.
 -- name: citus_one_by_one
@@ -27,6 +29,11 @@ SELECT count(*) AS workers
 FROM pg_dist_node
 WHERE noderole = 'primary' AND isactive AND shouldhaveshards AND groupid <> 0
 
+-- Whether rows of a distributed table are still on the coordinator, in the table or in its partitions.
+-- name: citus_has_local_rows
+SELECT pg_relation_size(%(table)s::regclass) > 0 OR bool_or(pg_relation_size(relid) > 0) IS TRUE AS yes
+FROM pg_partition_tree(%(table)s::regclass)
+
 -- Remove the rows of a distributed table that are still on the coordinator.
 -- name: citus_remove_local_rows
 SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
@@ -36,4 +43,15 @@ SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
 SELECT DISTINCT to_nodename || ':' || to_nodeport AS node
 FROM citus_check_cluster_node_health()
 WHERE result IS FALSE
+ORDER BY node
+
+-- The settings of each worker that answers, for sessions of this user: settings that a session makes for itself do not
+-- reach the workers.
+-- name: citus_worker_settings
+SELECT nodename || ':' || nodeport AS node, result::json AS settings
+FROM run_command_on_workers(
+    'SELECT json_object_agg(name, setting) FROM pg_settings
+     WHERE name IN (''fsync'', ''full_page_writes'', ''synchronous_commit'', ''jit'', ''work_mem'')'
+)
+WHERE success
 ORDER BY node

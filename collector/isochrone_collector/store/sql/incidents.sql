@@ -41,15 +41,17 @@ FROM sample
 WHERE target_id = ANY(%(target_ids)s::bigint[]) AND round_at >= %(from_at)s AND outcome = 'ok'
 GROUP BY target_id
 
--- Open an incident, unless one of this kind and target is open.
--- name: open_incident
+-- Record an incident that is not in the table: a new one, or one that a restored database has lost. There is none if
+-- another of this kind and target is open.
+-- name: add_incident
 INSERT INTO incident (
     id, kind, target_id, subject, failing, regions, scope, never_worked, first_failed_at, last_failed_at, opened_at,
-    classes, samples, example
+    escalated_at, recovered_at, classes, samples, example
 )
 VALUES (
     %(id)s, %(kind)s, %(target_id)s, %(subject)s, %(failing)s, %(regions)s, %(scope)s, %(never_worked)s,
-    %(first_failed_at)s, %(last_failed_at)s, %(opened_at)s, %(classes)s, %(samples)s, %(example)s
+    %(first_failed_at)s, %(last_failed_at)s, %(opened_at)s, %(escalated_at)s, %(recovered_at)s, %(classes)s,
+    %(samples)s, %(example)s
 )
 ON CONFLICT DO NOTHING
 
@@ -73,6 +75,13 @@ SELECT id, kind, target_id, subject, failing, regions, scope, never_worked, firs
     escalated_at, recovered_at, classes, samples, example
 FROM incident
 WHERE recovered_at IS NULL OR recovered_at >= %(since_at)s
+ORDER BY opened_at, id
+
+-- The open incidents, oldest first.
+-- name: open_incidents
+SELECT id, kind, target_id, failing
+FROM incident
+WHERE recovered_at IS NULL
 ORDER BY opened_at, id
 
 -- The incidents of a window: those that had opened before its end and had not recovered before its start.

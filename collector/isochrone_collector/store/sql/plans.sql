@@ -2,16 +2,16 @@
 
 -- The plan in force.
 -- name: newest_plan
-SELECT version, document, applied_at, NULL::timestamptz AS until_at, signature
+SELECT version, document, applied_at, signature
 FROM plan
 ORDER BY version DESC
 LIMIT 1
 
 -- The plans that were in force at some time of a window, with the span of each.
 -- name: plans_of_window
-SELECT version, document, applied_at, until_at
+SELECT version, applied_at, until_at
 FROM (
-    SELECT version, document, applied_at, lead(applied_at) OVER (ORDER BY version) AS until_at
+    SELECT version, applied_at, lead(applied_at) OVER (ORDER BY version) AS until_at
     FROM plan
 ) AS spans
 WHERE applied_at < %(until_at)s AND (until_at IS NULL OR until_at > %(from_at)s)
@@ -22,15 +22,21 @@ ORDER BY version
 INSERT INTO plan (version, document, applied_at, applied_by, restores, signature)
 VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s, %(signature)s)
 
--- The document of one plan, and its origin.
+-- The origin of one plan.
+-- name: plan_of_version
+SELECT version, applied_at, applied_by, restores, signature
+FROM plan
+WHERE version = %(version)s
+
+-- The document of one plan.
 -- name: plan_document
-SELECT version, document, applied_at, applied_by, restores, signature
+SELECT document
 FROM plan
 WHERE version = %(version)s
 
 -- The newest plans, the newest first.
 -- name: plan_history
-SELECT version, document, applied_at, applied_by, restores, signature
+SELECT version, applied_at, applied_by, restores, signature
 FROM plan
 ORDER BY version DESC
 LIMIT %(limit)s

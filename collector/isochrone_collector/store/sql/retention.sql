@@ -20,6 +20,42 @@ FROM sample_late
 DELETE FROM sample_late
 WHERE received_at < %(until_at)s
 
+-- Delete incidents that ended long ago, some at a time; open ones stay.
+-- name: forget_incidents
+DELETE FROM incident
+WHERE id = ANY(ARRAY(SELECT id FROM incident WHERE recovered_at < %(before_at)s ORDER BY recovered_at LIMIT 1000))
+
+-- Old alerts that nothing needs any more, some of them. These stay: what is not delivered, or of a problem that a
+-- receiver has not got the end of; what is about an open incident; and the last alert about each subject, which shows
+-- whether an absence or a breach lasts.
+-- name: alerts_to_forget
+SELECT id
+FROM alert
+WHERE raised_at < %(before_at)s
+    AND next_attempt_at IS NULL
+    AND id NOT IN (SELECT alert_id FROM alert_delivery WHERE next_attempt_at IS NOT NULL OR is_open)
+    AND id NOT IN (SELECT DISTINCT ON (subject) id FROM alert ORDER BY subject, raised_at DESC, id)
+    AND coalesce(details ->> 'incident', '') NOT IN (
+        SELECT 'incident_' || lpad(to_hex(id), 16, '0') FROM incident WHERE recovered_at IS NULL
+    )
+ORDER BY raised_at
+LIMIT 1000
+
+-- Delete the deliveries of some alerts.
+-- name: forget_deliveries
+DELETE FROM alert_delivery
+WHERE alert_id = ANY(%(ids)s::bigint[])
+
+-- Delete some alerts.
+-- name: forget_alerts
+DELETE FROM alert
+WHERE id = ANY(%(ids)s::bigint[])
+
+-- Delete silences and acknowledgements that ended long ago.
+-- name: forget_silences
+DELETE FROM silence
+WHERE until_at < %(before_at)s OR ended_at < %(before_at)s
+
 -- The oldest bucket of a resolution.
 -- name: oldest_bucket
 SELECT min(bucket_start) AS at

@@ -51,9 +51,19 @@ WHERE client_region = %(client_region)s AND route = %(route)s
 ORDER BY generation DESC
 LIMIT 1
 
--- The changes of routes, without mere refreshes.
+-- The changes of routes, without mere refreshes, and the weights of the members since then.
 -- name: route_events
-SELECT generation, client_region, route, built_at AS at, change, sentence
+SELECT
+    generation,
+    client_region,
+    route,
+    built_at AS at,
+    change,
+    sentence,
+    (
+        SELECT coalesce(json_object_agg(entry ->> 'target', entry -> 'weight'), json_build_object())
+        FROM json_array_elements(document::json -> 'entries') AS entry
+    ) AS weights
 FROM route_table
 WHERE built_at >= %(from_at)s AND built_at < %(until_at)s AND change <> 'evidence'
     AND (%(regions)s::text[] IS NULL OR client_region = ANY(%(regions)s))
@@ -145,3 +155,7 @@ LISTEN isochrone_samples
 -- Listen for published tables.
 -- name: listen_for_tables
 LISTEN isochrone_routes
+
+-- Listen for alerts that were raised.
+-- name: listen_for_alerts
+LISTEN isochrone_alerts

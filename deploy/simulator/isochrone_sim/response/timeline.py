@@ -54,7 +54,8 @@ def timeline(
     `content` is the request's body; noise and words depend on it, so equal requests get equal answers.
     """
     rng = generator(world.seed, model.id, region, content=content)
-    fault = model.fault if rng.random() < model.fault_share else None
+    own_fault = model.fault if rng.random() < model.fault_share else None
+    fault = world.fault_of(model.provider, region, at=metadata.created_at) or own_fault
     timing = token_timing(model, world, region=region, at=metadata.created_at, rng=rng)
     script = FAULTS[fault or "none"].transform(answer_script(model, parameters, timing, rng))
     metadata = replace(metadata, processing_us=(script.head_ns or 0) // 1000)

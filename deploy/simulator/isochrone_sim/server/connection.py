@@ -165,6 +165,8 @@ class Connection(asyncio.Protocol):
 
     def _ended(self, ending: Ending, *, keep_alive: bool) -> None:
         self._player = None
+        if ending is Ending.HANG:
+            return
         self._close_record("complete")
         if ending is Ending.RESET:
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)

@@ -31,7 +31,7 @@ FLUSH_SECONDS = 1.0
 @dataclass(slots=True, kw_only=True)
 class Record:
     """One exchange. Not frozen, because it is updated during its stream: `ending` is `None` while the stream lasts,
-    then `complete` (played to its planned end), `client_left` or `stopped`.
+    then `complete` (played to its planned end), `client_left` or `stopped`. A response that hangs has no planned end.
     """
 
     request_id: str

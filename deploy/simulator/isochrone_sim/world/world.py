@@ -89,6 +89,19 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FaultEpisode:
+    """A fault of all models of a provider, for requests from one region: an entry of `faults.FAULTS`, from `from_at`
+    until `until_at` (wall-clock instants in microseconds).
+    """
+
+    provider: str
+    region: str
+    fault: str
+    from_at: int
+    until_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Regions and models by name. `load_amplitude` and `pace_amplitude` are the shares by which load varies the time to
     first token and the tokens per second. Published differences do not include `episodes`.
@@ -106,6 +119,7 @@ class World:
     load_amplitude: float = 0.12
     pace_amplitude: float = 0.02
     episodes: tuple[Episode, ...] = ()
+    fault_episodes: tuple[FaultEpisode, ...] = ()
     round_trips_us: Mapping[str, int] = field(default_factory=dict)
 
     def added_us(self, provider: str, region: str, *, at: int) -> int:
@@ -117,6 +131,15 @@ class World:
             for episode in self.episodes
             if (episode.provider, episode.region) == (provider, region) and episode.from_at <= at < episode.until_at
         )
+
+    def fault_of(self, provider: str, region: str, *, at: int) -> str | None:
+        """Return the fault of a provider, from a region, at an instant in microseconds."""
+        faults = (
+            episode.fault
+            for episode in self.fault_episodes
+            if (episode.provider, episode.region) == (provider, region) and episode.from_at <= at < episode.until_at
+        )
+        return next(faults, None)
 
     def with_models(self, models: Iterable[Model]) -> "World":
         """Return the world with more models; a model with an existing id replaces the other one."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,62 @@ def test_each_failure_has_a_sentence(fault_simulator: Simulator, model: str, wor
     assert done.returncode == 1
     assert words in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "kept"),
+    [
+        (["--max-ttft", "60s", "--min-tps", "0.1"], 0, [True, True]),
+        (["--max-ttft", "1ms", "--min-tps", "0.1"], 5, [False, True]),
+        (["--max-ttft", "60s", "--min-tps", "1e9"], 5, [True, False]),
+        (["--min-tps", "1e9"], 5, [False]),
+    ],
+)
+def test_limits_decide_the_exit_code(
+    fault_simulator: Simulator, tmp_path: Path, limits: list[str], code: int, kept: list[bool]
+) -> None:
+    """The exit code is 5 if a limit is not kept. JSON and summary have all verdicts, stderr those that failed."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    where = ["--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--runs", "3"]
+    done = probe(*where, *limits, "--output", "json", "--summary", str(summary))
+    assert done.returncode == code, done.stderr
+    verdicts = json.loads(done.stdout)["limits"]
+    assert [verdict["kept"] for verdict in verdicts] == kept
+    assert [(verdict["runs"], verdict["failed"]) for verdict in verdicts] == [(3, 0)] * len(kept)
+    assert done.stderr.count("limit not kept: ") == kept.count(False)
+    shown = summary.read_text()
+    assert shown.startswith("before\n")
+    assert shown.count("limit kept") == kept.count(True)
+    table = probe(*where, *limits)
+    assert table.returncode == code
+    assert table.stdout.count("limit not kept: ") == kept.count(False)
+
+
+def test_no_success_is_1_with_and_without_limits(fault_simulator: Simulator) -> None:
+    """If no run succeeds the exit code says so, and each limit is reported as not kept."""
+    done = probe(
+        "--base-url", fault_simulator.base_url, "--model", "fault-401", "--max-ttft", "60s", "--output", "json"
+    )
+    assert done.returncode == 1
+    assert "1 of 1 runs failed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--max-ttft", "500"], "'500' is not a duration"),
+        (["--min-tps", "0"], "0.0 is not in the range"),
+        (["--max-ttft", "1s", "--sweep", "10,100"], "do not go with --sweep"),
+        (["--summary", "/nowhere/summary.md"], "No such file or directory"),
+    ],
+)
+def test_limits_are_checked_before_any_request(fault_simulator: Simulator, options: list[str], words: str) -> None:
+    """A limit or file that cannot be used is a usage error, and nothing is sent."""
+    before = len(fault_simulator.truth())
+    done = probe("--base-url", fault_simulator.base_url, "--model", "fault-crlf", *options)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert len(fault_simulator.truth()) == before
 
 
 def test_a_missing_key_is_an_error_before_any_request(fault_simulator: Simulator) -> None:

@@ -342,6 +342,33 @@ async def test_samples_of_unknown_targets_wait_for_a_plan(tmp_path: Path) -> Non
     assert {push.protocol for push in collector.pushes} == {1}
 
 
+async def test_held_samples_are_pushed_again_after_an_hour(tmp_path: Path) -> None:
+    """Without another plan, receipts release no held samples before: they would be refused each time."""
+    known, refused = False, 0
+
+    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        nonlocal refused
+        if request.samples and not known:
+            refused += 1
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown targets", ((UNKNOWN_TARGETS_KEY, "1"),))
+
+    collector = FaultyCollector(before=refuse)
+    async with delivering(tmp_path, collector) as (spool, uplink):
+        await pushed(collector, 1)
+        await spool.record(sample(0))
+        await until(lambda: uplink._hold_until > 0)
+        assert 3000 < uplink._hold_until - time.monotonic() <= 3600
+        known = True
+        for number in (1, 2):
+            await spool.record(sample(number))
+            await until(lambda: number in collector.stored)  # noqa: B023  # at once
+        assert (refused, collector.stored) == (1, [1, 2])
+        uplink._hold_until = time.monotonic()
+        await spool.record(sample(3))
+        await until_empty(spool)
+    assert (refused, collector.stored) == (1, [0, 1, 2, 3])
+
+
 async def pushed(collector: FaultyCollector, count: int) -> None:
     await until(lambda: len(collector.pushes) >= count, 10)
 
@@ -370,9 +397,11 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
     """After an outage a heartbeat lists the delivered batches; those that are missing are pushed again, unchanged."""
     monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
     away = False
+    refused: list[object] = []
 
-    async def refuse(_request: object, _response: object, context: Context) -> None:
+    async def refuse(request: object, _response: object, context: Context) -> None:
         if away:
+            refused.append(request)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the database is away")
 
     async def compare(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
@@ -387,8 +416,7 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
         before = dict(collector.batches)
         away = True
         await spool.record(sample(20))
-        refusals = len(collector.pushes)
-        await until(lambda: len(collector.pushes) > refusals)
+        await until(lambda: bool(refused))
         for key in list(collector.batches)[2:]:
             del collector.batches[key]
         away = False
@@ -457,14 +485,17 @@ async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
 
 
 async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
-    """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan."""
+    """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan. The spend
+    has a hundred providers at most, however many the plans of a hostile collector name.
+    """
     collector = FaultyCollector()
     conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
     async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (spool, _):
         await until_empty(spool)
         now_at = time.time_ns() // 1000
-        spent = Spend(provider="deep", day_at=now_at - now_at % DAY_US, requests=1)
-        await spool.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), [spent])
+        day_at = now_at - now_at % DAY_US
+        spent = [Spend(provider=f"deep-{number:03}", day_at=day_at, requests=1) for number in range(150)]
+        await spool.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), spent)
         await until_empty(spool)
     vitals = decode(Vitals, collector.pushes[-1].vitals)
     assert (vitals.plan_version, vitals.rounds_missed) == (7, 4)
@@ -472,7 +503,8 @@ async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
     assert (vitals.finished, vitals.stored, vitals.spool_depth, vitals.quarantined) == (6, 5, 1, 0)
     assert account_of(vitals).holds
     assert (vitals.next_heartbeat_us, vitals.clock_uncertainty_us is not None) == (15_000_000, True)
-    assert [(line.provider, line.requests) for line in vitals.spend] == [("deep", 1)]
+    assert [(line.provider, line.requests) for line in vitals.spend[:2]] == [("deep-000", 1), ("deep-001", 1)]
+    assert len(vitals.spend) == 100
 
 
 async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fix_demo import one_demo_at_a_time
 from fix_network import unavailable_reason
+from testdata import demo_screens
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal, marked_processes
 from testdata.waiting import eventually
 
@@ -23,9 +25,9 @@ ENDED_SECONDS = 60
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a short path: those of sockets have at most 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="d-") as name:
+    with one_demo_at_a_time(tmp_path_factory), tempfile.TemporaryDirectory(prefix="d-") as name:
         yield Path(name)
 
 
@@ -81,34 +83,29 @@ def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, folder: Path, m
     assert leftovers(folder) == []
 
 
-def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
-    """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left."""
-    wait_until_it_runs(demo, mark)
-    demo.wait_for(lambda text: "warming up 4/6" in text, 60, "samples, which take a while to report")
-    demo.press(CTRL_C)
-    # Two signals that are pending at once are one.
-    time.sleep(0.05)
-    demo.press(CTRL_C)
-    assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
-    assert_nothing_is_left(mark)
-    assert leftovers(folder) == []
-    assert "ground truth" not in demo.scrollback
-    # The terminal reads what a program wrote before its end a moment later.
-    eventually(5, demo.shows_cursor, "the cursor")
-
-
-def test_a_signal_during_the_start_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
-    """A signal while the collector starts its database is obeyed, too."""
-    demo.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
-    demo.process.send_signal(signal.SIGTERM)
-    assert demo.process.wait(2 * ENDED_SECONDS) == 128 + signal.SIGTERM
-    assert_nothing_is_left(mark)
-    assert leftovers(folder) == []
+def test_a_second_interrupt_ends_everything(folder: Path, mark: str) -> None:
+    """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left, except with --keep its files,
+    in the folder that it states.
+    """
+    with PseudoTerminal([*DEMO, "--keep"], columns=200, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as demo:
+        wait_until_it_runs(demo, mark)
+        demo.wait_for(demo_screens.samples, 180, "samples to report")
+        demo.press(CTRL_C)
+        # Two signals that are pending at once are one.
+        time.sleep(0.05)
+        demo.press(CTRL_C)
+        assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
+        assert_nothing_is_left(mark)
+        [left] = leftovers(folder)
+        # The terminal reads what a program wrote before its end a moment later.
+        eventually(5, lambda: demo.shows_cursor() and not demo.is_alternate(), "the terminal as it was")
+        assert f"its files stay in {folder / left}" in demo.scrollback
+        assert "ground truth" not in demo.scrollback
 
 
 def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """After SIGKILL of the demo its processes end by themselves. A demo started meanwhile waits for them, and removes
-    what they left.
+    what they left. It obeys a signal while its collector starts the database, too.
     """
     wait_until_it_runs(demo, mark)
     left, old = leftovers(folder), {pid for pid, _ in marked_processes(mark)}
@@ -119,18 +116,6 @@ def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, folder: Path, 
         assert old.isdisjoint(pid for pid, _ in marked_processes(mark))
         assert set(left).isdisjoint(leftovers(folder))
         following.process.terminate()
-        following.process.wait(2 * ENDED_SECONDS)
+        assert following.process.wait(2 * ENDED_SECONDS) == 128 + signal.SIGTERM
     assert_nothing_is_left(mark)
     assert leftovers(folder) == []
-
-
-def test_a_kept_folder_is_named(folder: Path, mark: str) -> None:
-    """With --keep the demo states where its files stay, and they are there after its end."""
-    command = [*DEMO, "--keep"]
-    with PseudoTerminal(command, columns=200, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as keeping:
-        keeping.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
-        keeping.process.send_signal(signal.SIGTERM)
-        keeping.process.wait(2 * ENDED_SECONDS)
-        [left] = leftovers(folder)
-        assert f"its files stay in {folder / left}" in keeping.scrollback
-    assert_nothing_is_left(mark)

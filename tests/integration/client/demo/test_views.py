@@ -14,16 +14,16 @@ from testdata.waiting import eventually
 # Shows views until it is ended: one place warms up, becomes firm after two views, and has changed after four.
 PROGRAM = """
 import itertools, sys
-from isochrone_client.demo.board import Board, Cell
 from isochrone_client.demo.layout import Progress, View
-from isochrone_client.demo.stop_requests import StopRequests
 from isochrone_client.demo.views import display
+from isochrone_client.screen.board import Board, Cell
+from isochrone_client.screen.stop_requests import StopRequests
 from isochrone_wire.answers import Decision
 
 def view(step):
     firm = dict(shift=35e3, low=33e3, high=37e3, decision=Decision.SLOWER) if step >= 2 else {}
-    cells = {("acme/large", "home"): Cell(ttft_us=2e5)}
-    cells["acme/large", "away"] = Cell(ttft_us=235e3, rounds=step, changed_us=4e5 if step >= 4 else None, **firm)
+    cells = {("acme/large", "home"): Cell(value=2e5)}
+    cells["acme/large", "away"] = Cell(value=235e3, rounds=step, changed=4e5 if step >= 4 else None, **firm)
     board = Board(baseline="home", regions=("away",), targets=("acme/large",), cells=cells)
     progress = Progress(elapsed=float(step), total=1e4, recorded=step)
     return View(progress=progress, window_seconds=40, board=board, events=("it happens",), advice=("isochrone routes",))

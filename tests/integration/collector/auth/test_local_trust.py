@@ -163,6 +163,31 @@ def test_a_socket_that_cannot_be_made(start_collector: StartCollector, tmp_path:
     assert "hint: choose another --unix-socket, or off" in done.stderr
 
 
+def test_a_data_folder_that_cannot_be_written(start_collector: StartCollector, database_url: str, home: Path) -> None:
+    """With a database elsewhere, the error names what replaces the certificate and the socket in the folder, and the
+    collector serves with that.
+    """
+    folder = home / "file" / "data"
+    folder.parent.write_text("")
+    done = run_command(
+        *("serve", "--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(folder)),
+        "--http-listen=off",
+    )
+    assert done.returncode == 1
+    assert f"error: cannot write a certificate to {folder / 'tls'}: Not a directory" in done.stderr
+    hint = done.stderr.partition("hint: ")[2]
+    assert all(option in hint for option in ("--data-dir", "--key", "--unix-socket", "--trust-loopback"))
+    assert start_collector(data_dir=folder, database_url=database_url).call.targets().plan_version == 0
+    files = start_collector(more=["--tls"]).data_dir / "tls"
+    given = ["--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")]
+    socket = home / "collector.sock"
+    more = [*given, "--unix-socket", str(socket)]
+    start_collector(data_dir=folder, database_url=database_url, more=more, trusting=False)
+    caller = Caller(f"unix:{socket}")
+    assert caller.targets().plan_version == 0
+    caller.channel.close()
+
+
 def test_the_port_has_no_plain_text(collector: Collector) -> None:
     """A caller in plain text gets no answer from the port."""
     caller = Caller(collector.address)

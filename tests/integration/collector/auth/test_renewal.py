@@ -17,11 +17,12 @@ from fix_collector import Caller, Collector, StartCollector, run_command
 from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import presented_certificate
-from isochrone_wire.credentials import fingerprint_of
+from isochrone_wire.credentials import fingerprint_of, format_fingerprint
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Vantage
 from isochrone_wire.operations import Access
 from isochrone_wire.trust import enrolment
+from isochrone_wire.v1 import fleet_pb2
 from testdata import preforked
 from testdata.waiting import eventually
 
@@ -143,9 +144,7 @@ def test_a_credential_is_renewed_behind_a_balancer(collector: Collector, start_c
     """Each call may reach another collector on the database, also one that has the earlier credential in memory: a
     renewal whose reply was lost is repeated there, and the earlier credential has one end.
     """
-    files = collector.data_dir / "tls"
-    shared = ["--tls", "--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")]
-    other = start_collector(database_url=collector.database_url, more=shared)
+    other = beside(collector, start_collector)
     first = join(collector, "us-1")
     assert push(other, first) == "OK"
     second = renew(collector, first)
@@ -168,6 +167,23 @@ def test_a_credential_is_renewed_behind_a_balancer(collector: Collector, start_c
     assert push(other, third) == "OK"
 
 
+def beside(collector: Collector, start_collector: StartCollector) -> Collector:
+    """Start another collector on the database and the certificate files of the first one."""
+    files = collector.data_dir / "tls"
+    shared = ["--tls", "--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")]
+    return start_collector(database_url=collector.database_url, more=shared)
+
+
+def announced(collector: Collector, identity: Identity) -> list[bytes]:
+    """Return the fingerprints of the certificates that a collector presents now and next."""
+    caller = Caller(collector.address, identity)
+    try:
+        response = caller.fleet.Renew(fleet_pb2.RenewRequest(), timeout=10)
+    finally:
+        caller.channel.close()
+    return [fingerprint_of(certificate) for certificate in response.certificates]
+
+
 def move_back(collector: Collector, *, days: int) -> None:
     """Move the instants of the credential of `us-1` back."""
     [access] = credentials(collector, "us-1")
@@ -183,11 +199,11 @@ def move_back(collector: Collector, *, days: int) -> None:
 def test_a_credential_expires_and_is_reported_before(collector: Collector) -> None:
     """It is listed as expiring, counted in a metric and by doctor, and refused with the reason after its end."""
     identity = join(collector, "us-1", lifetime_us=40 * DAY_US)
+    assert push(collector, identity) == "OK"
+    assert collector.scrape()["isochrone_credentials_expiring"] == 0
     move_back(collector, days=39)
     assert "us-1  vantage  us-east-2  expiring" in _operate(collector, "vantage", "list")
-    where = ("--database-url", collector.database_url, "--identity", str(collector.data_dir / "operator.json"))
-    found = json.loads(run_command("doctor", *where, "-o", "json").stdout)["findings"]
-    (judged,) = [one for one in found if one["check"] == "credentials"]
+    judged = findings(collector)["credentials"]
     assert (judged["verdict"], "us-1 in" in judged["sentence"]) == ("warn", True)
     eventually(5, lambda: collector.scrape()["isochrone_credentials_expiring"] == 1, "the metric")
     assert push(collector, identity) == "OK"
@@ -261,9 +277,7 @@ def test_the_certificate_is_rotated_under_a_running_agent(
     agent = start_agent(vantage="us-1", folder=path.parent, more=LOGGED)
     eventually(20, lambda: bool(log_of(agent, "batch.stored")), "samples")
 
-    announced = run_command("certificate", "rotate", "--data-dir", str(collector.data_dir))
-    assert announced.returncode == 0, announced.stderr
-    assert "the collector presents it from" in announced.stdout
+    assert "the collector presents it from" in _rotate(collector)
     eventually(40, lambda: len(_pins(path)) == 2, "the agent's second pin")
     assert _pins(path)[0] == first
     eventually(5, lambda: len(_pins(collector.data_dir / "operator.json")) == 2, "the operator's second pin")
@@ -271,8 +285,7 @@ def test_the_certificate_is_rotated_under_a_running_agent(
     assert _ask(reader).returncode == 0
     assert _pins(reader) == _pins(path)
 
-    done = run_command("certificate", "rotate", "--now", "--data-dir", str(collector.data_dir))
-    assert "(announced before)" in done.stdout, done.stderr
+    assert "(announced before)" in _rotate(collector, "--now")
     address = parse_address(collector.address)
     eventually(10, lambda: presented_certificate(address).fingerprint == _pins(path)[-1] != first, "the switch")
     eventually(40, lambda: len(_pins(path)) == 1, "the agent forgets the old pin")
@@ -289,12 +302,36 @@ def test_the_certificate_is_rotated_under_a_running_agent(
     assert "its certificate differs" in refused.stderr
 
 
+def test_collectors_with_the_same_files_announce_the_same_certificate(
+    collector: Collector, start_collector: StartCollector
+) -> None:
+    """An agent behind a balancer pins the next certificate whichever collector it reaches, and both switch to it;
+    doctor shows it with the instant, elsewhere without.
+    """
+    other = beside(collector, start_collector)
+    identity = join(other, "us-1")
+    assert "rotation" not in findings(collector)
+    _rotate(collector)
+    eventually(10, lambda: len(announced(other, identity)) == 2, "the announcement of the other collector")
+    first, coming = announced(other, identity)
+    eventually(10, lambda: announced(collector, identity) == [first, coming], "that of the first one")
+    for one, more in ((collector, " and presented from 20"), (other, "")):
+        found = findings(one)["rotation"]
+        assert found["verdict"] == "ok"
+        assert found["sentence"].startswith(f"the next certificate, {format_fingerprint(coming)}, is announced{more}")
+    _rotate(collector, "--now")
+    for one in (collector, other):
+        address = parse_address(one.address)
+        eventually(10, lambda: presented_certificate(address).fingerprint == coming, "the switch")  # noqa: B023  # at once
+    pinned = replace(identity, trust=replace(identity.trust, roots=presented_certificate(address).certificate))
+    eventually(10, lambda: announced(other, pinned) == announced(collector, pinned) == [coming], "one certificate")
+
+
 def test_a_switch_that_was_interrupted_is_completed(start_collector: StartCollector, tmp_path: Path) -> None:
     """A collector that was killed between the two files of the new pair starts with it."""
     folder = tmp_path / "data"
     collector = start_collector(data_dir=folder, more=["--tls"])
-    done = run_command("certificate", "rotate", "--data-dir", str(folder))
-    assert done.returncode == 0, done.stderr
+    _rotate(collector)
     tls = folder / "tls"
     coming = fingerprint_of((tls / "next-certificate.pem").read_text())
     collector.stop()
@@ -309,6 +346,19 @@ def test_a_foreign_certificate_is_not_rotated(tmp_path: Path) -> None:
     done = run_command("certificate", "rotate", "--data-dir", str(tmp_path))
     assert (done.returncode, "cannot rotate" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def findings(collector: Collector) -> dict[str, dict[str, str]]:
+    """Return what doctor finds, by check."""
+    where = ("--database-url", collector.database_url, "--data-dir", str(collector.data_dir))
+    done = run_command("doctor", *where, "--identity", str(collector.data_dir / "operator.json"), "-o", "json")
+    return {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+
+
+def _rotate(collector: Collector, *more: str) -> str:
+    done = run_command("certificate", "rotate", "--data-dir", str(collector.data_dir), *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _pins(path: Path) -> list[bytes]:

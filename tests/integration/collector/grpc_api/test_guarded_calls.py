@@ -14,9 +14,9 @@ import pytest
 from isochrone_collector.auth import call_limits, stream_access
 from isochrone_collector.auth.authenticator import Principal
 from isochrone_collector.auth.call_limits import CallSlots
-from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
+from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted, TooMany
 from isochrone_collector.grpc_api import guarded_calls
-from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, refusing
+from isochrone_collector.grpc_api.guarded_calls import MAX_QUERY_BYTES, Caller, CallGuard
 from isochrone_collector.grpc_api.responses import refuse
 from isochrone_collector.store import audit
 from isochrone_wire.grpc_options import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
@@ -25,9 +25,14 @@ from isochrone_wire.operations import Role
 TIMEOUT_S = 20.0
 HEALTH = "/grpc.health.v1.Health/Check"
 PUSH = "/isochrone.v1.Fleet/Push"
+QUERY = "/isochrone.v1.Observatory/ListTargets"
 # Without it channels to the same address share a connection.
 SEPARATE = [("grpc.use_local_subchannel_pool", 1)]
-OPEN = {"/t.T/Open", HEALTH}
+OPEN = {"/t.T/Open", "/t.T/TooOften", HEALTH}
+REFUSED = {
+    "/t.T/Refused": NotAdmitted("no credential was sent"),
+    "/t.T/Guessed": TooMany("too many unknown credentials at once"),
+}
 IDA = Principal(role=Role.READER, name="ida")
 PRINCIPALS = {PUSH: Principal(role=Role.VANTAGE, name="us-1", region="us")}
 
@@ -42,13 +47,24 @@ async def _endless(_content: bytes, _context: Any) -> AsyncIterator[bytes]:
         await asyncio.sleep(0.01)
 
 
+async def _echo(requests: AsyncIterator[bytes], _context: Any) -> AsyncIterator[bytes]:
+    async for request in requests:
+        yield request
+
+
+async def _too_often(_content: bytes, _context: Any) -> bytes:
+    raise TooMany("too many joins from this address")
+
+
 HANDLERS: dict[str, Any] = {
     "/t.T/Length": grpc.unary_unary_rpc_method_handler(_length),
     "/t.T/Open": grpc.unary_unary_rpc_method_handler(_length),
     HEALTH: grpc.unary_unary_rpc_method_handler(_length),
     PUSH: grpc.unary_unary_rpc_method_handler(_length),
+    QUERY: grpc.unary_unary_rpc_method_handler(_length),
     "/t.T/Follow": grpc.unary_stream_rpc_method_handler(_endless),
-    "/t.T/Refused": refusing(grpc.StatusCode.UNAUTHENTICATED, "no credential was sent"),
+    "/t.T/Converse": grpc.stream_stream_rpc_method_handler(_echo),
+    "/t.T/TooOften": grpc.unary_unary_rpc_method_handler(_too_often),
 }
 
 
@@ -60,9 +76,9 @@ class Guarded:
 
     def service(self, details: Any) -> Any:
         """Return the handler of a method."""
+        if details.method in REFUSED:
+            return self.guard.refusing(REFUSED[details.method])
         handler = HANDLERS[details.method]
-        if details.method == "/t.T/Refused":
-            return handler
         principal = None if details.method in OPEN else PRINCIPALS.get(details.method, IDA)
         return self.guard.guarded(handler, Caller(method=details.method, principal=principal, recheck=self.recheck))
 
@@ -122,6 +138,17 @@ async def test_a_request_without_a_credential_is_small() -> None:
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+async def test_a_query_is_small() -> None:
+    """A query takes 256 KiB, so that a reader cannot send millions of names; a push takes all that gRPC does."""
+    async with serving() as channel:
+        query: Any = channel.unary_unary(QUERY)
+        push: Any = channel.unary_unary(PUSH)
+        assert await query(b"\x0a" * MAX_QUERY_BYTES, timeout=TIMEOUT_S)
+        assert await push(b"\x0a" * (MAX_QUERY_BYTES + 1), timeout=TIMEOUT_S)
+        status, _ = await status_of(query(b"\x0a" * (MAX_QUERY_BYTES + 1), timeout=TIMEOUT_S))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 async def test_a_refusal_does_not_wait_for_the_request() -> None:
     """A call whose request never ends is refused at once, so that it holds no memory."""
     async with serving() as channel:
@@ -129,6 +156,55 @@ async def test_a_refusal_does_not_wait_for_the_request() -> None:
         refused = call(timeout=TIMEOUT_S)  # its request is never sent
         status, details = await status_of(refused)
         assert (status, details) == (grpc.StatusCode.UNAUTHENTICATED, "no credential was sent")
+
+
+@pytest.mark.parametrize("method", ["/t.T/TooOften", "/t.T/Guessed"])
+async def test_callers_that_call_too_often_wait_for_their_refusal_without_a_slot(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Twenty of them wait for a second each, more than there are slots; other callers are answered meanwhile."""
+    begun = time.monotonic()
+    async with serving() as channel:
+        too_often: Any = channel.unary_unary(method)
+        refused = [too_often(b"", timeout=TIMEOUT_S) for _ in range(20)]
+        monkeypatch.setattr(call_limits, "_PAUSE_S", 1.0)
+        for call in refused:
+            status, details = await status_of(call)
+            assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert details.startswith("too many")
+        assert time.monotonic() - begun > 1.0
+        monkeypatch.setattr(call_limits, "_PAUSE_S", TIMEOUT_S * 2)
+        waiting = [too_often(b"", timeout=TIMEOUT_S * 2) for _ in range(20)]
+        for name in ("/t.T/Open", "/t.T/Length"):
+            answered: Any = channel.unary_unary(name)
+            assert await answered(b"x", timeout=TIMEOUT_S) == b"1"
+        assert not any(call.done() for call in waiting)
+        for call in waiting:
+            call.cancel()
+
+
+async def test_an_address_that_joins_too_often_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a call is refused although its request is never sent, after a pause and with the time after which the caller
+    may try again; health checks and callers with a credential have no such limit.
+    """
+    monkeypatch.setattr(guarded_calls, "_OPEN_PER_SECOND", 0.25)
+    monkeypatch.setattr(call_limits, "_PAUSE_S", 0.2)
+    async with serving() as channel:
+        join: Any = channel.unary_unary("/t.T/Open")
+        assert await join(b"x", timeout=TIMEOUT_S) == b"1"
+        unsent: Any = channel.stream_unary("/t.T/Open")
+        began = time.monotonic()
+        refused = unsent(timeout=TIMEOUT_S)
+        status, details = await status_of(refused)
+        assert (status, details.partition(";")[0]) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "too many joins from this address",
+        )
+        assert 0.2 <= time.monotonic() - began < call_limits._ARRIVAL_S / 2
+        assert "grpc-retry-pushback-ms" in dict(await refused.trailing_metadata())
+        for method in (HEALTH, "/t.T/Length"):
+            free: Any = channel.unary_unary(method)
+            assert {await free(b"x", timeout=TIMEOUT_S) for _ in range(5)} == {b"1"}
 
 
 @pytest.mark.parametrize("method", ["/t.T/Refused", "/t.T/Failing"])
@@ -180,6 +256,21 @@ async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytes
         began = time.monotonic()
         assert await length(b"xy", timeout=TIMEOUT_S) == b"2"
         assert time.monotonic() - began < call_limits._ARRIVAL_S / 2
+
+
+async def test_requests_of_a_caller_arrive_two_at_a_time() -> None:
+    """A caller that sends large requests all at once delays the others by two of them."""
+    async with serving() as channel:
+        call: Any = channel.stream_unary(PUSH)
+        stalled = [call(timeout=TIMEOUT_S) for _ in range(2)]
+        await asyncio.sleep(0.3)
+        push: Any = channel.unary_unary(PUSH)
+        third = push(b"xy", timeout=TIMEOUT_S)
+        await asyncio.sleep(0.3)
+        assert not third.done()
+        stalled[0].cancel()
+        assert await third == b"2"
+        stalled[1].cancel()
 
 
 async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +351,34 @@ async def test_a_caller_has_a_number_of_streams() -> None:
                     break
         for stream in [*streams, again]:
             stream.cancel()
+
+
+async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a credential a stream of requests lasts; each request has a size limit, a caller has a number of streams,
+    and they end when access does.
+    """
+    answers: list[Exception] = []
+
+    async def recheck() -> None:
+        for answer in answers:
+            raise answer
+
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    async with serving(recheck, compression=grpc.Compression.Gzip) as channel:
+        converse: Any = channel.stream_stream("/t.T/Converse")
+        streams = [converse(timeout=TIMEOUT_S) for _ in range(16)]
+        for stream in streams:
+            for content in (b"one", b"x" * guarded_calls.MAX_STREAMED_MESSAGE_BYTES):
+                await stream.write(content)
+                assert await stream.read() == content
+        status, details = await status_of(converse(timeout=TIMEOUT_S).read())
+        assert (status, "16 open streams" in details) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+        await streams[0].write(b"x" * (guarded_calls.MAX_STREAMED_MESSAGE_BYTES + 1))
+        status, _ = await status_of(streams[0].read())
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        answers.append(NotAdmitted("the credential of 'ida' has been revoked"))
+        for stream in streams[1:]:
+            assert (await status_of(stream.read()))[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_changes_are_recorded_with_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from isochrone_collector.errors import BadRequest, CollectorError, TooMany
 from isochrone_collector.grpc_api.responses import Context, answer
+from isochrone_wire.text import MAX_SHOWN_CHARS
 
 
 async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
@@ -44,3 +45,13 @@ async def test_other_refusals_carry_no_delay() -> None:
     error = await refused(BadRequest("impossible"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [key for key, _ in error.trailing_metadata() if "pushback" in key] == []
+
+
+@pytest.mark.parametrize("text", ["x", "名", "😀"])
+async def test_a_long_message_arrives_with_its_status(text: str) -> None:
+    """A message is bounded as it is encoded in the metadata, of which clients accept 8 KiB: with more they would
+    get another status.
+    """
+    error = await refused(BadRequest(text * 10_000))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert 500 < len(error.details() or "") <= MAX_SHOWN_CHARS

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, VOICE
 
 WATCH = "/v1/routes/us-east-2/watch"
-BRIEF = {"max_watchers": 10, "heartbeat_us": SECOND_US // 10}
+BRIEF: dict[str, Any] = {"max_watchers": 10, "heartbeat_us": SECOND_US // 10}
 
 
 def numbered(*generations: int, of: RouteTable = CHAT, sentence: str = "") -> list[RouteTable]:

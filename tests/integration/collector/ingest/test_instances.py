@@ -17,8 +17,8 @@ from isochrone_collector.errors import Conflict, RequestError, TooMany
 from isochrone_collector.ingest.instances import RIVAL_US
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.store import alerts, batches, vantages
+from isochrone_collector.store import batches, vantages
+from isochrone_collector.store.alerting import alerts
 from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
@@ -66,7 +66,7 @@ class Agent:
 
 async def report_of(local: InProcessCollector) -> tuple[int | None, list[str]]:
     """When the rival was refused last, and the kinds of all alerts."""
-    await AlertDelivery(database=local.database, webhook=None, clock=local.clock).check_rivals()
+    await local.alerting.check_rivals()
     async with local.database.connection() as connection:
         (state,) = await vantages.states(connection, now_at=local.clock.at)
         raised = await alerts.of_window(connection, Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))

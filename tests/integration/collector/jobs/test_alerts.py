@@ -3,24 +3,29 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 import pytest
 
 from fix_collector import KEEP_A_MONTH, StartCollector, run_command
+from fix_inprocess_collector import Clock
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs import webhook
+from isochrone_collector.jobs import alert_sender
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.job_health import JobHealth, JobHealthCheck
-from isochrone_collector.jobs.webhook import Webhook
-from isochrone_collector.settings import WebhookSettings
-from isochrone_collector.store import alerts, diagnostics, vantages
+from isochrone_collector.jobs.notifications import Notifications
+from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery
+from isochrone_collector.receivers import Format
+from isochrone_collector.receivers import Receiver as ReceiverSettings
+from isochrone_collector.store import diagnostics, vantages
+from isochrone_collector.store.alerting import alerts
+from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import VitalsReport
 from isochrone_wire.answers import Window
@@ -28,17 +33,6 @@ from isochrone_wire.insights import Alert, AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
 
 EVER = Window(from_at=now_at() - DAY_US, until_at=now_at() + 30 * DAY_US)
-
-
-@dataclass(slots=True)
-class Clock:
-    """A clock that the test sets."""
-
-    at: int
-
-    def __call__(self) -> int:
-        """Return the instant, in microseconds since the epoch."""
-        return self.at
 
 
 @dataclass(slots=True)
@@ -53,6 +47,11 @@ class Bench:
         """Raise an alert that is due at once."""
         async with self.database.connection() as connection:
             await self.alerting.raise_alert(connection, of_collector(AlertKind.TEST, raised_at=self.clock.at))
+
+    async def deliver(self) -> None:
+        """Send what is due to each receiver."""
+        for one in self.alerting.receivers:
+            await one.run()
 
     async def listed(self) -> tuple[Alert, ...]:
         """Return all alerts, newest first."""
@@ -76,32 +75,56 @@ class Bench:
             await self.alerting.check_absences()
 
 
+def a_webhook(url: str) -> ReceiverSettings:
+    return ReceiverSettings(name="webhook", format=Format.STANDARD, url=url, secret=SECRET, group_us=0)
+
+
 @asynccontextmanager
-async def a_bench(database_url: str, hook: WebhookSettings | None) -> AsyncIterator[Bench]:
+async def a_bench(database_url: str, hook: ReceiverSettings | None) -> AsyncIterator[Bench]:
     database, clock = Database(database_url), Clock(now_at())
-    told = Webhook(hook) if hook else None
+    told = [ReceiverDelivery(hook, database=database, clock=clock)] if hook else []
     await database.open()
     try:
-        yield Bench(database, AlertDelivery(database=database, webhook=told, clock=clock), clock)
+        yield Bench(database, AlertDelivery(database=database, receivers=told, clock=clock), clock)
     finally:
         await database.close()
-        if told:
-            await told.close()
+        for one in told:
+            await one.close()
 
 
 @pytest.fixture
 async def bench(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
     """A bench whose webhook is the receiver."""
-    async with a_bench(database_url, WebhookSettings(url=receiver.address, secret=SECRET)) as made:
+    async with a_bench(database_url, a_webhook(receiver.address)) as made:
         yield made
+
+
+async def test_a_new_alert_wakes_the_delivery(bench: Bench, receiver: Receiver) -> None:
+    """An alert that any collector raises is sent at once when its transaction has ended, and not before."""
+    notifications = Notifications(database=bench.database)
+    notifications.handle(Channel.ALERTS, bench.alerting.wake)
+    delivery, other = bench.alerting.receivers[0], AlertDelivery(database=bench.database, clock=bench.clock)
+    task = asyncio.create_task(notifications.run())
+    try:
+        await asyncio.wait_for(delivery.woken.wait(), 20)  # connected
+        delivery.woken.clear()
+        async with bench.database.transaction() as connection:
+            await other.raise_alert(connection, of_collector(AlertKind.DISK_LOW, "1 GB", raised_at=bench.clock.at))
+            await asyncio.sleep(0.1)
+            assert not delivery.woken.is_set()
+        await asyncio.wait_for(delivery.woken.wait(), 20)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def test_an_alert_is_delivered_once_and_signed(bench: Bench, receiver: Receiver) -> None:
     """The receiver gets an alert once, with a valid signature, even if it is raised twice."""
     await bench.raise_test()
     await bench.raise_test()
-    await bench.alerting.deliver()
-    await bench.alerting.deliver()
+    await bench.deliver()
+    await bench.deliver()
     [told] = receiver.received
     assert told.body["type"] == "isochrone.test"
     assert told.body["data"]["id"] == told.message
@@ -109,17 +132,31 @@ async def test_an_alert_is_delivered_once_and_signed(bench: Bench, receiver: Rec
     assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, bench.clock.at, "")
 
 
+async def test_an_alert_of_a_later_version_is_delivered(bench: Bench, receiver: Receiver) -> None:
+    """A kind that this version does not know, raised by a newer collector that led before, is delivered as it is
+    stored, with the others, and listed.
+    """
+    await bench.raise_test()
+    later = replace(of_collector(AlertKind.TEST, raised_at=bench.clock.at + 1), kind=AlertKind("quota_moved"))
+    async with bench.database.connection() as connection:
+        await bench.alerting.raise_alert(connection, later)
+    bench.clock.at += SECOND_US
+    await bench.deliver()
+    assert sorted(receiver.kinds()) == ["isochrone.quota_moved", "isochrone.test"]
+    assert sorted(alert.kind for alert in await bench.listed()) == ["quota_moved", "test"]
+
+
 async def test_a_refused_alert_is_sent_again(bench: Bench, receiver: Receiver) -> None:
     """After a 500 the alert is sent again with the same id once the pause is over, and success clears the error."""
     receiver.answers[:] = [500]
     await bench.raise_test()
-    await bench.alerting.deliver()
-    await bench.alerting.deliver()
+    await bench.deliver()
+    await bench.deliver()
     assert len(receiver.received) == 1
     [alert] = await bench.listed()
     assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, None, "500 Internal Server Error")
     bench.clock.at += 6 * SECOND_US
-    await bench.alerting.deliver()
+    await bench.deliver()
     first, second = receiver.received
     assert first.message == second.message
     [alert] = await bench.listed()
@@ -132,7 +169,7 @@ async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, stat
     """A redirect is a failure: an alert is only sent to the operator's URL."""
     receiver.answers[:] = [status]
     await bench.raise_test()
-    await bench.alerting.deliver()
+    await bench.deliver()
     [alert] = await bench.listed()
     assert alert.last_error.endswith("redirects are not followed")
     assert (len(receiver.received), receiver.get_requests) == (1, 0)
@@ -142,9 +179,9 @@ async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
     """After a 410 the alert is not sent again."""
     receiver.answers[:] = [410]
     await bench.raise_test()
-    await bench.alerting.deliver()
+    await bench.deliver()
     bench.clock.at += DAY_US // 2
-    await bench.alerting.deliver()
+    await bench.deliver()
     assert len(receiver.received) == 1
 
 
@@ -154,7 +191,7 @@ async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None
     await bench.raise_test()
     end_at = bench.clock.at + 2 * DAY_US
     while bench.clock.at < end_at:
-        await bench.alerting.deliver()
+        await bench.deliver()
         bench.clock.at += 10 * MINUTE_US
     [alert] = await bench.listed()
     assert alert.attempts == len(receiver.received)
@@ -164,11 +201,11 @@ async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None
 
 async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attempt ends at the timeout."""
-    monkeypatch.setattr(webhook, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(alert_sender, "TIMEOUT_S", 0.3)
     receiver.never_answer = threading.Event()
     await bench.raise_test()
     async with asyncio.timeout(20):
-        await bench.alerting.deliver()
+        await bench.deliver()
     [alert] = await bench.listed()
     assert alert.last_error == "no response within 0.3 s"
 
@@ -177,17 +214,17 @@ async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:
     """Without a webhook alerts are raised and listed but not sent, and a test alert fails with a message."""
     async with a_bench(database_url, None) as bench:
         await bench.raise_test()
-        await bench.alerting.deliver()
+        await bench.deliver()
         [alert] = await bench.listed()
         assert (alert.attempts, alert.delivered_at) == (0, None)
 
 
 async def test_a_refused_connection_is_recorded(database_url: str) -> None:
     """A refused connection is recorded as an error, without the address."""
-    hook = WebhookSettings(url="http://127.0.0.1:9/url-token-7f3a", secret=SECRET)
+    hook = a_webhook("http://127.0.0.1:9/url-token-7f3a")
     async with a_bench(database_url, hook) as bench:
         await bench.raise_test()
-        await bench.alerting.deliver()
+        await bench.deliver()
         [alert] = await bench.listed()
         assert alert.last_error == "no connection"
 
@@ -202,7 +239,7 @@ async def test_one_alert_per_absence_and_return(bench: Bench) -> None:
     await bench.roll_calls(gone_at + 2 * MINUTE_US)
     assert await bench.listed() == ()
     await bench.roll_calls(gone_at + 6 * MINUTE_US)
-    restarted = AlertDelivery(database=bench.database, webhook=None, clock=bench.clock)
+    restarted = AlertDelivery(database=bench.database, clock=bench.clock)
     for _ in range(20):
         bench.clock.at += 30 * SECOND_US
         await restarted.check_absences()
@@ -232,7 +269,7 @@ def test_a_collector_sends_a_test_alert(start_collector: StartCollector, receive
     file.write_text(webhook_signature.format_secret(SECRET))
     collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file), *KEEP_A_MONTH])
     done = run_command("alerts", "test", "--collector", collector.address)
-    assert (done.returncode, done.stdout) == (0, "the webhook accepted a test alert\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "webhook accepted a test alert\n"), done.stderr
     receiver.answers[:] = [500]
     failed = run_command("alerts", "test", "--collector", collector.address)
     assert failed.returncode == 1
@@ -245,7 +282,7 @@ def test_a_collector_sends_a_test_alert(start_collector: StartCollector, receive
     assert not {
         part for part in (webhook_signature.format_secret(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen
     }
-    assert "webhook.set" in collector.log()
+    assert "receiver.set" in collector.log()
 
 
 def test_a_collector_without_a_webhook(start_collector: StartCollector) -> None:

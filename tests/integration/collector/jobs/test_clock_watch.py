@@ -108,7 +108,8 @@ def test_a_clock_36_days_ahead_deletes_nothing(
     assert facts_of(database_url) == {"samples": 18, "late": 0, "batches": 6, **ahead}
     at = now_at()
     alerts = again.call.alerts(Window(from_at=at - DAY_US, until_at=at + MINUTE_US)).alerts
-    assert [alert.kind for alert in alerts] == ["clock_wrong"]
+    assert {alert.kind for alert in alerts} == {"clock_wrong"}
+    assert len(alerts) <= 2  # one in an hour, and the test may see the end of one
 
     clock_file.write_text("0")
     fleet.until(lambda: not again.call.vantages().paused)

@@ -114,7 +114,7 @@ async def watch(database_url: str) -> AsyncIterator[Watch]:
     await database.open()
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
-    alerting = AlertDelivery(database=database, webhook=None, clock=now_at)
+    alerting = AlertDelivery(database=database, clock=now_at)
     clock = Later()
     yield Watch(database, DriftDetection(database=database, plans=plans, alerting=alerting, clock=clock), clock)
     await database.close()
@@ -164,7 +164,7 @@ async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch:
     again = DriftDetection(
         database=watch.database,
         plans=watch.drift._plans,
-        alerting=AlertDelivery(database=watch.database, webhook=None, clock=now_at),
+        alerting=AlertDelivery(database=watch.database, clock=now_at),
         clock=now_at,
     )
     await again.run()
@@ -257,7 +257,7 @@ async def test_detection_that_is_behind_does_not_rest(
 
 def watch_in(local: InProcessCollector) -> DriftDetection:
     """Return a drift detection with the clock of the test."""
-    alerting = AlertDelivery(database=local.database, webhook=None, clock=local.clock)
+    alerting = AlertDelivery(database=local.database, clock=local.clock)
     return DriftDetection(
         database=local.database,
         plans=local.plans,

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs import alert_state
+from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.incident_detection import IncidentDetection
+from isochrone_collector.jobs.retention import Retention
+from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.incidents import incidents
-from isochrone_collector.store import alerts
+from isochrone_collector.settings import RetentionPeriods
+from isochrone_collector.store.alerting import alerts
+from isochrone_collector.store.postgres.instants import Instant
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, Incident
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Sample, Vantage, Vitals
+from isochrone_wire.operations import incident_name
 
 PLAN = """\
 baseline: us
@@ -90,12 +96,7 @@ class Watched:
 
     def restart(self) -> None:
         """Let another collector lead."""
-        self.detection = detection_of(self.local)
-
-
-def detection_of(local: InProcessCollector) -> IncidentDetection:
-    alerting = AlertDelivery(database=local.database, webhook=None, clock=local.clock)
-    return IncidentDetection(database=local.database, plans=local.plans, alerting=alerting, clock=local.clock)
+        self.detection = self.local.incident_detection()
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ async def watched(local: InProcessCollector) -> Watched:
     assert change.problems == ()
     assert local.plans.current
     targets = {target.model: target.id for target in local.plans.current.targets}
-    return Watched(local, detection_of(local), targets)
+    return Watched(local, local.incident_detection(), targets)
 
 
 def shown(raised: list[Alert]) -> list[tuple[float, str, str]]:
@@ -144,6 +145,62 @@ async def test_exactly_the_expected_incidents(watched: Watched) -> None:
     assert still.subject == "delta/new"
 
 
+async def test_open_incidents_are_metrics(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each region from which a target fails now has a series; other regions have none; the number is limited."""
+    known = AlertState(database=watched.local.database, plans=watched.local.plans, clock=watched.local.clock)
+    await watched.play(range(14))
+    await known.run()
+    assert list(known.incidents) == [
+        ("target_failing", "sg", "delta/new", "delta", "new"),
+        ("target_failing", "us", "delta/new", "delta", "new"),
+        ("target_failing", "sg", "alpha/a", "alpha", "a"),
+    ]
+    monkeypatch.setattr(alert_state, "MAX_SERIES", 1)
+    await watched.play(range(14, 45))
+    await known.run()
+    assert list(known.incidents) == [("target_failing", "sg", "delta/new", "delta", "new")]
+    assert known.left_out == 1
+
+
+async def test_incidents_that_are_over_are_forgotten(watched: Watched) -> None:
+    """An incident is deleted when it has been over for its period of retention; an open one stays."""
+    local = watched.local
+    await watched.play(range(45))
+    ended = {one.subject for one in await watched.incidents() if one.recovered_at is not None}
+    assert ended == {"alpha/a", "beta/b"}
+    keep_us = 30 * MINUTE_US
+    retention = Retention(database=local.database, clock=local.clock, periods=RetentionPeriods(incidents_us=keep_us))
+    recovered_at = max(one.recovered_at or 0 for one in await watched.incidents() if one.subject == "alpha/a")
+    for at, left in ((recovered_at + keep_us, 3), (recovered_at + keep_us + SECOND_US, 2), (DAY_AT + 2 * DAY_US, 1)):
+        local.clock.at = at
+        async with local.database.connection() as connection:
+            await connection.execute("UPDATE vantage SET newest_sample_at = %s", (Instant(at),))
+        await retention.run()
+        assert len(await watched.incidents()) == left
+    assert [one.subject for one in await watched.incidents()] == ["delta/new"]
+    assert shown(await watched.raised()) == [
+        (0, "target_failing", "delta/new"),
+        (26, "target_recovered", "alpha/a"),
+        (38, "target_recovered", "beta/b"),
+    ]
+
+
+async def test_incidents_show_who_is_on_it(watched: Watched) -> None:
+    """An open incident has the acknowledgements and silences in force; one that is over has none."""
+    local = watched.local
+    silencing = Silencing(database=local.database, alerting=local.alerting, clock=local.clock)
+    await watched.play(range(14))
+    failing, new = await watched.incidents(past=False)
+    made = await silencing.acknowledge(incident_name(failing.id), duration_us=DAY_US, reason="on it")
+    everything: dict[str, tuple[str, ...]] = {"targets": (), "regions": (), "kinds": ()}
+    quiet = await silencing.add(**everything, providers=("delta",), duration_us=DAY_US, reason="new")
+    found = {one.id: one.silences for one in await watched.incidents()}
+    assert found == {failing.id: (made,), new.id: (quiet,)}
+    await silencing.end(quiet.id)
+    await watched.play(range(14, 30))
+    assert {one.silences for one in await watched.incidents()} == {()}
+
+
 async def test_a_new_leader_continues(watched: Watched) -> None:
     """Another collector that leads reads the open incidents, and neither repeats nor forgets one."""
     await watched.play(range(14))
@@ -162,7 +219,7 @@ async def test_a_new_leader_continues(watched: Watched) -> None:
 
 async def test_two_leaders_raise_an_alert_once(watched: Watched) -> None:
     """Two collectors that both believe to lead open one incident, with one alert."""
-    other = detection_of(watched.local)
+    other = watched.local.incident_detection()
     for number in range(14):
         await watched.play(range(number, number + 1))
         await other.run()
@@ -171,6 +228,37 @@ async def test_two_leaders_raise_an_alert_once(watched: Watched) -> None:
         ("target_failing", "alpha/a"),
     ]
     assert len(await watched.incidents()) == 2
+
+
+async def test_a_restored_database_gets_its_incidents_again(watched: Watched) -> None:
+    """An incident that the database loses again and again is stored with its escalation and its end, and no alert of it
+    is raised twice.
+    """
+    await watched.play(range(14))
+    for number in range(14, 27):
+        async with watched.local.database.connection() as connection:
+            await connection.execute("DELETE FROM incident WHERE subject = 'alpha/a'")
+        await watched.play(range(number, number + 1))
+    found = next(one for one in await watched.incidents() if one.subject == "alpha/a")
+    assert (found.scope, found.failing, found.classes) == ("all", (), {"timed_out": 22})
+    assert found.escalated_at is not None
+    assert found.recovered_at is not None
+    assert [one.kind.value for one in await watched.raised() if one.subject == "alpha/a"] == [
+        "target_failing",
+        "target_failing",
+        "target_recovered",
+    ]
+
+
+async def test_incidents_of_a_later_version_stay_as_they_are(watched: Watched) -> None:
+    """A collector that leads after one of a later version neither ends nor alters incidents of kinds unknown to it."""
+    await watched.play(range(14))
+    async with watched.local.database.connection() as connection:
+        await connection.execute("UPDATE incident SET kind = 'target_slow', target_id = 7 WHERE subject = 'alpha/a'")
+    watched.restart()
+    await watched.play(range(14, 15))
+    kinds = {one.kind.value for one in await watched.incidents(past=False)}
+    assert kinds == {"target_slow", "target_failing"}
 
 
 async def test_what_worked_long_ago_has_worked(watched: Watched) -> None:

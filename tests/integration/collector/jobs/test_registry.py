@@ -116,6 +116,30 @@ async def test_failed_job_runs_again(database_url: str, error: Exception) -> Non
         await _end(task)
 
 
+@pytest.mark.parametrize("leader_only", [True, False])
+async def test_a_woken_job_runs_at_once(database_url: str, *, leader_only: bool) -> None:
+    """What happens during a pause ends it, and what happens during a run makes another one follow."""
+    runs: list[int] = []
+    woken = asyncio.Event()
+
+    async def work() -> None:
+        runs.append(len(runs))
+        if len(runs) == 2:
+            woken.set()
+
+    async with _database(database_url) as database:
+        jobs = Jobs(database=database, clock=now_at)
+        often_us = _OFTEN_US if not leader_only else 3600 * 1_000_000
+        jobs.add(Job(name="rare", every_us=often_us, work=work, leader_only=leader_only, woken=woken))
+        task = asyncio.create_task(jobs.run())
+        await _until(lambda: bool(runs))
+        woken.set()
+        await _until(lambda: len(runs) >= 3)
+        await asyncio.sleep(0.1)
+        assert not leader_only or runs == [0, 1, 2]
+        await _end(task)
+
+
 async def test_local_jobs_run_without_leadership(database_url: str) -> None:
     """A collector that does not lead runs the jobs that are not the leader's, and one that fails runs again."""
     tried: list[str] = []

@@ -9,9 +9,9 @@ from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.route_watch import RouteWatch
 from isochrone_collector.routing import canonical_form
-from isochrone_collector.store import alerts, incidents
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.incidents import FailureSummary
+from isochrone_collector.store.alerting import alerts, incidents
+from isochrone_collector.store.alerting.incidents import FailureSummary
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.routes import NewTable
 from isochrone_wire.answers import Window
@@ -37,7 +37,7 @@ class Stage:
 
     def watch(self) -> RouteWatch:
         """Return the watch of a new leader."""
-        alerting = AlertDelivery(database=self.database, webhook=None, clock=self.now_at)
+        alerting = AlertDelivery(database=self.database, clock=self.now_at)
         return RouteWatch(database=self.database, alerting=alerting, clock=self.now_at)
 
     async def publish(self, eligible: Eligible, change: ChangeKind = ChangeKind.EVIDENCE) -> None:

@@ -1,13 +1,22 @@
 """Plans: applied once, fetched cheaply, and kept forever."""
 
+import asyncio
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from fix_collector import Collector, StartCollector, run_command
+from fix_inprocess_collector import InProcessCollector
+from isochrone_collector.ingest.limits import MAX_INSTANT_AT
+from isochrone_collector.plans import document_reader, past_plans, service
+from isochrone_wire.answers import Window
 from isochrone_wire.model import Batch, Vantage
+from isochrone_wire.plan_document.document import Reading, load
 from testdata.waiting import eventually
 
 PLAN = """\
@@ -93,6 +102,76 @@ def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
         others = list(threads.map(lambda n: collector.call.apply(PLAN.replace("model: b", f"model: m{n}")), range(4)))
     assert sorted(change.changed for change in same) == [False, False, False, True]
     assert sorted(change.version for change in others) == [2, 3, 4, 5]
+
+
+async def test_documents_are_read_one_at_a_time_without_a_connection(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an operator sends documents that take long to read, as many as the pool has connections, every connection
+    is free for pushes, and a single thread reads.
+    """
+    may_read, reading = threading.Event(), []
+
+    def slow(text: str, *, version: int) -> Reading:
+        reading.append(text)
+        assert may_read.wait(20)
+        return load(text, version=version)
+
+    monkeypatch.setattr(document_reader, "load", slow)
+    applied = [asyncio.create_task(local.plans.apply(PLAN, dry_run=True, applied_by="a test")) for _ in range(8)]
+    try:
+        async with AsyncExitStack() as stack, asyncio.timeout(10):
+            for _ in range(8):
+                await stack.enter_async_context(local.database.connection())
+        assert len(reading) == 1
+    finally:
+        may_read.set()
+    changes = await asyncio.gather(*applied)
+    assert {change.added for change in changes} == {("sim/a", "sim/b")}
+
+
+async def test_a_plan_is_loaded_beside_the_event_loop(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop works on, and no connection is held, while the plan in force is parsed."""
+    await local.plans.apply(PLAN, dry_run=False, applied_by="a test")
+    may_read = threading.Event()
+
+    def slow(text: str, *, version: int, stored: bool) -> Reading:
+        assert may_read.wait(20)
+        return load(text, version=version, stored=stored)
+
+    monkeypatch.setattr(past_plans, "load", slow)
+    service._plan_of.cache_clear()
+    loading = [asyncio.create_task(local.plans.refresh()), asyncio.create_task(local.plans.history(0))]
+    try:
+        async with AsyncExitStack() as stack, asyncio.timeout(10):
+            for _ in range(8):
+                await stack.enter_async_context(local.database.connection())
+        assert not any(task.done() for task in loading)
+    finally:
+        may_read.set()
+    await asyncio.gather(*loading)
+    assert local.plans.version == 1
+
+
+async def test_a_past_plan_is_parsed_once(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history and every window with a plan need a few facts of it; its document is read and parsed once for all."""
+    await local.plans.apply(PLAN, dry_run=False, applied_by="a test")
+    await local.plans.apply(PLAN.replace("model: b", "model: c"), dry_run=False, applied_by="a test")
+    parsed: list[int] = []
+
+    def noted(text: str, *, version: int, stored: bool) -> Reading:
+        parsed.append(version)
+        return load(text, version=version, stored=stored)
+
+    monkeypatch.setattr(past_plans, "load", noted)
+    window = Window(from_at=0, until_at=MAX_INSTANT_AT)
+    for _ in range(2):
+        assert [plan.targets for plan in (await local.plans.history(0)).plans] == [2, 2]
+        async with local.database.connection() as connection:
+            assert [len(span.every_us) for span in await local.plans.spans(connection, window)] == [2, 2]
+    assert sorted(parsed) == [1, 2]
 
 
 def test_a_restart_remembers(start_collector: StartCollector) -> None:

@@ -171,6 +171,10 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
         events = client.list_route_events(Selection(window=window)).events
     moved = {(event.client_region, event.change) for event in events if event.change in SWITCHES}
     assert moved == {(SG, ChangeKind.FAST)}
+    assert all(event.weights.keys() <= {FIRST, SECOND, THIRD} for event in events)
+    switch = next(event for event in events if event.change in SWITCHES)
+    assert sum(switch.weights.values()) == pytest.approx(1)
+    assert switch.weights[FIRST] < 1
     assert all(
         change in ("first", "plan", "evidence")
         for _, region, change in published(collector.database_url)

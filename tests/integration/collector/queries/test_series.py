@@ -53,6 +53,19 @@ def test_a_series_shows_the_step_and_the_failures(shared_collector: Collector, w
     assert [sum(column) for column in zip(*counts, strict=True)] == [35, 35, 5]
 
 
+def test_a_series_has_the_goodput_of_a_limit(shared_collector: Collector, window: Window) -> None:
+    """Of forty planned requests twenty are in time, fifteen too slow, and five failed; a verdict counts the same."""
+    selection = Selection(window=window, regions=("us-series",))
+    answer = shared_collector.call.series(selection, points=4, limit_us=300 * MS)
+    assert answer.limit_us == 300 * MS
+    points = answer.series[0].points
+    assert (sum(point.planned or 0 for point in points), sum(point.good or 0 for point in points)) == (ROUNDS, 20)
+    (budget,) = shared_collector.call.latency_budgets(selection, limit_us=300 * MS)
+    assert budget.goodput is not None
+    assert (budget.n, round(budget.goodput.value * budget.n)) == (ROUNDS, 20)
+    assert shared_collector.call.series(selection).series[0].points[0].good is None
+
+
 def test_an_empty_window_has_no_series(shared_collector: Collector, window: Window) -> None:
     """A window without samples is an answer without series, not an error."""
     empty = Window(from_at=window.from_at - 2_000 * SECOND_US, until_at=window.from_at - 1_000 * SECOND_US)
@@ -61,7 +74,13 @@ def test_an_empty_window_has_no_series(shared_collector: Collector, window: Wind
 
 @pytest.mark.parametrize(
     ("question", "sentence"),
-    [({"points": 501}, "501 points"), ({"points": -1}, "-1 points"), ({"metric": "speed"}, "'speed'")],
+    [
+        ({"points": 501}, "501 points"),
+        ({"points": -1}, "-1 points"),
+        ({"metric": "speed"}, "'speed'"),
+        ({"metric": "rtt", "limit_us": 1}, "no latency of a request"),
+        ({"limit_us": -1}, "a limit of -1 us"),
+    ],
 )
 def test_a_wrong_question_is_refused(
     shared_collector: Collector, window: Window, question: dict[str, object], sentence: str

@@ -4,9 +4,13 @@ import time
 from collections import Counter
 
 import grpc
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from fix_collector import Caller, Collector, StartCollector
+from fix_postgres import address_of
 from isochrone_wire import identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
@@ -95,6 +99,26 @@ def test_guessing_tokens_is_rate_limited(exposed: Collector) -> None:
             return False
 
     eventually(20, comes_in, "the good token is heard")
+
+
+def test_a_caller_without_a_credential_learns_nothing_of_the_database(exposed: Collector) -> None:
+    """While the database is away a join is refused with a general text; the reason is in the log."""
+    address = Address("127.0.0.1", exposed.port)
+    token = exposed.call.invite("us-1")
+    _shut(exposed.database_url)
+    with open_channel(address, presented_certificate(address).pinned) as channel:
+        [answer] = _joins(channel, [token])
+    general = "the database is unavailable at the moment; try again later"
+    assert answer == (grpc.StatusCode.UNAVAILABLE, general)
+    assert any("database.unavailable" in line and general not in line for line in exposed.log().splitlines())
+
+
+def _shut(database_url: str) -> None:
+    """End all connections to a database, and allow no others."""
+    name = str(conninfo_to_dict(database_url)["dbname"])
+    with psycopg.connect(address_of(database_url, "postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
 
 
 def _joins(channel: grpc.Channel, tokens: list[str]) -> list[tuple[grpc.StatusCode, str]]:

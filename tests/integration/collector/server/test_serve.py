@@ -20,6 +20,7 @@ from isochrone_collector.errors import DatabaseUnreachable
 from isochrone_collector.server import serve
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.address import Address
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
@@ -115,30 +116,31 @@ def test_an_unreachable_database_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_it_waits_for_its_database(database_url: str, tmp_path: Path, *, stopped: bool) -> None:
+def test_it_waits_for_its_database(tmp_path: Path, *, stopped: bool) -> None:
     """A collector that starts before its database says so, and serves once the database is there; SIGTERM ends it."""
     sockets = tmp_path / "s"
-    url = make_conninfo(database_url, host=str(sockets))
-    process = Program[str](
-        *("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--database-url", url),
-        *("--data-dir", str(tmp_path), "--http-listen", "off", "--log-format", "json"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        assert "No such file" in next(line for line in process.stderr if "database.waiting" in line)
-        if not stopped:
-            sockets.symlink_to(str(conninfo_to_dict(database_url)["host"]))
-            assert json.loads(process.stdout.readline())["ready"]
-        process.terminate()
-        assert process.wait(20) == 0
-        assert process.stdout.read() == ""
-    finally:
-        process.kill()
-        process.communicate()
+    with EmbeddedPostgres(tmp_path / "server") as postgres:
+        process = Program[str](
+            *("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)),
+            *("--database-url", make_conninfo(postgres.conninfo, host=str(sockets))),
+            *("--http-listen", "off", "--log-format", "json"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert "No such file" in next(line for line in process.stderr if "database.waiting" in line)
+            if not stopped:
+                sockets.symlink_to(str(conninfo_to_dict(postgres.conninfo)["host"]))
+                assert json.loads(process.stdout.readline())["ready"]
+            process.terminate()
+            assert process.wait(20) == 0
+            assert process.stdout.read() == ""
+        finally:
+            process.kill()
+            process.communicate()
 
 
 async def test_it_waits_only_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.plan.credentials import Credential, Keyring, describe_missing, load_keyring
 from isochrone_wire.model import Target
+from isochrone_wire.text import MAX_SHOWN_CHARS
 
 GOOD = '[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["api.deepseek.com"]\n'
 NAMES = ("deepseek", "nobody", None)
@@ -184,3 +185,5 @@ def test_missing_keys_are_described_once_per_reason(keyring_file: Path, monkeypa
         "x/nobody-1 needs the credential 'nobody', which this agent does not have (and 1 more like it)"
     )
     assert describe_missing({}) == ""
+    many = [replace(target(credential=f"k{number}"), name=f"x/{number}") for number in range(1_000)]
+    assert len(describe_missing(Keyring().missing(many))) <= MAX_SHOWN_CHARS

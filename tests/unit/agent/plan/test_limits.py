@@ -43,6 +43,9 @@ def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
         ({"workload": Workload(timeouts=Timeouts(first_token_us=0))}, "p/m has first_token_us 0, outside 1000 to "),
         ({"workload": Workload(prompt="")}, "p/m has bytes of the prompt 0, outside 1 to "),
         ({"price": Price(usd_per_m_output=-1.0)}, "p/m has usd_per_m_output -1, outside 0 to "),
+        ({"credential": "x" * 201}, "p/m has characters of the credential 201, outside 0 to 200"),
+        ({"dialect": "x" * 201}, "p/m has characters of the dialect 201, outside 1 to 200"),
+        ({"region": "x" * 201}, "p/m has characters of the region 201, outside 0 to 200"),
         ({"name": ""}, "target 7 has characters of the name 0, outside 1 to "),
         (
             {"provider": "policy:total"},

@@ -11,8 +11,9 @@ import pytest
 
 from isochrone_agent.probe import measurement, receive_timestamps, stream_metrics
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
-from isochrone_agent.probe.dialects.signals import Answer, Event, Finished, Signal, Usage
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.receive_timestamps import Stamp
+from isochrone_wire.http.sse import Event
 from testdata.transcripts import OPENAI_CHAT
 
 AGENT_TESTS = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import database, sealing, side_files
+from isochrone_agent.spool import database, eviction, sealing, side_files
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Drain, Spool
@@ -157,6 +157,20 @@ def test_rejected_samples_are_counted_as_dropped(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, range(5))
     spool.acknowledge(leased(spool), rejected={"unknown_target": 2})
     assert spool.account() == Account(finished=5, stored=3, spooled=0, dropped={"unknown_target": 2})
+
+
+def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
+    """Every push has the counts by reason. A collector that invents reasons cannot make pushes too large for good; the
+    account holds, also after the batch was delivered again.
+    """
+    spool = spool_of(tmp_path, range(200))
+    spool.acknowledge(leased(spool), rejected={f"{number}{'x' * 10_000}": 1 for number in range(200)})
+    dropped = spool.account().dropped
+    assert (len(dropped), dropped[eviction.OTHER]) == (eviction.MAX_REASONS + 1, 200 - eviction.MAX_REASONS)
+    assert max(map(len, dropped)) < 100
+    assert spool.account().holds
+    assert spool.redeliver(spool.kept_ranges()) == 1
+    assert (dict(spool.account().dropped), spool.account().holds) == ({}, True)
 
 
 def test_a_refused_batch_is_halved_down_to_one_sample(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_client.demo.board import Board, by_place, read_board
+from isochrone_client.demo.board import by_place, read_board
+from isochrone_client.screen.board import Board
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile
 from isochrone_wire.insights import Standing
 
@@ -61,7 +62,7 @@ def test_every_place_has_a_cell() -> None:
     """Before the first sample each target has an empty cell in each region."""
     empty = board()
     assert len(empty.cells) == 6
-    assert not empty.has_every_ttft
+    assert not empty.has_every_value
     assert not empty.is_firm
     assert not empty.changed
 
@@ -69,7 +70,7 @@ def test_every_place_has_a_cell() -> None:
 def test_a_cell_combines_both_answers() -> None:
     """A cell has the median of the leaderboard and the difference of the same target and region."""
     cell = board(differential(TARGETS[0], -30), standings=(standing(TARGETS[0], REGION, 170),)).cell(TARGETS[0], REGION)
-    assert (cell.ttft_us, cell.shift, cell.low, cell.high) == (170_000, -30_000, -32_000, -28_000)
+    assert (cell.value, cell.shift, cell.low, cell.high) == (170_000, -30_000, -32_000, -28_000)
     assert cell.is_firm
 
 
@@ -104,7 +105,7 @@ def test_a_change_is_certain_and_matters(
     found = board(*now, usual=tuple(usual))
     assert found.changed == (() if change_ms is None else ((TARGETS[0], REGION),))
     if change_ms is not None:
-        assert found.cell(TARGETS[0], REGION).changed_us == 1000 * change_ms
+        assert found.cell(TARGETS[0], REGION).changed == 1000 * change_ms
 
 
 def test_a_network_that_adds_nothing_is_not_shown() -> None:

@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from isochrone_client.demo.board import Board, Cell
-from isochrone_client.demo.layout import CHANGED_MARK, Progress, View, screen, table
+from isochrone_client.demo.layout import Progress, View, board_table, screen
 from isochrone_client.demo.scenario import SUGGESTIONS
 from isochrone_client.formats import UNKNOWN
+from isochrone_client.screen.board import Board, Cell
+from isochrone_client.screen.table import CHANGED_MARK
 from isochrone_wire.answers import Decision
 
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1")
@@ -29,20 +30,20 @@ def cell(place: int, region: str, *, network_us: float | None) -> Cell:
     """One of the four kinds of cells, in turn."""
     ttft_us, shift = 100_000.0 + 85_000 * place, {"us-east-2": 0, "ap-southeast-1": -20_400}.get(region, 35_400)
     if region == "us-east-2":
-        return Cell(ttft_us=ttft_us)
+        return Cell(value=ttft_us)
     if place % 4 == 3:
-        return Cell(ttft_us=ttft_us + shift, rounds=4)
+        return Cell(value=ttft_us + shift, rounds=4)
     changed_us = 400_000.0 if (TARGETS[place], region) == SLOW else None
     shift += 400_000 if changed_us else 0
     return Cell(
-        ttft_us=ttft_us + shift,
+        value=ttft_us + shift,
         rounds=10,
         shift=shift,
         low=shift - 2_300,
         high=shift + 4_100,
         decision=(Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)[place % 4 - 3],
         network_shift=network_us,
-        changed_us=changed_us,
+        changed=changed_us,
     )
 
 
@@ -63,7 +64,7 @@ def lines(width: int, height: int, *, network_us: float | None = None, total: fl
         window_seconds=40,
         board=board(network_us=network_us),
         events=("75 s: tencent gets 400 ms slower from eu-central-1, for 180 s", EVENT),
-        addresses=("HTTP API: http://127.0.0.1:4680/v1/routes",),
+        addresses=("live page: http://127.0.0.1:4680/",),
         advice=SUGGESTIONS,
     )
     return [line.plain for line in screen(view, width=width, height=height)]
@@ -103,7 +104,7 @@ def test_the_change_is_shown_where_it_is(width: int, height: int) -> None:
 
 def test_columns_are_aligned() -> None:
     """At the usual width a table reads as follows: what is certain with its error, what is not with its rounds."""
-    shown = [line.plain for line in table(board(), window_seconds=40, width=80)]
+    shown = [line.plain for line in board_table(board(), window_seconds=40, width=80)]
     assert shown[:6] == [
         "last 40 s, in ms   us-east-2  ap-southeast-1           eu-central-1",
         "                        ttft  ttft  difference         ttft  difference",
@@ -116,14 +117,16 @@ def test_columns_are_aligned() -> None:
 
 def test_a_wide_table_has_providers_and_whole_words() -> None:
     """With more room a table has each target with its provider, decisions in full and, if there is any, the network."""
-    _, _, first, second, *_ = (line.plain for line in table(board(network_us=61_000.0), window_seconds=40, width=140))
+    _, _, first, second, *_ = (
+        line.plain for line in board_table(board(network_us=61_000.0), window_seconds=40, width=140)
+    )
     assert first.split() == [
         *("stepfun/step-3.5-flash", "100"),
         *("80", "-20", "±5", "faster", "+61"),
         *("135", "+35", "±5", "faster", "+61"),
     ]
     assert "undecided" in second
-    without = [line.plain for line in table(board(), window_seconds=40, width=140)]
+    without = [line.plain for line in board_table(board(), window_seconds=40, width=140)]
     assert "network" not in without[1]
 
 
@@ -149,14 +152,14 @@ def test_a_changing_difference_counts_the_rounds_since_its_change() -> None:
         baseline=REGIONS[0],
         regions=REGIONS[1:],
         targets=TARGETS[:1],
-        cells={place: Cell(ttft_us=500_000.0, rounds=5, is_changing=True)},
+        cells={place: Cell(value=500_000.0, rounds=5, is_changing=True)},
     )
-    assert " 500  changing 5/6 " in table(changing, window_seconds=40, width=80)[2].plain
+    assert " 500  changing 5/6 " in board_table(changing, window_seconds=40, width=80)[2].plain
 
 
 def test_nothing_has_no_numbers() -> None:
     """Before the first sample each cell warms up, and no line is missing."""
     empty = Board(baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells={})
-    shown = [line.plain for line in table(empty, window_seconds=40, width=80)]
+    shown = [line.plain for line in board_table(empty, window_seconds=40, width=80)]
     assert len(shown) == 2 + len(TARGETS)
     assert shown[2].split() == f"step-3.5-flash {UNKNOWN} {UNKNOWN} warming up 0/6 {UNKNOWN} warming up 0/6".split()

@@ -7,6 +7,7 @@ import pytest
 
 from isochrone_client.configuration import Configuration, Context, write
 from isochrone_client.demo.runner import _advice, command_line
+from isochrone_client.demo.scenario import SUGGESTIONS
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,10 @@ def test_suggested_lines_ask_the_demo(tmp_path: Path, monkeypatch: pytest.Monkey
     """They name the demo's collector wherever a command without an option asks another one."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("ISOCHRONE_COLLECTOR", raising=False)
-    assert not any("--collector" in line for line in _advice("127.0.0.1:4600"))
-    assert all(line.endswith(" --collector 127.0.0.1:4601") for line in _advice("127.0.0.1:4601"))
+    assert not any("--collector" in line for line in _advice("127.0.0.1:4600", SUGGESTIONS))
+    assert all(line.endswith(" --collector 127.0.0.1:4601") for line in _advice("127.0.0.1:4601", SUGGESTIONS))
     monkeypatch.setenv("ISOCHRONE_COLLECTOR", "127.0.0.1:4700")
-    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600"))
+    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600", SUGGESTIONS))
     monkeypatch.delenv("ISOCHRONE_COLLECTOR")
     write(Configuration().including(Context(name="prod", collector="127.0.0.1:4700"), current=True))
-    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600"))
+    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600", SUGGESTIONS))

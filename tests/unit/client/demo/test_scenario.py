@@ -9,6 +9,7 @@ from isochrone_client.demo.ground_truth import Comparison, compared, page
 from isochrone_client.demo.scenario import (
     BASELINE,
     EPISODE,
+    FAULTS,
     ROUTES,
     SUGGESTIONS,
     VANTAGES,
@@ -43,6 +44,18 @@ def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
     assert [target["model"] for target in plan["targets"]] == ["dear", "cheap", "guessed"]
     assert plan["control"] == control(WORLD) == "acme/cheap"
     assert plan["baseline"] == BASELINE in {vantage.region for vantage in VANTAGES}
+
+
+def test_faults_are_of_providers_with_one_model_each() -> None:
+    """The simulator gets an option per provider and region; the plan has a target that the world does not have."""
+    options = " ".join(FAULTS.simulator_options)
+    assert "--fault-episode stepfun eu-central-1 500 10 25" in options
+    assert "--fault-episode stepfun us-east-2 500 25 10" in options
+    assert options.count("--fault-episode bytedance") == len(VANTAGES)
+    plan = json.loads(plan_document(WORLD, FAULTS.missing))
+    assert plan["targets"][-1] == {"provider": "example", "model": "never-deployed", "workload": "demo"}
+    assert plan["providers"]["example"] == plan["providers"]["acme"]
+    assert control(WORLD) == "acme/cheap", "the control target is none of those that fail"
 
 
 def test_routes_have_existing_members() -> None:

@@ -10,14 +10,17 @@ import pytest
 import yaml
 
 from isochrone_client.errors import ClientError
-from isochrone_client.gateways import FORMATS, renderer
+from isochrone_client.gateways import FORMATS, metadata_reader, renderer
 from isochrone_client.gateways.envoy import CLUSTERS
-from isochrone_client.gateways.litellm import dump_yaml
-from isochrone_client.gateways.members import key_variable
 from isochrone_client.gateways.portkey import MAX_BYTES
+from isochrone_client.gateways.yaml_text import Template, dump_yaml
+from isochrone_wire.consumer.static_order import as_static_order
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.routes import RegionTables, RouteTable
-from testdata.routes import CHAT, NOW_AT, VOICE
+from testdata import routes
+from testdata.routes import NOW_AT, at_public_addresses
 
+CHAT, VOICE = at_public_addresses(routes.CHAT), at_public_addresses(routes.VOICE)
 FRESH, STALE = "2026-11-21T08:09:48.000000Z", "2026-11-21T08:29:48.000000Z"
 
 
@@ -112,8 +115,8 @@ def test_litellm_knows_each_dialect(dialect: str, model: str, base: str) -> None
 
 
 def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
-    """One route is a fallback from a balanced group to each other member; keys are placeholders."""
-    config = json.loads(text_of("portkey", CHAT))
+    """A route is a fallback from a balanced group to each other member; keys are placeholders."""
+    (config,) = json.loads(text_of("portkey", CHAT))["targets"]
     assert config["strategy"]["mode"] == "fallback"
     group, *again, waiting = config["targets"]
     assert [one["override_params"]["model"] for one in again] == ["qwen3-32b", "deepseek-v4-flash"]
@@ -126,79 +129,32 @@ def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
     assert waiting["api_key"] == "none"
 
 
-def test_portkey_chooses_among_routes_by_metadata() -> None:
-    """Several routes are conditions, each with an existing target."""
-    config = json.loads(text_of("portkey", CHAT, VOICE))
-    assert [one["query"] for one in config["strategy"]["conditions"]] == [
-        {"metadata.route": {"$eq": "chat"}},
-        {"metadata.route": {"$eq": "voice"}},
+@pytest.mark.parametrize("tables", [(CHAT,), (CHAT, VOICE)])
+def test_portkey_chooses_among_routes_by_model(tables: tuple[RouteTable, ...]) -> None:
+    """Each route has a condition on the model or the metadata of the request, and a target; also a single route."""
+    config = json.loads(text_of("portkey", *tables))
+    names = [table.route for table in tables]
+    assert [one["query"]["$or"] for one in config["strategy"]["conditions"]] == [
+        [{"params.model": {"$eq": name}}, {"metadata.route": {"$eq": name}}] for name in names
     ]
-    assert [target["name"] for target in config["targets"]] == ["chat", "voice"]
+    assert [target["name"] for target in config["targets"]] == names
 
 
 def test_portkey_fits_a_header() -> None:
-    """A config that is too large for a header is refused with a hint."""
+    """A config is ASCII; one that is too large for a header is refused with a hint."""
+    assert text_of("portkey", replace(CHAT, route="ü")).isascii()
     many = [replace(CHAT, route=f"route-{number}") for number in range(20)]
     with pytest.raises(ClientError, match=str(MAX_BYTES)) as caught:
         text_of("portkey", *many)
     assert "--route" in caught.value.hint
 
 
-def envoy(*tables: RouteTable) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The routes, and the clusters by name."""
-    routes, clusters = (json.loads(text_of("envoy", *tables, part=part)) for part in ("", CLUSTERS))
+def test_envoy_takes_two_files() -> None:
+    """Routes and clusters are one response each, of the same version."""
+    routes, clusters = (json.loads(text_of("envoy", CHAT, VOICE, part=part)) for part in ("", CLUSTERS))
     assert routes["version_info"] == clusters["version_info"] == "48"
-    found = routes["resources"][0]["virtual_hosts"][0]["routes"]
-    return found, {cluster["name"]: cluster for cluster in clusters["resources"]}
-
-
-@pytest.mark.parametrize("weights", [(0.75, 0.25), (1 / 3, 1 / 3), (0.000001, 0.0), (0.0, 0.0), (1.0, 0.0)])
-def test_envoy_weights_are_whole_and_more_than_nothing(weights: tuple[float, float]) -> None:
-    """Weights add up to 10 000 for any table and refer to existing clusters."""
-    entries = tuple(
-        replace(entry, weight=weight, base_url="https://x.example/v1")
-        for entry, weight in zip(CHAT.entries, weights, strict=False)
-    )
-    (route,), clusters = envoy(replace(CHAT, entries=entries))
-    parts = route["route"]["weighted_clusters"]["clusters"]
-    assert sum(part["weight"] for part in parts) == 10_000
-    assert all(isinstance(part["weight"], int) and part["weight"] >= 0 for part in parts)
-    assert {part["name"] for part in parts} <= clusters.keys()
-
-
-def test_envoy_leaves_out_whom_another_path_leads_to() -> None:
-    """A request has one path: members whose base URL has a different path from the first one's are left out."""
-    _, clusters = envoy(CHAT)
-    assert set(clusters) == {"deepseek/deepseek-v4-flash", "chat: deepseek/deepseek-v4-flash first"}
-
-
-def test_envoy_verifies_the_hosts_certificate() -> None:
-    """TLS has the host name, and the certificate must match it and be signed by a trusted CA."""
-    _, clusters = envoy(CHAT)
-    tls = clusters["deepseek/deepseek-v4-flash"]["transport_socket"]["typed_config"]
-    assert tls["sni"] == "api.deepseek.example"
-    validation = tls["common_tls_context"]["validation_context"]
-    assert validation["match_typed_subject_alt_names"][0]["matcher"] == {"exact": "api.deepseek.example"}
-    assert validation["trusted_ca"]["filename"]
-
-
-def test_envoy_hedges_only_where_the_table_does() -> None:
-    """The hedge delay of the table is the timeout of a try; without one there are only retries."""
-    same = tuple(replace(entry, base_url="https://x.example/v1", credential_ref=None) for entry in CHAT.entries)
-    (hedged,), _ = envoy(replace(CHAT, entries=same))
-    assert hedged["route"]["retry_policy"]["per_try_timeout"] == "0.241000s"
-    assert hedged["route"]["hedge_policy"] == {"hedge_on_per_try_timeout": True}
-    (plain,), _ = envoy(replace(CHAT, entries=(replace(same[0], hedge=None), *same[1:])))
-    assert "per_try_timeout" not in plain["route"]["retry_policy"]
-    assert "hedge_policy" not in plain["route"]
-
-
-@pytest.mark.parametrize(
-    ("name", "variable"), [("deepseek", "DEEPSEEK_API_KEY"), ("azure-sweden.2", "AZURE_SWEDEN_2_API_KEY")]
-)
-def test_variables_of_keys(name: str, variable: str) -> None:
-    """The name of a credential becomes a valid environment variable."""
-    assert key_variable(name) == variable
+    assert [one["name"] for one in routes["resources"]] == ["isochrone"]
+    assert len(clusters["resources"]) > 1
 
 
 @pytest.mark.parametrize(
@@ -217,3 +173,31 @@ def test_variables_of_keys(name: str, variable: str) -> None:
 def test_yaml_round_trip(value: dict[str, Any]) -> None:
     """Plain data survives a round trip, below any comment."""
     assert yaml.safe_load(dump_yaml(value, comment=["a: b", "---"])) == value
+
+
+def test_only_templates_are_templates() -> None:
+    """Text that looks like a template of decK stays text, in values, keys and comments; a template keeps its quotes."""
+    value = {"plain": '${{ env "A" }}', "${{ key": 1, "made": Template("""it's ${{ env "B" }}""")}
+    text = dump_yaml(value, comment=['${{ env "C" }}'])
+    assert text.count("${{") == 1
+    assert yaml.safe_load(text) == value
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_metadata_of_an_export_can_be_read(kind: str) -> None:
+    """Each format is read back as the route, generation, state and instants of each table."""
+    found = {row["route"]: row for row in metadata_reader(kind)(text_of(kind, CHAT, VOICE))}
+    assert set(found) == {"chat", "voice"}
+    for table in (CHAT, VOICE):
+        row = found[table.route]
+        assert (int(row["generation"]), row["state"]) == (table.generation, table.state.value)
+        assert row["fresh_until_at"] == rfc3339(table.fresh_until_at)
+        assert row["stale_until_at"] == rfc3339(table.stale_until_at)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_static_order_is_an_export(kind: str) -> None:
+    """Every format can render the static order, with its state."""
+    static = as_static_order(CHAT, {entry.target: entry for entry in CHAT.entries})
+    (row, *_) = metadata_reader(kind)(text_of(kind, static))
+    assert row["state"] == "insufficient_data"

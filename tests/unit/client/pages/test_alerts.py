@@ -6,6 +6,7 @@ import pytest
 
 from isochrone_client.errors import ClientError
 from isochrone_client.pages import alerts
+from isochrone_wire.operations import INCIDENT_PREFIX, incident_name
 from testdata.insights import INCIDENTS
 
 
@@ -24,8 +25,8 @@ def test_an_empty_answer_has_a_reason() -> None:
 def test_ids_are_read_as_they_are_shown() -> None:
     """An id of an alert, or of the table, names the incident; another text is an error with a hint."""
     for row in INCIDENTS.incidents:
-        name = alerts.incident_name(row.id)
-        assert alerts.parse_incident_id(name) == alerts.parse_incident_id(name.removeprefix(alerts.PREFIX)) == row.id
+        name = incident_name(row.id)
+        assert alerts.parse_incident_id(name) == alerts.parse_incident_id(name.removeprefix(INCIDENT_PREFIX)) == row.id
     for text in ("alert_1f", "moonshot/kimi-k2.5", "", "-1", "1" * 17):
         with pytest.raises(ClientError, match="not the id of an incident"):
             alerts.parse_incident_id(text)

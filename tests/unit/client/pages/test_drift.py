@@ -12,6 +12,7 @@ from isochrone_client.pages import alerts, drift
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Metric
+from isochrone_wire.operations import AlertDelivery, DeliveryState
 from testdata.insights import ALERTS, DRIFT
 
 
@@ -51,6 +52,21 @@ def test_missing_webhook_is_reported(observatory: FakeObservatory) -> None:
     done = CliRunner().invoke(cli, ["alerts", "--collector", observatory.address])
     assert (done.exit_code, done.stdout) == (0, "")
     assert "serve --alert-url" in done.stderr
+
+
+def test_receivers_are_shown_apart_where_they_differ() -> None:
+    """One word for all receivers if they agree, else the names of those that have it not."""
+    told = AlertDelivery(receiver="chat", state=DeliveryState.DELIVERED, delivered_at=1, attempts=1)
+    silenced = AlertDelivery(receiver="oncall", state=DeliveryState.SILENCED)
+    lost = AlertDelivery(receiver="oncall", state=DeliveryState.GIVEN_UP, attempts=9, last_error="no connection")
+    for deliveries, words in (
+        ((told, replace(told, receiver="oncall")), "  yes"),
+        ((told, silenced), "silenced: oncall"),
+        ((told, lost), "given up: oncall [1]"),
+    ):
+        row = replace(ALERTS.alerts[0], deliveries=deliveries)
+        text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(row,))), RenderOptions(width=300))
+        assert words in text
 
 
 def test_an_alert_delivered_at_the_third_attempt() -> None:

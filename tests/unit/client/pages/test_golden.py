@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.ground_truth import Comparison
+from isochrone_client.live_view import snapshot
 from isochrone_client.pages import (
     alerts,
     contexts,
@@ -26,18 +27,20 @@ from isochrone_client.pages import (
     explain,
     latency_targets,
     leaderboard,
+    rate_limits,
     region_costs,
     regions,
-    route_changes,
-    route_explanation,
-    routes,
     samples,
+    series,
     simulations,
     spend,
     targets,
     tiers,
 )
 from isochrone_client.pages.contexts import ContextRow
+from isochrone_client.pages.routes import changes as route_changes
+from isochrone_client.pages.routes import explanation as route_explanation
+from isochrone_client.pages.routes import tables as route_pages
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.fields import select_fields
 from isochrone_client.render.page import Page, RenderOptions
@@ -53,8 +56,22 @@ from isochrone_wire.insights import (
     TierList,
 )
 from isochrone_wire.model import Outcome
+from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.routes import ChangeKind, RouteEventList
-from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
+from testdata.insights import (
+    ALERTS,
+    DRIFT,
+    INCIDENTS,
+    LATENCY_BUDGETS,
+    MEMBERS,
+    RATE_LIMITS,
+    REGION_COSTS,
+    SERIES,
+    SERIES_WITH_GOODPUT,
+    SIMULATIONS,
+    TIERS,
+)
+from testdata.live_answers import ANSWERS as LIVE_ANSWERS
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GLOSSARY = Path(__file__).parents[4] / "docs" / "glossary.md"
@@ -63,9 +80,7 @@ OTHERS = tuple(output for output in OUTPUTS if output != "table")
 SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 PAGES: dict[str, Page[Any]] = {
-    "diff": differentials.page(
-        ANSWER, differentials.select_rows(ANSWER, sort="shift", only=None), metric=Metric.TTFT, now_at=NOW_AT
-    ),
+    "diff": differentials.page(ANSWER, select_rows(ANSWER), metric=Metric.TTFT, now_at=NOW_AT),
     "leaderboard": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS)),
     **{
         f"leaderboard-{order}": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order))
@@ -80,12 +95,16 @@ PAGES: dict[str, Page[Any]] = {
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
     "coverage": coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
     "regions": regions.page(VANTAGES),
+    "watch": snapshot.page(LIVE_ANSWERS, sort="name"),
     "drift": drift.page(DRIFT),
     "alerts": alerts.page(ALERTS),
     "incidents": alerts.incidents_page(INCIDENTS, past=True),
     "incident": alerts.incident_page(INCIDENTS.incidents[0]),
+    "series": series.page(SERIES, now_at=NOW_AT),
+    "series-goodput": series.page(SERIES_WITH_GOODPUT, now_at=NOW_AT),
+    "limits": rate_limits.page(RATE_LIMITS, now_at=NOW_AT),
     "spend": spend.page(SpendList(spend=SPEND)),
-    "routes": routes.page(TABLES, now_at=NOW_AT),
+    "routes": route_pages.page(TABLES, now_at=NOW_AT),
     "routes-watch": route_changes.page(TABLES, now_at=NOW_AT),
     "routes-history": route_changes.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),
     "route-explanation": route_explanation.page(EXPLANATION, now_at=NOW_AT),

@@ -34,11 +34,11 @@ from isochrone_wire.answers import (
     Proportion,
     Quantile,
     Side,
-    TargetList,
 )
-from isochrone_wire.fleet import CoverageList, SpendList, VantageList
+from isochrone_wire.fleet import CoverageList, SpendList, TargetList, VantageList
 from isochrone_wire.insights import Leaderboard
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
+from isochrone_wire.queries.differential_order import DECIDED, select_rows
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 24 rounds needed")
@@ -77,13 +77,13 @@ def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
     """Sorted by shift, a region's best target is first, for a rate the highest; unknown shifts are last."""
     rows = tuple(pair(name, shift, metric=metric) for name, shift in [("a", 1.0), ("?", None), ("b", -5.0), ("c", 9.0)])
     answer = DifferentialList(window=WINDOW, differentials=rows)
-    assert "".join(row.target for row in differentials.select_rows(answer, sort=sort, only=None)) == order
+    assert "".join(row.target for row in select_rows(answer, sort=sort, only=None)) == order
 
 
 def test_regions_stay_together() -> None:
     """Rows are sorted within a region, and regions keep the order of the answer."""
     rows = (pair("x", 3, region="b"), pair("y", 1, region="a"), pair("z", 2, region="b"))
-    arranged = differentials.select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
+    arranged = select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
     assert [(row.region, row.target) for row in arranged] == [("b", "z"), ("b", "x"), ("a", "y")]
 
 
@@ -93,7 +93,7 @@ def test_regions_stay_together() -> None:
 )
 def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
     """`--only` keeps one decision, or all except `undecided`."""
-    assert len(differentials.select_rows(ANSWER, sort="target", only=only)) == kept
+    assert len(select_rows(ANSWER, sort="target", only=only)) == kept
 
 
 def test_a_shift_without_an_interval_is_not_said() -> None:
@@ -117,7 +117,7 @@ def test_a_mixed_decision_has_its_reason_below() -> None:
     page = differentials.page(answer, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert shown(page)[0]["decision"] == "mixed [1]"
     assert footnotes_of(page) == ("[1] slower by 713 ms, but its median is faster",)
-    assert differentials.select_rows(answer, sort="target", only=differentials.DECIDED) == (row,)
+    assert select_rows(answer, sort="target", only=DECIDED) == (row,)
     differentials.require_decision(answer, (row,), baseline="us-east-2", only=None)
 
 
@@ -422,13 +422,13 @@ def test_enough_is_enough(require: Callable[[], None]) -> None:
 
 def test_the_plan_names_the_baseline() -> None:
     """Without --baseline, the baseline is the plan's region."""
-    assert targets.require_baseline(TARGETS) == "us-east-2"
+    assert targets.require_baseline(TARGETS.baseline) == "us-east-2"
 
 
 def test_without_a_plan_there_is_no_baseline() -> None:
     """A comparison without a baseline is a usage error, and the hint names the option."""
     with pytest.raises(BaselineError, match="no plan") as raised:
-        targets.require_baseline(TargetList(plan_version=0, baseline=""))
+        targets.require_baseline("")
     assert "--baseline" in raised.value.hint
 
 

@@ -22,8 +22,17 @@ from isochrone_client.pages import coverage, differentials, leaderboard, regions
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import Column, Page, RenderOptions
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import Differential, DifferentialList, Metric, TargetList
-from isochrone_wire.fleet import Coverage, CoverageList, SpendLine, SpendList, StoredSample, VantageList, VantageStatus
+from isochrone_wire.answers import Differential, DifferentialList, Metric
+from isochrone_wire.fleet import (
+    Coverage,
+    CoverageList,
+    SpendLine,
+    SpendList,
+    StoredSample,
+    TargetList,
+    VantageList,
+    VantageStatus,
+)
 from isochrone_wire.insights import Leaderboard, Standing
 from isochrone_wire.model import Quality, Target
 

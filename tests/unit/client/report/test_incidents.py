@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from fix_observatory import NOW_AT, STEPPED, VANTAGES, WINDOW
-from isochrone_client.report.incidents import Incident, absent_vantages, find_incidents, page
+from fix_observatory import COVERAGE, NOW_AT, STEPPED, VANTAGES, WINDOW
+from isochrone_client.report.incidents import Incident, absent_vantages, find_incidents, of_place, page
 from isochrone_wire.answers import Differential, DifferentialList, Metric
-from isochrone_wire.insights import AlertKind, DriftEvent, DriftList, Series, SeriesList
+from isochrone_wire.fleet import CoverageList
+from isochrone_wire.insights import AlertKind, DriftEvent, DriftList
 from isochrone_wire.model import MINUTE_US, SECOND_US
-from testdata.insights import ALERTS, DRIFT, SERIES
+from isochrone_wire.queries.series import Series, SeriesList
+from testdata.insights import ALERTS, DRIFT, INCIDENTS, SERIES
 
 (RISE,) = DRIFT.events
 
@@ -16,7 +18,7 @@ from testdata.insights import ALERTS, DRIFT, SERIES
 def found(**answers: Any) -> tuple[Incident, ...]:
     """The incidents of these answers."""
     return find_incidents(
-        **({"drift": None, "series": None, "alerts": None, "vantages": None, "differences": None} | answers)
+        **(dict.fromkeys(("drift", "failures", "coverage", "series", "alerts", "vantages", "differences")) | answers)
     )
 
 
@@ -103,6 +105,50 @@ def test_an_outage_at_the_end_lasts() -> None:
     (one,) = found(series=ending(3))
     assert (one.until_at, one.sentence) == (None, "fails: 3 of 3 probes")
     assert found(series=ending(2)) == ()
+
+
+def test_failing_targets_are_incidents() -> None:
+    """What the collector found is an incident each: the open ones first, with regions, classes and end."""
+    incidents = found(failures=INCIDENTS)
+    assert [(one.place, one.sentence, one.until_at is None) for one in incidents] == [
+        (
+            "moonshot/kimi-k2.5 from ap-southeast-1, us-east-2",
+            "fails: 31 http_error 503, 4 timed_out",
+            True,
+        ),
+        ("openai/gpt-6-mini from us-east-2", "has never worked: 24 http_error 404", True),
+        ("openai/gpt-5-mini from us-east-2", "was throttled: 11 throttled 429", False),
+    ]
+    ended = INCIDENTS.incidents[1]
+    assert (incidents[2].from_at, incidents[2].until_at) == (ended.first_failed_at, ended.recovered_at)
+    assert [place for place, _ in of_place(incidents, target=incidents[0].target, regions=("us-east-2",))] == [1]
+
+
+def test_only_failures_of_the_selection_are_shown() -> None:
+    """Of targets without coverage in the answer, which the selection excludes, no failure is shown."""
+    coverage = CoverageList(window=WINDOW, coverage=COVERAGE[:1])
+    assert [one.target for one in found(failures=INCIDENTS, coverage=coverage)] == ["openai/gpt-5-mini"]
+
+
+def test_a_known_failure_is_not_repeated_as_an_outage() -> None:
+    """An outage of a series is left out if a failure of the target, from the region and at the time, is known."""
+    (outage,) = found(series=SERIES)
+    row = replace(
+        INCIDENTS.incidents[0],
+        subject=outage.target,
+        first_failed_at=outage.from_at + MINUTE_US,
+        recovered_at=outage.until_at,
+    )
+
+    def with_failure(**change: Any) -> list[str]:
+        failures = replace(INCIDENTS, incidents=(replace(row, **change),))
+        return [one.sentence.partition(":")[0] for one in found(series=SERIES, failures=failures)]
+
+    assert with_failure() == ["failed"]
+    assert with_failure(recovered_at=None) == ["fails"]
+    assert len(with_failure(regions=("us-east-2",))) == 2
+    assert len(with_failure(first_failed_at=(outage.until_at or 0) + MINUTE_US, recovered_at=None)) == 2
+    assert len(with_failure(first_failed_at=0, recovered_at=outage.from_at - 1)) == 2
 
 
 def test_an_absence_ends_with_the_return() -> None:

@@ -91,7 +91,7 @@ def time_section(rows: tuple[Differential, ...]) -> Section:
     """A chart per target with a line from its region and an incident."""
     lines = tuple(replace(insights.SERIES.series[0], target=row.target, region=row.region) for row in rows)
     found = tuple(
-        Incident(target=row.target, region=row.region, from_at=WINDOW.from_at, sentence=f"was {row.reason}")
+        Incident(target=row.target, regions=(row.region,), from_at=WINDOW.from_at, sentence=f"was {row.reason}")
         for row in rows
     )
     drawn = time_charts.time_charts(

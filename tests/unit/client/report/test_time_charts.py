@@ -10,8 +10,8 @@ from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.time_charts import MAX_CHARTS, MAX_REGIONS, TimeCharts, drawing, page, time_charts
 from isochrone_wire.answers import Window
-from isochrone_wire.insights import Series, SeriesPoint
 from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.queries.series import Series, SeriesPoint
 from testdata.insights import SERIES
 
 REGIONS = ("us-east-2", "ap-southeast-1")
@@ -72,8 +72,10 @@ def test_an_extreme_bucket_does_not_flatten_the_rest() -> None:
 def test_incidents_are_marked() -> None:
     """The mark of an incident has its number and place; other targets are not marked, absences mark every chart."""
     at = WINDOW.from_at + DAY_US // 4
-    ours = Incident(target="openai/gpt-5-mini", region="us-east-2", from_at=at, sentence="is slower")
-    all_of_them = Incident(vantage="ohio-1", region="us-east-2", from_at=at, until_at=at + 60 * MINUTE_US, sentence="x")
+    ours = Incident(target="openai/gpt-5-mini", regions=("us-east-2",), from_at=at, sentence="is slower")
+    all_of_them = Incident(
+        vantage="ohio-1", regions=("us-east-2",), from_at=at, until_at=at + 60 * MINUTE_US, sentence="x"
+    )
     drawn = drawing(charts(incidents=(ours, all_of_them)))
     slow = drawn[drawn.index("gpt-5-mini") : drawn.index("deepseek")]
     assert 'x1="25.0%"' in slow

@@ -7,13 +7,13 @@ import pytest
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.verdict import comparison, missing, present
-from isochrone_wire.answers import Absence, Decision, DifferentialList, TargetList
-from isochrone_wire.fleet import CoverageList, VantageList
+from isochrone_wire.answers import Absence, Decision, DifferentialList
+from isochrone_wire.fleet import CoverageList, TargetList, VantageList
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 SLOW = Incident(
     target="openai/gpt-5-mini",
-    region="us-east-2",
+    regions=("us-east-2",),
     from_at=NOW_AT - 7 * MINUTE_US,
     sentence="is slower by 80 ms: ttft 240 → 320 ms",
 )

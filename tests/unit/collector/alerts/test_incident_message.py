@@ -24,8 +24,10 @@ OPEN = TargetIncident(
 )
 
 
-def message(step: Step, incident: TargetIncident, example: str = "") -> AlertMessage:
-    transition = Transition(step=step, incident=incident)
+def message(
+    step: Step, incident: TargetIncident, example: str = "", *, measured: int = 3, at_once: int = 0
+) -> AlertMessage:
+    transition = Transition(step=step, incident=incident, measured=measured, at_once=at_once)
     classes = {"http_error 500": 9, "timed_out": 3, "stalled": 2, "truncated": 1}
     found = of_transition(transition, TARGET, classes=classes, example=example, raised_at=AT)
     assert found
@@ -62,6 +64,21 @@ def test_sentences(step: Step, change: dict[str, object], sentence: str) -> None
 def test_the_error_follows() -> None:
     """The error of the newest failed probe ends the sentence."""
     assert message(Step.OPENED, OPEN, "the model does not exist").sentence.endswith("; the model does not exist")
+
+
+def test_the_only_region_is_named_as_such() -> None:
+    """With a single measured region, the sentence does not suggest that others are well."""
+    found = message(Step.OPENED, replace(OPEN, failing=frozenset({"us"}), scope=Scope.ONE), measured=1)
+    assert found.sentence.startswith("fails from us, the only region that measures it, since 2026-11-21 00:00 UTC: ")
+    assert found.details["measured_regions"] == 1
+
+
+def test_an_outage_of_most_targets_names_both_causes() -> None:
+    """When most targets fail at once, the sentence names the providers and the common network as causes."""
+    found = message(Step.OPENED, OPEN, "connection refused", at_once=5)
+    clause = "5 targets fail at once: several providers, or a network that all vantages share"
+    assert found.sentence.endswith(f"; {clause}; connection refused")
+    assert found.details["targets_at_once"] == 5
 
 
 def test_one_alert_per_scope() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from isochrone_collector.alerts.failure_evidence import Fleet, RoundKind
 from isochrone_collector.alerts.incidents import IncidentWatch, Scope, Transition
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import MINUTE_US, SECOND_US
 from testdata.simulated_rounds import (
     EVERY_US,
     FAILED,
@@ -85,6 +85,61 @@ def test_a_vantage_that_fails_at_everything_accuses_nobody() -> None:
     happened = SimulatedFleet().play(60, fails("a", range(20, 30), then=gone))
     assert [one.step for one in happened] == ["opened", "recovered"]
     assert happened[0].regions == ("fra", "us")
+
+
+def test_providers_that_fail_everywhere_are_accused() -> None:
+    """Two of three providers that fail from all regions are two incidents, without a control target too: what other
+    regions share is no fault of a vantage.
+    """
+    results = fails("a", range(10, 40), then=fails("b", range(10, 40)))
+    happened = SimulatedFleet(targets="abc").play(60, results)
+    everywhere = ("fra", "sg", "us")
+    assert shown(happened) == [
+        *((11, "opened", FAILING, name, everywhere) for name in "ab"),
+        *((42, "recovered", FAILING, name, ()) for name in "ab"),
+    ]
+    assert [one.transition.at_once for one in happened] == [2, 2, 0, 0]
+    assert [one.transition.measured for one in happened][:2] == [3, 3]
+
+
+def test_what_one_region_has_alone_is_its_own() -> None:
+    """Vantages of one region that fail at everything accuse no target, also while a target fails everywhere."""
+    region: Results = lambda _target, vantage, number: (  # noqa: E731
+        FAILED if vantage.startswith("us") and number in range(10, 40) else OK
+    )
+    vantages = ["us-1", "us-2", "us-3", "sg-1"]
+    assert SimulatedFleet(vantages=vantages).play(60, region) == []
+    happened = SimulatedFleet(vantages=vantages).play(60, fails("a", range(10, 40), then=region))
+    assert [(one.step, one.target, one.regions) for one in happened] == [
+        ("opened", "a", ("sg",)),
+        ("recovered", "a", ()),
+    ]
+
+
+def test_an_outage_of_everything_is_reported_as_one() -> None:
+    """When all targets fail from all vantages, each has an incident that states how many there are."""
+    happened = SimulatedFleet().play(30, lambda _target, _vantage, number: FAILED if number in range(10, 20) else OK)
+    opened = [one for one in happened if one.step == "opened"]
+    assert [(one.target, one.transition.at_once) for one in opened] == [(name, 4) for name in "abcd"]
+    assert SimulatedFleet(control="a").play(30, fails("a", range(10, 20)))[0].transition.at_once == 0
+
+
+def test_a_change_waits_only_for_vantages_that_have_not_reported() -> None:
+    """The change is reported in the next step, unless a vantage that may have the same failure has yet to report the
+    round: then it has to hold. A vantage that was answered in the round before cannot join.
+    """
+    from_one = fails("a", range(10, 40), "sg-1")
+    from_two = fails("a", range(11, 40), "fra-1", then=from_one)
+
+    def opened_after_s(results: Results, *missing: int) -> float:
+        late: Results = lambda target, vantage, number: (  # noqa: E731
+            None if (target, vantage) == ("a", "fra-1") and number in missing else results(target, vantage, number)
+        )
+        opened = SimulatedFleet(steps_per_round=11).play(20, late)[0].transition.incident.opened_at
+        return (opened - START_AT - 12 * EVERY_US) / SECOND_US
+
+    assert opened_after_s(from_one) == opened_after_s(from_one, 12) == opened_after_s(from_two) == 5
+    assert opened_after_s(from_two, 12) == opened_after_s(from_one, 11, 12) == 15
 
 
 @pytest.mark.parametrize("phase", range(4))

@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.requests import Ending
 from isochrone_collector.analysis.time_series import MAX_POINTS, SHARES, bucket_width, rank_of, series_of
-from isochrone_wire.answers import Window
-from isochrone_wire.insights import SeriesPoint
+from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.queries.series import SeriesPoint
 from testdata.probes import Row, probes
 from testdata.quantiles import independent_quantile
+from testdata.requests import requests_of
 
 HOUR_US = 60 * MINUTE_US
 AT = 1_795_248_000_000_000
@@ -70,6 +72,37 @@ def test_a_quantile_among_timeouts_is_not_known() -> None:
 def test_without_probes_there_is_no_series() -> None:
     """An empty window has no series."""
     assert series_of(probes([]), bucket_us=10) == {}
+    assert series_of(probes([]), bucket_us=10, limit_us=5) == {}
+
+
+def test_goodput_counts_every_planned_request() -> None:
+    """Only a success within the limit is good; failures, throttled requests and slow successes are planned. Rounds that
+    were not sent, and successes without a valid duration, are not.
+    """
+    rows = [
+        Row(1, "us", 0, 5.0),
+        Row(1, "us", 1, 5.1),
+        Row(1, "us", 2, 3.0, kind=Kind.FAILED),
+        Row(1, "us", 3, 4.0, kind=Kind.FAILED, censored=True),
+        Row(1, "us", 4, kind=Kind.THROTTLED),
+        Row(1, "us", 5, kind=Kind.SKIPPED),
+        Row(1, "us", 6),
+        Row(1, "us", 15, 1.0),
+    ]
+    ((first, second),) = series_of(probes(rows), bucket_us=10, limit_us=5).values()
+    assert (first.planned, first.good) == (5, 1)
+    assert (second.planned, second.good) == (1, 1)
+
+
+def test_the_goodput_is_that_of_latency_targets() -> None:
+    """The points of all buckets add up to the counts of a verdict on the same requests."""
+    kinds = [Kind.OK, Kind.OK, Kind.OK, Kind.FAILED, Kind.THROTTLED, Kind.SKIPPED, Kind.OK]
+    values = [100.0, 300.0, 301.0, 100.0, np.nan, np.nan, np.nan]
+    endings = {Kind.OK: Ending.ANSWERED, Kind.FAILED: Ending.FAILED, Kind.THROTTLED: Ending.THROTTLED}
+    rows = [Row(1, "us", at, value, kind=kind) for at, (value, kind) in enumerate(zip(values, kinds, strict=True))]
+    ((point,),) = series_of(probes(rows), bucket_us=10, limit_us=300).values()
+    judged = requests_of(values, [endings.get(kind, Ending.NONE) for kind in kinds]).judged({Metric.TTFT: 300.0})
+    assert (point.planned, point.good) == (judged.planned, judged.good)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.floats(1, 1e9)), max_size=60))

@@ -1,11 +1,19 @@
 """Limits on calls in progress, per caller and in total."""
 
 import asyncio
+import time
 
 import pytest
 
 from isochrone_collector.auth import call_limits
-from isochrone_collector.auth.call_limits import ArrivalSlots, CallSlots, StreamCounts, address_key, host_of
+from isochrone_collector.auth.call_limits import (
+    ArrivalSlots,
+    CallSlots,
+    RefusalPause,
+    StreamCounts,
+    address_key,
+    host_of,
+)
 from isochrone_collector.errors import TookTooLong, TooMany
 
 
@@ -105,3 +113,47 @@ def test_streams_are_counted_per_caller() -> None:
         pass
     with counts.hold("a"):
         pass
+
+
+async def test_no_more_than_four_thousand_refusals_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call that waits takes memory: one more than the limit is refused at once, and places become free again."""
+    monkeypatch.setattr(call_limits, "_PAUSE_S", 3600.0)
+    pause = RefusalPause()
+    waiting = [asyncio.create_task(pause.wait()) for _ in range(4_000)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await pause.wait()
+    waiting[0].cancel()
+    await asyncio.gather(waiting[0], return_exceptions=True)
+    last = asyncio.create_task(pause.wait())
+    await asyncio.sleep(0)
+    assert not last.done()
+    for task in [*waiting, last]:
+        task.cancel()
+    await asyncio.gather(*waiting, last, return_exceptions=True)
+
+
+async def test_refusals_are_given_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At twenty per second, twenty calls that come at once wait for up to a second, and calls that were given up delay
+    others by no more than the longest wait.
+    """
+    monkeypatch.setattr(call_limits, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(call_limits, "_REFUSED_PER_S", 20.0)
+    monkeypatch.setattr(call_limits, "_PAUSED_CALLS", 20)
+    pause, begun, waits = RefusalPause(), time.monotonic(), []
+
+    async def wait() -> None:
+        await pause.wait()
+        waits.append(time.monotonic() - begun)
+
+    await asyncio.gather(*(wait() for _ in range(20)))
+    assert min(waits) >= 0.1
+    assert sum(wait < 0.5 for wait in waits) <= 10
+    assert max(waits) > 1.0
+    for _ in range(1_000):
+        given_up = asyncio.create_task(pause.wait())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+    async with asyncio.timeout(10):
+        await pause.wait()

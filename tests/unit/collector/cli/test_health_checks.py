@@ -28,6 +28,18 @@ WELL = DatabaseFacts(
     plan_version=4,
 )
 GIB = 1 << 30
+WORKER = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "work_mem": "65536",
+}
+
+
+def workers(**changes: str) -> dict[str, Any]:
+    """Facts about a cluster of two workers, one of which has other settings."""
+    return {"lost_workers": (), "worker_settings": {"db-2:5432": WORKER, "db-3:5432": {**WORKER, **changes}}}
 
 
 def test_a_database_that_is_well() -> None:
@@ -56,6 +68,14 @@ def test_a_database_that_is_well() -> None:
         ({"failing_jobs": {"rollup": NOW_AT - 3 * HOUR_US}}, "jobs", "fail", "failing: rollup since 3 h"),
         ({"lost_workers": ()}, "workers", "ok", "every node of the Citus cluster answers"),
         ({"lost_workers": ("db-2:5432", "db-3:5432")}, "workers", "fail", "lost: db-2:5432, db-3:5432"),
+        (workers(), "settings", "ok", "durability, jit and work_mem are right"),
+        (workers(synchronous_commit="remote_apply"), "settings", "ok", "durability"),
+        (workers(fsync="off", jit="on"), "settings", "fail", "fsync off at db-3:5432"),
+        (workers(full_page_writes="off"), "settings", "fail", "full_page_writes off at db-3:5432"),
+        (workers(synchronous_commit="off"), "settings", "fail", "synchronous_commit off at db-3:5432"),
+        (workers(jit="on"), "settings", "warn", "jit on at db-3:5432"),
+        ({"lost_workers": (), "local_tables": ("incident",)}, "tables", "warn", "not distributed: incident"),
+        (workers(work_mem="65535"), "settings", "warn", "work_mem 65535 kB at db-3:5432"),
         ({"plan_key": None}, "plan", "ok", "4 in force"),
         ({"plan_key": ""}, "plan", "ok", "4 in force, not signed"),
         ({"plan_key": "isochrone-plan-AAEC"}, "plan", "ok", "4 in force, signed with isochrone-plan-AAEC"),
@@ -108,6 +128,22 @@ def test_a_folder_is_its_owners(mode: int, verdict: str) -> None:
 def test_certificates_end(days: int, verdict: str) -> None:
     """Three weeks before its end a certificate is worth a look, after it nobody gets in."""
     assert health_checks.judge_certificate(NOW_AT + days * DAY_US, now_at=NOW_AT).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("after_us", "verdict", "end"),
+    [
+        (None, "ok", "is announced"),
+        (DAY_US, "ok", "is announced and presented from 2024-10-05T00:00:00.000005Z"),
+        (-SECOND_US, "ok", "is announced and presented from 2024-10-03T23:59:59.000005Z"),
+        (-600 * SECOND_US, "warn", "is announced; it was due 10 min ago"),
+    ],
+)
+def test_the_next_certificate_is_shown(after_us: int | None, verdict: str, end: str) -> None:
+    """It has the instant of the switch, and a warning if that has passed."""
+    switch_at = None if after_us is None else NOW_AT + after_us
+    found = health_checks.judge_rotation(bytes(32), switch_at=switch_at, now_at=NOW_AT)
+    assert (found.verdict, found.sentence.partition(", ")[2].partition(", ")[2]) == (verdict, end)
 
 
 def vantage(name: str, liveness: Liveness) -> VantageStatus:

@@ -3,6 +3,7 @@
 import pytest
 
 from isochrone_collector.errors import Forbidden
+from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.auth_interceptor import roles_of
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2
@@ -30,8 +31,16 @@ def test_every_method_has_its_roles(method: str) -> None:
     assert (Role.READER in roles) == ("/isochrone.v1.Observatory/" in method)
 
 
+@pytest.mark.parametrize("method", discovery.METHODS)
+def test_envoy_reads_like_other_readers(method: str) -> None:
+    """Envoy's services take the credential of a reader or an operator, never that of a vantage or none."""
+    assert roles_of(method) == (Role.READER, Role.OPERATOR)
+
+
 def test_a_method_that_the_table_lacks_is_refused() -> None:
     """A new service is refused until it is in the table; health is not an Isochrone service and needs no credential."""
     with pytest.raises(Forbidden):
         roles_of("/isochrone.v1.Tomorrow/Read")
+    with pytest.raises(Forbidden):
+        roles_of("/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets")
     assert roles_of("/grpc.health.v1.Health/Check") is None

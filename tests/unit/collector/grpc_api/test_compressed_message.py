@@ -2,13 +2,15 @@
 
 import asyncio
 import gzip
+import threading
 import tracemalloc
 import zlib
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from isochrone_collector.errors import BadRequest, MessageTooLarge
+from isochrone_collector.grpc_api import compressed_message
 from isochrone_collector.grpc_api.compressed_message import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, routes_pb2
 
@@ -38,6 +40,21 @@ def test_a_bomb_is_refused_after_the_limit() -> None:
         tracemalloc.stop()
 
 
+def test_gzip_is_refused_by_the_size_that_it_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb that states its size costs nothing, and one that states less is inflated no further than that."""
+    bomb = gzip.compress(bytes(64 * LIMIT))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest, match="cannot inflate"):
+            inflate(bomb[:-4] + (1000).to_bytes(4, "little"), LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < LIMIT // 2
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr(zlib, "decompressobj", None)
+    with pytest.raises(MessageTooLarge, match="larger than max"):
+        inflate(bomb, LIMIT)
+
+
 def test_the_limit_itself_is_allowed() -> None:
     """A request of exactly the maximum size is accepted, compressed or not."""
     content = b"\x0a" * LIMIT
@@ -47,33 +64,48 @@ def test_the_limit_itself_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("cut", range(2, len(gzip.compress(PLAIN, mtime=0))))
-def test_damaged_content_is_a_bad_request(cut: int) -> None:
-    """Content that is cut at any byte is refused, and so are bytes after its end."""
-    with pytest.raises(BadRequest, match="cannot inflate"):
+def test_damaged_content_is_refused(cut: int) -> None:
+    """Content that is cut at any byte is refused, often by the size that it then seems to state, and so are bytes after
+    its end.
+    """
+    with pytest.raises((BadRequest, MessageTooLarge)):
         inflate(gzip.compress(PLAIN, mtime=0)[:cut], LIMIT)
+    with pytest.raises(BadRequest, match="cannot inflate"):
+        inflate(zlib.compress(PLAIN)[: cut // 2 + 2], LIMIT)
     with pytest.raises(BadRequest, match="extra bytes"):
-        inflate(gzip.compress(PLAIN) + b"x", LIMIT)
+        inflate(gzip.compress(PLAIN) + bytes(8), LIMIT)
+    with pytest.raises(BadRequest, match="extra bytes"):
+        inflate(zlib.compress(PLAIN) + b"x", LIMIT)
 
 
-async def test_only_small_results_are_inflated_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of the result decides, not that of the compressed content: a few bytes may be a large message."""
-    threaded = []
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+async def test_only_small_results_are_inflated_in_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
+) -> None:
+    """The size of the result decides, not that of the compressed content: a few bytes may be a large message. Large
+    ones are inflated in one thread, one at a time.
+    """
+    threads = []
 
-    async def to_thread(function: Any, *arguments: Any) -> Any:
-        threaded.append(len(arguments[0]))
-        return function(*arguments)
+    def recorded(content: bytes, max_bytes: int) -> bytes:
+        if threading.current_thread() is not threading.main_thread():
+            threads.append(threading.current_thread())
+        return inflate(content, max_bytes)
 
-    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    monkeypatch.setattr(compressed_message, "inflate", recorded)
     large = b"\x0a" * (INLINE_BYTES + 1)
     for content in (PLAIN, large[1:], large):
         assert await inflate_beside_loop(content, LIMIT) == content
-        assert await inflate_beside_loop(gzip.compress(content), LIMIT) == content
-    assert [size < 2_000 for size in threaded] == [True]
+        assert await inflate_beside_loop(compress(content), LIMIT) == content
+    assert len(threads) == 1
     with pytest.raises(MessageTooLarge):
-        await inflate_beside_loop(gzip.compress(large), 1_000)
+        await inflate_beside_loop(compress(large), 1_000)
     with pytest.raises(MessageTooLarge):
         await inflate_beside_loop(large, 1_000)
-    assert len(threaded) == 1
+    assert len(threads) == 1
+    await asyncio.gather(*(inflate_beside_loop(compress(large), LIMIT) for _ in range(8)))
+    assert len(threads) == 9
+    assert len(set(threads)) == 1
 
 
 def test_no_request_looks_compressed() -> None:

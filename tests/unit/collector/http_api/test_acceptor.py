@@ -4,15 +4,19 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from isochrone_collector.http_api import acceptor, listener
+from isochrone_collector.http_api.acceptor import Acceptor
 from isochrone_collector.http_api.listener import listening
 from isochrone_collector.server import certificates
 from isochrone_wire.address import Address
@@ -55,7 +59,7 @@ async def answer(at: Address, source: str = "127.0.0.1") -> bytes:
 async def connections(at: Address, count: int, source: str = "127.0.0.1") -> AsyncIterator[list[socket.socket]]:
     """Hold connections from this address that send nothing, accepted by the server."""
     with ExitStack() as stack:
-        connect = partial(socket.create_connection, source_address=(source, 0))
+        connect = partial(socket.create_connection, timeout=TIMEOUT_S, source_address=(source, 0))
         yield [stack.enter_context(connect((at.host, at.port))) for _ in range(count)]
 
 
@@ -93,6 +97,61 @@ async def test_a_connection_without_a_handshake_ends(
             assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
+
+
+@pytest.mark.skipif(
+    int(Path("/proc/sys/net/core/somaxconn").read_text()) < 4_096,
+    reason="the kernel limits the queue of a socket to less",
+)
+async def test_connections_queue_while_the_event_loop_is_busy() -> None:
+    """Two thousand connections that arrive at once are established at once; if the queue were full, the packets of the
+    others would be repeated after seconds, and some would be lost without a word.
+    """
+    began = time.monotonic()
+    # The event loop accepts nothing meanwhile.
+    async with listening(app, ANY_PORT, tls=None) as at, connections(at, 1_000), connections(at, 1_000, "127.0.0.2"):
+        assert time.monotonic() - began < 1.0
+
+
+async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a turn of the event loop a few connections are accepted, a few handshakes begin and a few silent connections
+    are closed, however many there are.
+    """
+    turns: Counter[tuple[str, int]] = Counter()
+    turn = 0
+
+    def counted(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            turns[name, turn] += 1
+            return usual(*arguments)
+
+        return call
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    monkeypatch.setattr(acceptor, "FIRST_BYTE_S", 0.3)
+    for name in ("_admit", "_drop", "_serve"):
+        monkeypatch.setattr(Acceptor, name, counted(name, getattr(Acceptor, name)))
+    counting = asyncio.create_task(count_turns())
+    async with listening(app, ANY_PORT, tls=tls) as at, connections(at, 100) as silent, connections(at, 50) as heard:
+        for connection in heard:
+            connection.send(b"\x16")
+        async with asyncio.timeout(TIMEOUT_S):
+            while sum(number for (name, _), number in turns.items() if name != "_admit") < 150:
+                await asyncio.sleep(0.05)
+        for connection in silent:
+            assert connection.recv(1) == b""
+    counting.cancel()
+    total: Counter[str] = Counter()
+    for (name, _), number in turns.items():
+        total[name] += number
+    assert total == {"_admit": 150, "_drop": 100, "_serve": 50}
+    assert max(turns.values()) <= 16
+    assert max(number for (name, _), number in turns.items() if name == "_serve") <= 2
 
 
 async def test_tls_is_served(tls: ssl.SSLContext) -> None:

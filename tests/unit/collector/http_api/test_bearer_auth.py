@@ -6,10 +6,12 @@ from typing import cast
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.bearer_auth import BearerAuth
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.plan_limits import MAX_NAME_CHARS
 
 
 async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -24,7 +26,7 @@ HOSTS = frozenset({"localhost", "::1"})
 async def answer_to(path: str, host: str, *, required: bool, hosts: Collection[str] | None = HOSTS) -> httpx.Response:
     """Return the answer to a request without a credential."""
     authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=required)
-    transport = httpx.ASGITransport(BearerAuth(app, authenticator, hosts=hosts))
+    transport = httpx.ASGITransport(BearerAuth(app, authenticator, hosts=hosts, is_public=lambda path: path == "/"))
     async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
         return await client.get(path, headers={"Host": host})
 
@@ -40,6 +42,7 @@ async def answer_to(path: str, host: str, *, required: bool, hosts: Collection[s
         ("localhost:80:80", "/v1/routes", 400),
         ("http://localhost", "/v1/routes", 400),
         ("", "/v1/routes", 400),
+        ("evil.example", "/", 400),
         ("evil.example", "/healthz", 204),
     ],
 )
@@ -54,14 +57,25 @@ async def test_a_foreign_host_is_refused(host: str, path: str, status: int) -> N
     ("host", "path", "hosts", "status"),
     [
         ("localhost", "/v1/routes", HOSTS, 401),
+        ("localhost", "/", HOSTS, 204),
         ("localhost", "/metrics", HOSTS, 204),
         ("evil.example", "/metrics", HOSTS, 400),
         ("collector.example", "/metrics", None, 401),
         ("collector.example", "/healthz", None, 204),
     ],
 )
-async def test_metrics_need_no_credential_on_this_machine(
-    host: str, path: str, hosts: Collection[str] | None, status: int
-) -> None:
-    """Where credentials are required, Prometheus needs none in plain text, which never leaves this machine."""
+async def test_open_paths_need_no_credential(host: str, path: str, hosts: Collection[str] | None, status: int) -> None:
+    """Where credentials are required, the page's files need none, and Prometheus none in plain text, which never leaves
+    this machine.
+    """
     assert (await answer_to(path, host, required=True, hosts=hosts)).status_code == status
+
+
+async def test_a_refused_method_is_cut_in_the_log() -> None:
+    """A method is a word of any length, of a caller without a credential."""
+    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=True)
+    transport = httpx.ASGITransport(BearerAuth(app, authenticator, hosts=None, is_public=lambda _path: False))
+    with capture_logs() as lines:
+        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+            assert (await client.request("X" * 10_000, "/v1/routes")).status_code == 401
+    assert [len(line["method"]) for line in lines] == [MAX_NAME_CHARS]

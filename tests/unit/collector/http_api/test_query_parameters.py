@@ -30,6 +30,8 @@ def window(**said: str) -> Window:
         ({"window": "7d"}, 7 * DAY_US),
         ({"window": "2w"}, 14 * DAY_US),
         ({"window": "90s"}, 90 * SECOND_US),
+        ({"window": "today"}, 8 * HOUR_US),
+        ({"window": "2026-11-21T07:00.."}, HOUR_US),
         ({"from_": "2026-11-21T07:00:00Z"}, HOUR_US),
         ({"from_": "2026-11-21T08:00:00+01:00"}, HOUR_US),
         ({"from_": "2026-11-21T08:00:00 01:00"}, HOUR_US),
@@ -44,7 +46,7 @@ def test_a_window_ends_now_or_where_it_is_told_to(said: dict[str, str], length_u
 @pytest.mark.parametrize(
     "said",
     [
-        {"window": "yesterday"},
+        {"window": "tomorrow"},
         {"window": "7"},
         {"window": "-1h"},
         {"window": "24h", "from_": "2026-11-21T07:00:00Z"},
@@ -78,6 +80,22 @@ def test_any_number_is_read_or_refused(text: str) -> None:
         assert 0 <= query_parameters.generation(text, name="after") < 2**63
     with suppress(BadRequest):
         assert 0 <= query_parameters.wait_us(text) <= query_parameters.MAX_WAIT_US
+
+
+@pytest.mark.parametrize(
+    ("text", "found_us"),
+    [("", 0), ("0.001", 1_000), ("0.5", 500_000), ("8", 8 * SECOND_US), ("86400", DAY_US), ("0.3000004", 300_000)],
+)
+def test_seconds_are_microseconds(text: str, found_us: int) -> None:
+    """A number of seconds, perhaps with decimals."""
+    assert query_parameters.seconds_us(text, name="limit") == found_us
+
+
+@pytest.mark.parametrize("text", ["0", "0.0001", "86400.1", "999999", "-1", "1e3", "nan", "1s", "8.", "٣"])
+def test_no_other_text_is_a_number_of_seconds(text: str) -> None:
+    """Zero, more than a day and other forms are refused with the value."""
+    with pytest.raises(BadRequest, match="limit: "):
+        query_parameters.seconds_us(text, name="limit")
 
 
 def test_an_unknown_word_names_the_nearest() -> None:

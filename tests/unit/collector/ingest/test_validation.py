@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.raw_push import MAX_SAMPLE_BYTES, decode_push
 from isochrone_collector.ingest.validation import (
     MAX_SAMPLES,
     PushBatch,
@@ -119,6 +119,16 @@ def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) 
 def test_partitions_that_could_not_be_made_are_named(window: Window, round_at: int, reason: str) -> None:
     """A current round without a partition is neither too old nor in the future."""
     assert late_reason(round_at, window, now_at=NOW_AT) == reason
+
+
+def test_a_huge_sample_is_refused_before_it_is_decoded() -> None:
+    """An error of 64 KiB would cost the time of a thousand samples; the agent finds it by splitting the batch."""
+    message = codec.encode(BATCH)
+    message.samples[0].error = "x" * 1000
+    decode_push(message.SerializeToString(), NOW_AT)
+    message.samples[0].error = "x" * MAX_SAMPLE_BYTES
+    with pytest.raises(BadRequest, match="more than 65536 bytes"):
+        decode_push(message.SerializeToString(), NOW_AT)
 
 
 def test_the_counts_add_up() -> None:

@@ -99,15 +99,35 @@ def test_a_vantage_where_everything_fails_is_suspect(
 ) -> None:
     """Three failures in a row, of several providers, of two thirds of what it probes."""
     runs = failing_runs(seen(*course(0, 7, one), *course(1, 7, other)))
-    assert suspects(runs, providers, RULES) == ({7} if suspect else set())
+    assert suspects(runs, providers, {7: 0}, RULES) == ({7} if suspect else set())
 
 
 def test_the_control_target_clears_its_vantage() -> None:
     """A vantage is not suspect while the control target answers, whatever the others do."""
     runs = {(0, 7): 5, (1, 7): 5, (2, 7): 0}
-    assert suspects(runs, "pqr", RULES) == {7}
-    assert suspects(runs, "pqr", RULES, control=2) == set()
-    assert suspects({**runs, (2, 7): 5}, "pqr", RULES, control=2) == {7}
+    assert suspects(runs, "pqr", {7: 0}, RULES) == {7}
+    assert suspects(runs, "pqr", {7: 0}, RULES, control=2) == set()
+    assert suspects({**runs, (2, 7): 5}, "pqr", {7: 0}, RULES, control=2) == {7}
+
+
+def test_providers_that_fail_everywhere_make_no_vantage_suspect() -> None:
+    """Two of three providers that fail from every region are their own fault, as long as the third one answers; the
+    failures of a vantage whose region alone has them are its own, and so are those of all targets.
+    """
+    region_of = {7: 0, 8: 1, 9: 2, 10: 2}
+
+    def runs(**failing: str) -> dict[tuple[int, int], int]:
+        return {
+            ("abc".index(target), vantage): 3 if target in failing.get(f"v{vantage}", "") else 0
+            for vantage in region_of
+            for target in "abc"
+        }
+
+    assert suspects(runs(v7="ab", v8="ab", v9="ab", v10="ab"), "pqr", region_of, RULES) == set()
+    assert suspects(runs(v7="ab", v9="ab"), "pqr", region_of, RULES) == {7, 9}
+    assert suspects(runs(v9="ab", v10="ab"), "pqr", region_of, RULES) == {9, 10}, "one region, not several vantages"
+    assert suspects(runs(v7="abc", v8="ab", v9="ab", v10="ab"), "pqr", region_of, RULES) == {7}
+    assert suspects(runs(**dict.fromkeys(("v7", "v8", "v9", "v10"), "abc")), "pqr", region_of, RULES) == {7, 8, 9, 10}
 
 
 def test_a_suspect_says_nothing_of_anybody() -> None:

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.routing.hedge import hedge, stall_lift
+from isochrone_collector.routing.decision import decide
+from isochrone_collector.routing.hedge import Gains, hedge, known_gains, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
+from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.tails import Tail
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import Route, Slo
-from testdata.routing_inputs import evidence, inputs_for, joint_rounds
+from testdata.routing_inputs import RULES, evidence, inputs_for, joint_rounds
 
 DELAY_MS = 400.0
 
@@ -101,3 +103,51 @@ def test_one_common_stall_is_chance() -> None:
     inputs = pair((3, 3, 1))
     assert (stall_lift(inputs.comparisons[0]) or 0) > 3
     assert hedge(inputs, HELPS, "a", "b").delay_us is not None
+
+
+CERTAIN, UNCERTAIN, NONE = (
+    (tail(*[700.0] * 10),),
+    (tail(*[700.0] * 9, 5900.0),),
+    (tail(*[700.0] * 7, *[5900.0] * 3),),
+)
+
+
+def test_a_known_gain_lasts_until_the_p99_does_not_show_it() -> None:
+    """One common stall makes a gain uncertain: it does not become known so, but a known one stays; a p99 without the
+    gain ends it, and then it has to be certain again.
+    """
+    gains: Gains = {}
+    seen = []
+    for tails in (UNCERTAIN, CERTAIN, UNCERTAIN, CERTAIN, UNCERTAIN, NONE, UNCERTAIN, CERTAIN, ()):
+        gains = known_gains({"a": {"b": tails}}, RULES, gains)
+        is_known = "b" in gains.get("a", ())
+        assert (hedge(pair(), tails, "a", "b", is_known=is_known).delay_us is not None) == is_known
+        seen.append(is_known)
+    assert seen == [False, True, True, True, True, False, False, True, False]
+
+
+def test_a_known_gain_does_not_help_against_common_stalls() -> None:
+    """Members that stall together have no hedge, whatever was known of them."""
+    assert hedge(pair((5, 5, 5)), HELPS, "a", "b", is_known=True).reason.startswith("the two stall together")
+
+
+def test_a_gain_is_known_of_a_pair() -> None:
+    """Of each pair, in this direction; one whose rounds are forgotten is forgotten too."""
+    before = {"a": ("b", "c"), "c": ("a",)}
+    tails = {"a": {"b": UNCERTAIN, "c": NONE}, "b": {"a": CERTAIN}, "d": {"a": UNCERTAIN}}
+    assert known_gains(tails, RULES, before) == {"a": ("b",), "b": ("a",)}
+
+
+def test_a_decision_remembers_the_gain() -> None:
+    """The first table with certainty publishes the hedge, and the next ones keep it; an outage of the second choice
+    suspends it.
+    """
+    failing = replace(pair(), evidence=(A, replace(B, fails_here=True)))
+    state = State(order=("a", "b"), incumbent="a", weights={"a": 1.0}, tails={"a": {"b": CERTAIN}}, tails_until_at=1)
+    published = []
+    for inputs, tails in ((pair(), CERTAIN), (pair(), UNCERTAIN), (failing, UNCERTAIN), (pair(), UNCERTAIN)):
+        decision = decide(inputs, replace(state, tails={"a": {"b": tails}}, tails_until_at=1))
+        state = decision.state
+        found = decision.entries[0].hedge
+        published.append(found is not None and found.delay_us is not None)
+    assert published == [True, True, False, True]

@@ -69,12 +69,17 @@ def test_equal_members_are_rarely_switched(autocorrelation: float, a_day: float)
     [(60, 12, 0.5), (150, 8, 0.5), (400, 2, 0.9)],
 )
 def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, share: float) -> None:
-    """A first choice that is slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs: in the median, and in so
-    large a share of worlds.
+    """A first choice that is slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs in more than half of the
+    worlds, and in so large a share of them.
     """
-    left = [left_after(seed, slower_ms, patience=epochs) for seed in range(40)]
-    assert median(left) <= epochs
-    assert fmean(after <= epochs for after in left) >= share
+    worlds = 40
+    left = 0
+    for seed in range(worlds):
+        left += left_after(seed, slower_ms, patience=epochs) <= epochs
+        # The other worlds, each of which takes a while, do not change the answer.
+        if left > worlds / 2 and left >= share * worlds:
+            return
+    pytest.fail(f"only {left} of {worlds} worlds left a member that is {slower_ms} ms slower within {epochs} epochs")
 
 
 def test_likeness_of_rounds_does_not_hide_a_large_shift() -> None:

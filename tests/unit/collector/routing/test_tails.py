@@ -7,12 +7,15 @@ from math import nan
 import numpy as np
 import pytest
 
-from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.inputs import Inputs, rules_for
+from isochrone_collector.routing.switch import State, remember_tails
 from isochrone_collector.routing.tails import MIN_ROUNDS, Tail, Tails, count_rounds, extended, p99s
 from isochrone_wire.answers import Quantile
+from isochrone_wire.model import SECOND_US, Timeouts, Workload
 from testdata.routing_inputs import AT, evidence, inputs_for, joint_rounds
 
 EVERY_US = 60_000_000
+ROUNDS = [300.0] * 72
 
 
 def inputs(first_ms: list[float], second_ms: list[float], *, delay_ms: float = 500.0) -> Inputs:
@@ -91,6 +94,24 @@ def test_a_stall_that_all_vantages_meet_is_one_round() -> None:
     found = p99s(remembered(replace(of, joint=replace(of.joint, round_at=at))))
     assert found is not None
     assert (found.hedged_us, found.hedged_high_us) == pytest.approx((300e3, 9000e3), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("every_us", "timeout_s", "age_s"),
+    [(1_000_000, 60, 60), (1_000_000, 5, 10), (1_000_000, 180, 60), (EVERY_US, 60, 360)],
+)
+def test_a_round_counts_when_its_slowest_probe_has_ended(every_us: int, timeout_s: int, age_s: int) -> None:
+    """After an epoch, or a timeout if that is longer: otherwise the probes that stalled would be missing. But after
+    half a window at the latest.
+    """
+    patient = Workload(timeouts=Timeouts(first_token_us=timeout_s * SECOND_US))
+    of = inputs([300.0], [300.0])
+    targets = tuple(replace(one, workload=patient) for one in of.targets)
+    joint = joint_rounds(every_us, a=ROUNDS, b=ROUNDS)
+    of = replace(of, rules=rules_for([every_us]), targets=targets, joint=joint)
+    state = remember_tails(State(), of, ["a", "b"])
+    # The last round is that of `AT`.
+    assert count_rounds(state.tails["a"]["b"]) == len(ROUNDS) - 1 - age_s * SECOND_US // every_us
 
 
 def test_old_rounds_are_forgotten() -> None:

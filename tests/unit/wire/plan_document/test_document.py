@@ -444,3 +444,22 @@ def test_problems_of_margins(margins: str, problem: str) -> None:
     [found] = problems_of(f"{FULL}margins:\n  {margins}\n")
     assert found.startswith("line 22: ")
     assert problem in found
+
+
+def test_a_document_full_of_mistakes_is_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most a hundred problems are listed, and similar names are looked for only for these."""
+    sought: list[str] = []
+
+    def guess(name: str, _known: object) -> str:
+        sought.append(name)
+        return ""
+
+    monkeypatch.setattr("isochrone_wire.text.did_you_mean", guess)
+    keys = "".join(f"ky{number}: 1\n" for number in range(500))
+    assert problems_of(FULL + keys)[-1] == "at most 100 problems are listed"
+    assert len(sought) <= 101
+    workloads = "".join(f"  w{number}: {{}}\n" for number in range(500))
+    targets = "".join(f"  - {{model: m{n}, provider: p, base_url: 'http://h', workload: v{n}}}\n" for n in range(500))
+    found = problems_of(f"baseline: us\nworkloads:\n{workloads}targets:\n{targets}")
+    assert len(found) == 101
+    assert found[0].startswith("line 504: unknown workload 'v0'; known: w0, w1")

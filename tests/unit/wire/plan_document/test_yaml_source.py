@@ -60,9 +60,37 @@ def test_data_is_plain() -> None:
         ("a: " + "x" * 4_000_001, "line 1: the document is larger"),
         ("a: [" + "0," * 200_001 + "]", "line 1: the document has more than 200000 keys and values"),
         ("a: 1\n---\nb: 2", "line 2: not YAML: but found another document"),
+        ("%TAG !a! b\n" * 1_001 + "---\na: 1", "line 1: more than 1000 lines begin with %"),
+        ('a: !!int ""', "line 1: not YAML: a value does not fit its tag"),
+        ("a: !!bool maybe", "line 1: not YAML: a value does not fit its tag"),
+        ("a: !!timestamp soon", "line 1: not YAML: a value does not fit its tag"),
+        ("? [a, b]\n: 1", "line 1: not YAML: found unhashable key"),
+        ("a: 1\n" + "b" * 500 + ": 1\n" + "b" * 500 + ": 2", f"line 3: key '{'b' * 99}…' is already in line 2"),
     ],
 )
 def test_whatever_is_wrong_becomes_a_problem(text: str, problem: str) -> None:
     """Parsing never raises, and each problem has a line."""
     found = [str(p) for p in yaml_source.read(text).problems]
     assert [p for p in found if p.startswith(problem)], found
+
+
+@pytest.mark.parametrize("text", ["a: !{} 1", "a: !!bool {}"])
+def test_a_reason_repeats_little_of_the_text(text: str) -> None:
+    """A tag or a value of any length is cut."""
+    [problem] = yaml_source.read(text.format("x" * 100_000)).problems
+    assert problem.message.startswith("not YAML: ")
+    assert len(problem.message) < 3_000
+
+
+@pytest.mark.parametrize("text", ["1" * 5_000, "0x" + "f" * 5_000, "1:" * 2_000 + "1", "1:" * 2_000 + "1.5"])
+def test_long_numbers_are_text(text: str) -> None:
+    """A number of thousands of digits is never computed: that takes quadratic time, and no message could show it."""
+    assert yaml_source.read(f"a: {text}").data == {"a": text}
+    assert yaml_source.read(f"? {text}\n: 1").data == {text: 1}
+
+
+def test_not_every_problem_is_listed() -> None:
+    """Of thousands of problems the first are listed, and all lines are known."""
+    source = yaml_source.read("\n".join(f"{number}: 1" for number in range(5_000)))
+    assert [problem.line for problem in source.problems] == list(range(1, yaml_source.MAX_PROBLEMS + 1))
+    assert source.line_of(("4999",)) == 5_000

@@ -11,10 +11,12 @@ import sys
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from isochrone_collector.errors import SchemaError, StartError
+from fix_collector import StartCollector
+from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
 from isochrone_collector.store import diagnostics
-from isochrone_collector.store.postgres import citus
+from isochrone_collector.store.postgres import citus, schema
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
 from isochrone_collector.store.postgres.pool import Database
 from testdata import citus_cluster
@@ -37,7 +39,14 @@ FROM citus_stat_activity
 WHERE is_worker_query AND state = 'idle in transaction' AND datname = current_database()
 GROUP BY nodeid
 """
+SAMPLE = """
+INSERT INTO sample (target_id, round_at, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at,
+    late_us, chunks, output_chars, quality)
+VALUES (1, '2026-01-01', 1, 1, 1, 0, 'us', now(), 'ok', now(), 0, 1, 1, 0)
+"""
 ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
+
+plain_only = pytest.mark.plain_only("the stand-ins for Citus are in its place")
 
 
 def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
@@ -49,14 +58,12 @@ def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
 @pytest.fixture
 def cluster(database_url: str) -> str:
     """A migrated database that looks as if it had Citus."""
-    if citus_cluster.VARIABLE in os.environ:
-        pytest.skip("the stand-ins for Citus need a database without it")
     with psycopg.connect(database_url) as connection:
         connection.execute(STAND_INS)
     return database_url
 
 
-@pytest.mark.skipif(citus_cluster.VARIABLE in os.environ, reason="a database without Citus is needed")
+@plain_only
 def test_without_citus_nothing_happens(empty_database_url: str) -> None:
     """Without Citus the command reports what is missing and leaves an empty database empty."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--citus", "--database-url", empty_database_url]
@@ -67,41 +74,96 @@ def test_without_citus_nothing_happens(empty_database_url: str) -> None:
         assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
 
 
+@plain_only
 def test_every_table_has_its_place(cluster: str) -> None:
     """Each table is distributed by its column, colocated with others of that column, or copied; the second run does
     nothing.
     """
-    assert sorted(citus.distribute(cluster)) == sorted((*DISTRIBUTED, *REFERENCE))
+    assert sorted(schema.migrate(cluster, distribute=True).distributed) == sorted((*DISTRIBUTED, *REFERENCE))
     beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "hourly_levels", "drift_event"), "sample")
     spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
     assert account(cluster) == dict.fromkeys(REFERENCE, (None, None)) | spread
-    assert citus.distribute(cluster) == []
+    assert schema.migrate(cluster, distribute=True).distributed == []
 
 
-def test_no_rows_stay_on_the_coordinator(cluster: str) -> None:
-    """After distribution, the rows left on the coordinator are removed, of every table."""
-    citus.distribute(cluster)
+@plain_only
+def test_a_migration_distributes_the_tables_it_adds(cluster: str) -> None:
+    """Once tables are distributed, a migration distributes those that it adds, without `--citus`."""
+    schema.downgrade(cluster, revision="0013")
+    assert "incident" not in schema.migrate(cluster, revision="0013", distribute=True).distributed
+    done = schema.migrate(cluster)
+    assert (done.before, done.distributed) == ("0013", ["alert_delivery", "incident", "silence"])
+    assert account(cluster)["incident"] == (None, None)
+
+
+@plain_only
+def test_a_start_distributes_what_a_migration_left(cluster: str) -> None:
+    """Tables that are not distributed, because a migration ended too early, are distributed by the next start."""
+    schema.migrate(cluster, distribute=True)
     with psycopg.connect(cluster) as connection:
-        removed = {name for (name,) in connection.execute("SELECT name::text FROM removed")}
-    assert removed == {*DISTRIBUTED, *REFERENCE}
+        connection.execute("DELETE FROM pg_dist_partition WHERE logicalrelid = 'incident'::regclass")
+        assert citus.local_tables(connection) == ("incident",)
+    assert schema.migrate(cluster).distributed == ["incident"]
+    assert schema.migrate(cluster).distributed == ()
 
 
-def test_a_cluster_without_workers_is_refused(cluster: str) -> None:
-    """Without a worker nothing is distributed, and the hint names what adds one."""
-    with psycopg.connect(cluster) as connection:
-        connection.execute("DELETE FROM pg_dist_node WHERE groupid = 1")
-    with pytest.raises(StartError, match="no worker") as caught:
-        citus.distribute(cluster)
-    assert "citus_set_coordinator_host" in caught.value.hint
+@plain_only
+def test_a_start_does_not_begin_to_distribute(cluster: str) -> None:
+    """With Citus in the database, the tables of a single server stay there until an operator distributes them."""
+    schema.downgrade(cluster, revision="0013")
+    assert schema.migrate(cluster).distributed == []
     assert account(cluster) == {}
 
 
+@plain_only
+def test_no_rows_stay_on_the_coordinator(cluster: str) -> None:
+    """After distribution, the rows left on the coordinator are removed, also those of partitions."""
+    with psycopg.connect(cluster) as connection:
+        connection.execute("INSERT INTO region (name) VALUES ('us')")
+        connection.execute(
+            "CREATE TABLE sample_20260101 PARTITION OF sample FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')"
+        )
+        connection.execute(SAMPLE)
+    schema.migrate(cluster, distribute=True)
+    with psycopg.connect(cluster) as connection:
+        removed = {name for (name,) in connection.execute("SELECT name::text FROM removed")}
+    assert removed == {"region", "sample"}
+
+
+@plain_only
+def test_a_cluster_without_workers_is_refused(cluster: str) -> None:
+    """Without a worker `migrate --citus` ends before it does anything, and the hint names what adds one."""
+    with psycopg.connect(cluster) as connection:
+        connection.execute("DELETE FROM pg_dist_node WHERE groupid = 1")
+    with pytest.raises(StartError, match="no worker") as caught:
+        citus.check(cluster)
+    assert "citus_set_coordinator_host" in caught.value.hint
+
+
+@plain_only
 def test_what_fails_changes_nothing(cluster: str) -> None:
     """If one table cannot be distributed none is, and the error contains the server's reason."""
     with psycopg.connect(cluster) as connection:
         connection.execute("ALTER TABLE pg_dist_partition ADD CHECK (logicalrelid <> 'ingest_batch'::regclass)")
-    with pytest.raises(SchemaError, match=r"nothing was changed.*violates check constraint"):
-        citus.distribute(cluster)
+    with pytest.raises(SchemaError, match=r"and none was.*violates check constraint"):
+        schema.migrate(cluster, distribute=True)
+    assert account(cluster) == {}
+
+
+GIVES_WAY = """
+CREATE OR REPLACE FUNCTION create_reference_table(which regclass) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'involved in a distributed deadlock' USING ERRCODE = 'deadlock_detected'; END $$
+"""
+
+
+@plain_only
+def test_what_gives_way_to_pushes_changes_nothing(cluster: str) -> None:
+    """Beside pushes the distribution may be cancelled; the error states that nothing is distributed, and what to do."""
+    with psycopg.connect(cluster) as connection:
+        connection.execute(GIVES_WAY)
+    with pytest.raises(DatabaseUnavailable, match="distributed deadlock") as caught:
+        schema.migrate(cluster, distribute=True)
+    assert caught.value.hint.startswith("nothing was distributed, because collectors are writing: stop them")
     assert account(cluster) == {}
 
 
@@ -116,8 +178,40 @@ def test_a_real_cluster(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         placed = {name for (name,) in connection.execute("SELECT logicalrelid::text FROM pg_dist_partition")}
     assert {*DISTRIBUTED, *REFERENCE} <= placed
-    assert citus.distribute(database_url) == []
-    assert diagnostics.facts(database_url).lost_workers == ()
+    assert schema.migrate(database_url, distribute=True).distributed == []
+    facts = diagnostics.facts(database_url)
+    assert (facts.lost_workers, facts.local_tables) == ((), ())
+
+
+PLACED = "SELECT citus_table_type FROM citus_tables WHERE table_name = %s::regclass"
+WORKERS = "SELECT nodename || ':' || nodeport FROM pg_dist_node WHERE noderole = 'primary' AND groupid <> 0"
+SETTINGS = (sql.SQL("jit = off"), sql.SQL("work_mem = '64MB'"), sql.SQL("synchronous_commit = local"))
+EXPECTED = {"jit": "off", "work_mem": "65536", "synchronous_commit": "local"}
+
+
+@needs_cluster
+def test_serve_distributes_a_new_table(database_url: str, start_collector: StartCollector) -> None:
+    """A collector that migrates a distributed database distributes the new table, with the rows that it has."""
+    schema.downgrade(database_url, revision="0013")
+    collector = start_collector(database_url=database_url)
+    assert '"tables": "alert_delivery, incident, silence"' in collector.log()
+    assert schema.migrate(database_url).distributed == ()
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute(PLACED, ["incident"]).fetchone() == ("reference",)
+
+
+@needs_cluster
+def test_the_settings_of_workers_are_read(database_url: str) -> None:
+    """They are those of the collector's user on each worker, where the commands of docs/scale.md set them."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        workers = {node for (node,) in connection.execute(WORKERS)}
+        database = sql.Identifier(connection.info.dbname)
+        for setting in SETTINGS:
+            connection.execute(sql.SQL("ALTER ROLE CURRENT_USER IN DATABASE {} SET ").format(database) + setting)
+    found = diagnostics.facts(database_url).worker_settings
+    assert set(found) == workers
+    for settings in found.values():
+        assert {name: settings[name] for name in EXPECTED} == EXPECTED
 
 
 @needs_cluster

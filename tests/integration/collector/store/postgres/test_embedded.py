@@ -27,7 +27,7 @@ def test_it_is_what_it_should_be(tmp_path: Path) -> None:
                 assert connection.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
             connection.execute("CREATE TABLE IF NOT EXISTS kept (x int)")
             connection.execute("INSERT INTO kept VALUES (1)")
-            assert stat.S_IMODE((tmp_path / "data" / "socket").stat().st_mode) == 0o700
+            assert stat.S_IMODE(Path(connection.info.host).stat().st_mode) == 0o700
     with server, psycopg.connect(server.conninfo) as connection:
         assert connection.execute("SELECT sum(x) FROM kept").fetchone() == (2,)
 

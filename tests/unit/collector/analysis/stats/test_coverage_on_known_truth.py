@@ -6,7 +6,7 @@ before. Seeds are fixed, so that the figures are always the same ones; docs/stat
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+import scipy
 
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
@@ -80,7 +80,7 @@ def test_intervals_of_quantiles_cover_what_they_promise(share: float) -> None:
     draws = np.sort(np.random.default_rng(SEED).lognormal(0.0, 1.0, (4_000, n)), axis=1)
     truth = np.quantile(np.random.default_rng(1).lognormal(0.0, 1.0, 2_000_000), share)
     held = (draws[:, ranks[0] - 1] <= truth) & (truth <= draws[:, ranks[1] - 1])
-    promised = binom.cdf(ranks[1] - 1, n, share) - binom.cdf(ranks[0] - 1, n, share)
+    promised = scipy.stats.binom.cdf(ranks[1] - 1, n, share) - scipy.stats.binom.cdf(ranks[0] - 1, n, share)
     assert promised >= 0.95
     assert held.mean() == pytest.approx(promised, abs=0.01)
 

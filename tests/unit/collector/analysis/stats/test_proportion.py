@@ -1,7 +1,7 @@
 """Shares with their Wilson intervals."""
 
 import pytest
-from scipy.stats import binomtest
+import scipy
 
 from isochrone_collector.analysis.stats.proportion import wilson
 
@@ -9,7 +9,7 @@ from isochrone_collector.analysis.stats.proportion import wilson
 @pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])
 def test_intervals_are_wilsons(count: int, n: int) -> None:
     """The interval is the textbook's, and never leaves 0 to 1."""
-    expected = binomtest(count, n).proportion_ci(method="wilson")
+    expected = scipy.stats.binomtest(count, n).proportion_ci(method="wilson")
     found = wilson(count, n)
     assert found is not None
     assert found.low == pytest.approx(expected.low)

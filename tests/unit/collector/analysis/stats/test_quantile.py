@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from bench.truth.series import autoregressive
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
@@ -77,10 +77,10 @@ def test_ranks_reach_the_confidence(share: float) -> None:
             continue
         low, high = ranks
         assert 1 <= low < high <= n
-        assert binom.cdf(high - 1, n, share) - binom.cdf(low - 1, n, share) >= 0.95 - 1e-9
+        assert scipy.stats.binom.cdf(high - 1, n, share) - scipy.stats.binom.cdf(low - 1, n, share) >= 0.95 - 1e-9
         if n >= 1_000:
-            assert binom.cdf(low, n, share) > 0.025
-            assert binom.sf(high - 2, n, share) > 0.025
+            assert scipy.stats.binom.cdf(low, n, share) > 0.025
+            assert scipy.stats.binom.sf(high - 2, n, share) > 0.025
 
 
 def test_fewer_independent_values_widen_the_ranks() -> None:

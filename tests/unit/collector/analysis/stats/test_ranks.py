@@ -1,10 +1,10 @@
 """Ranks compared with SciPy's."""
 
 import numpy as np
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.stats import rankdata
 
 from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
@@ -19,4 +19,4 @@ from isochrone_collector.analysis.stats.ranks import mean_ranks
 )
 def test_ranks_are_those_of_scipy(rows: Reals) -> None:
     """Each row is ranked on its own, and ties share the mean of their ranks."""
-    assert np.array_equal(mean_ranks(rows), rankdata(rows, axis=1) if rows.size else np.zeros(rows.shape))
+    assert np.array_equal(mean_ranks(rows), scipy.stats.rankdata(rows, axis=1) if rows.size else np.zeros(rows.shape))

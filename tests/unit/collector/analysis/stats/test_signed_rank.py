@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import wilcoxon
+import scipy
 
 from isochrone_collector.analysis.stats import signed_rank
 from isochrone_collector.analysis.stats.long_run_variance import of_correlation
@@ -47,7 +47,7 @@ def test_normal_and_exact_depths_meet() -> None:
 def test_p_values_are_those_of_wilcoxon(n: int, shift: float) -> None:
     """Of independent differences without ties the p-value is that of the exact test."""
     differences = np.random.default_rng(n).normal(shift, 1.0, n)
-    exact = wilcoxon(differences, method="exact").pvalue
+    exact = scipy.stats.wilcoxon(differences, method="exact").pvalue
     assert p_value(differences.tolist()) == pytest.approx(exact, rel=1e-9)
 
 
@@ -55,7 +55,7 @@ def test_p_values_are_those_of_wilcoxon(n: int, shift: float) -> None:
 def test_large_p_values_are_the_normal_ones(n: int) -> None:
     """Above fifty the p-value is that of the normal approximation with continuity correction."""
     differences = np.random.default_rng(n).normal(0.1, 1.0, n)
-    normal = wilcoxon(differences, method="approx", correction=True).pvalue
+    normal = scipy.stats.wilcoxon(differences, method="approx", correction=True).pvalue
     assert p_value(differences.tolist()) == pytest.approx(normal, rel=1e-9)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
+import scipy
 
 from isochrone_collector.analysis.stats.long_run_variance import independent
 from isochrone_collector.analysis.stats.ragged import Reals
@@ -48,7 +48,7 @@ def test_the_interval_holds_what_the_test_does_not_reject(m: int, n: int) -> Non
         (found.shift.high - 1e-6, False),
         (found.shift.high + 1e-6, True),
     ):
-        p_value = mannwhitneyu(y - shift, x, method="asymptotic", use_continuity=True).pvalue
+        p_value = scipy.stats.mannwhitneyu(y - shift, x, method="asymptotic", use_continuity=True).pvalue
         assert (p_value <= 0.05) == rejected
 
 
@@ -57,7 +57,7 @@ def test_p_values_and_superiority_are_those_of_mann_and_whitney(shift: float) ->
     """U over mn is the chance that the region is the slower, and U's p-value is the one reported."""
     chance = np.random.default_rng(8)
     x, y = chance.normal(0, 1, 40), chance.normal(shift, 1, 30)
-    found, expected = apart(x, y), mannwhitneyu(y, x, method="asymptotic", use_continuity=True)
+    found, expected = apart(x, y), scipy.stats.mannwhitneyu(y, x, method="asymptotic", use_continuity=True)
     assert found.greater == pytest.approx(expected.statistic / 1_200)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
 

@@ -3,9 +3,10 @@
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.types.string import StrDumper
 from psycopg_pool import PoolTimeout
 
-from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing
+from isochrone_collector.errors import BadRequest, DatabaseUnavailable, PartitionMissing
 from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated
 from isochrone_collector.store.postgres.connection import NoAnswer
 
@@ -80,6 +81,12 @@ def test_a_missing_partition_of_a_worker() -> None:
     """Citus reports a missing partition as an internal error; the samples are set aside on retry."""
     with pytest.raises(PartitionMissing), translated():
         raise errors.InternalError_('no partition of relation "sample_102008" found for row')
+
+
+def test_a_text_with_nul_is_the_caller_s_fault() -> None:
+    """PostgreSQL cannot store it: such a request is refused, and is no bug of the collector with a traceback."""
+    with pytest.raises(BadRequest, match="NUL"), translated():
+        StrDumper(str).dump("a\0b")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Isochrone for services: `isochrone.routing` sends requests to the endpoints that the route tables name."""

@@ -1,0 +1,222 @@
+"""The callback of LiteLLM. It never fails a request: what it cannot order, it leaves to LiteLLM, and counts that."""
+
+import logging
+import random
+import ssl
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from litellm.integrations.custom_logger import CustomLogger
+
+from isochrone.litellm import metrics, request_context
+from isochrone.litellm.deployment_orders import deployment_orders, target_of
+from isochrone.routing.cooldowns import Cooldowns
+from isochrone.routing.engine import retry_after_s
+from isochrone.routing.routes import DEFAULT_CACHE_FOLDER, Routes
+from isochrone_wire.durations import SECOND_US
+from isochrone_wire.routes import RouteState, RouteTable
+
+_LOG = logging.getLogger("isochrone.litellm")
+_LOG_EVERY_S = 60.0
+_THROTTLED = 429
+# Timeouts, and failures of the provider; other client errors are the caller's.
+_TIMEOUT = 408
+_SERVER_ERROR = 500
+
+Deployment = dict[str, Any]
+
+
+class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not installed where types are checked
+    """Orders the healthy deployments of a model by the route table of that name for the caller's region.
+
+    `url` is the HTTP address of the collector, `token` the credential of a reader. The region of a request is the
+    header `region_header`, `client_region` in the metadata of the request or of its key, or `default_region`. Tables
+    are followed for that region and for `regions`, and requests of other regions are left alone. `deployments` has
+    targets by the id of a deployment whose id is not its target. `cache_folder`, `ssl_context` and `proxy` are those of
+    `Routes`.
+
+    A synchronous call of LiteLLM's `Router` does not ask callbacks.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        default_region: str | None = None,
+        regions: Collection[str] = (),
+        region_header: str = "x-client-region",
+        token: str | None = None,
+        deployments: Mapping[str, str] | None = None,
+        cache_folder: str | Path | None = DEFAULT_CACHE_FOLDER,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        super().__init__()
+        followed = dict.fromkeys([*([default_region] if default_region else []), *regions])
+        if not followed:
+            raise ValueError("no region to follow: name a `default_region`, or `regions` that callers may name")
+        self._default_region = default_region
+        self._region_header = region_header
+        self._named = dict(deployments or {})
+        self._lock = threading.Lock()
+        self._ordered: set[str] = set()
+        self._cooldowns = Cooldowns()
+        self._logged_s: dict[str, float] = {}
+        self._routes = {
+            region: Routes(
+                url,
+                region,
+                token=token,
+                cache_folder=cache_folder,
+                ssl_context=ssl_context,
+                proxy=proxy,
+                on_event=partial(_count_event, region),
+            )
+            for region in followed
+        }
+        for routes in self._routes.values():
+            routes.wait(0)  # starts to follow
+
+    def close(self) -> None:
+        """Stop following the tables."""
+        for routes in self._routes.values():
+            routes.close()
+
+    async def async_filter_deployments(
+        self,
+        model: str,
+        healthy_deployments: list[Deployment],
+        messages: object = None,  # noqa: ARG002  # LiteLLM passes it
+        request_kwargs: dict[str, Any] | None = None,
+        parent_otel_span: object = None,  # noqa: ARG002  # as above
+    ) -> list[Deployment]:
+        """Return the deployments with the `order` in which LiteLLM is to try them; called for each attempt."""
+        request = {} if request_kwargs is None else request_kwargs
+        try:
+            return await self._in_order(model, healthy_deployments, request)
+        except Exception as error:  # noqa: BLE001  # a request matters more than its order
+            self._log(f"requests are left to LiteLLM: {error!r}", key=repr(type(error)))
+            return _left_alone(healthy_deployments, "error")
+
+    async def async_post_call_failure_deployment_hook(
+        self, request_data: Mapping[str, Any], exception: Exception, *_: object, **__: object
+    ) -> None:
+        """Note the failure of a deployment, which rests for a while."""
+        deployment, status = request_context.deployment_of(request_data), getattr(exception, "status_code", None)
+        if deployment is None or deployment not in self._ordered or not isinstance(status, int):
+            return
+        now_s, draw = time.monotonic(), random.random()  # noqa: S311  # no secret
+        with self._lock:
+            if status == _THROTTLED:
+                self._cooldowns.throttle(deployment, retry_after_s=_retry_after_s(exception), now_s=now_s, draw=draw)
+            elif status == _TIMEOUT or status >= _SERVER_ERROR:
+                self._cooldowns.fail(deployment, now_s=now_s, draw=draw)
+
+    async def async_log_success_event(
+        self,
+        kwargs: Mapping[str, Any],
+        response_obj: object,  # noqa: ARG002  # LiteLLM passes it by name
+        start_time: object,  # noqa: ARG002  # as above
+        end_time: object,  # noqa: ARG002  # as above
+    ) -> None:
+        """Note the success of a deployment, which ends its rest."""
+        deployment = request_context.deployment_of(kwargs.get("litellm_params", {}))
+        if deployment is not None:
+            with self._lock:
+                self._cooldowns.succeed(deployment)
+
+    async def _in_order(self, model: str, deployments: list[Deployment], request: dict[str, Any]) -> list[Deployment]:
+        if request_context.is_for_one_provider(request):
+            return _left_alone(deployments, "provider_resource")
+        region = request_context.client_region(request, header=self._region_header, default=self._default_region)
+        if region not in self._routes:
+            self._log(f"no tables are followed for the region {region!r}: add it to `regions`", key="unknown region")
+            return _left_alone(deployments, "unknown_region" if region else "no_region")
+        routes = self._routes[region]
+        table = await routes.first_table(model)
+        if table is None:
+            return _left_alone(deployments, "unknown_route" if routes.wait(0) else "no_table", region=region)
+        ids = [_id(one) for one in deployments]
+        orders = self._orders(table, ids, request)
+        if not orders:
+            self._require_members(table, ids)
+            return _left_alone(deployments, "no_member", region=region, route=table.route)
+        _count(table, is_further=request_context.is_further_attempt(request))
+        # The order of a configured deployment, to which LiteLLM falls back; it is replaced.
+        request.pop("_target_order", None)
+        return [_with_order(one, orders[_id(one)]) for one in sorted(deployments, key=lambda one: orders[_id(one)])]
+
+    def _orders(self, table: RouteTable, ids: Sequence[str], request: Mapping[str, Any]) -> dict[str, int]:
+        now_s = time.monotonic()
+        with self._lock:
+            self._ordered.update(ids)
+            resting = {*self._cooldowns.throttled(now_s), *self._cooldowns.failing(now_s)}
+        return deployment_orders(
+            table.entries,
+            ids,
+            named=self._named,
+            tried=request_context.tried_deployments(request),
+            resting=resting,
+            draw=random.random(),  # noqa: S311  # no secret
+        )
+
+    def _require_members(self, table: RouteTable, ids: Sequence[str]) -> None:
+        """Log an error if none of the deployments can ever be a member."""
+        targets = list(dict.fromkeys([*(entry.target for entry in table.entries), *table.static_order]))
+        if ids and not any(target_of(one, targets, named=self._named) for one in ids):
+            self._log(
+                f"model {table.route!r} is a route, but none of its deployments {', '.join(map(repr, ids))} is one of "
+                f"the route's members {', '.join(map(repr, targets))}: set `model_info.id` of each deployment to its "
+                "member, or name it in `callback_settings.isochrone.deployments`",
+                key=f"no member of {table.route} from {table.client_region}",
+            )
+
+    def _log(self, text: str, *, key: str) -> None:
+        """Log an error, once a minute for each key."""
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s < self._logged_s.get(key, 0.0):
+                return
+            self._logged_s[key] = now_s + _LOG_EVERY_S
+        _LOG.error("isochrone: %s", text)
+
+
+def _left_alone(deployments: list[Deployment], reason: str, *, region: str = "", route: str = "") -> list[Deployment]:
+    """The deployments as they are. Names that callers may invent are no labels."""
+    metrics.REQUESTS.labels(region, route, reason).inc()
+    return deployments
+
+
+def _count_event(region: str, event: str) -> None:
+    metrics.EVENTS.labels(region, event).inc()
+
+
+def _count(table: RouteTable, *, is_further: bool) -> None:
+    labels = (table.client_region, table.route)
+    if is_further:
+        metrics.FAILOVERS.labels(*labels).inc()
+        return
+    outcome = "static_order" if table.state is RouteState.INSUFFICIENT_DATA else "table"
+    metrics.REQUESTS.labels(*labels, outcome).inc()
+    metrics.GENERATION.labels(*labels).set(table.generation)
+    metrics.STALE.labels(*labels).set(table.stale_until_at / SECOND_US)
+
+
+def _id(deployment: Deployment) -> str:
+    return str(deployment["model_info"]["id"])
+
+
+def _with_order(deployment: Deployment, order: int) -> Deployment:
+    """A copy, because the registry of the router has the same object."""
+    return {**deployment, "litellm_params": {**deployment["litellm_params"], "order": order}}
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    headers = getattr(error, "litellm_response_headers", None) or getattr(
+        getattr(error, "response", None), "headers", None
+    )
+    return retry_after_s([(str(name).encode(), str(value).encode()) for name, value in (headers or {}).items()])

@@ -1,0 +1,170 @@
+"""Route tables from their JSON form. A document that is wrong in any field on which a client acts is an error.
+
+Fields that only people read (quantiles, evidence, prices) are not read.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from isochrone.routing.errors import TableError
+from isochrone_wire.answers import Window
+from isochrone_wire.consumer.table_check import contradiction
+from isochrone_wire.durations import MINUTE_US, SECOND_US
+from isochrone_wire.model import Slo
+from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteState, RouteTable
+
+_MAX_HEDGE_US = 60 * SECOND_US
+_NOT_READ = {"slo": Slo(), "window": Window(from_at=0, until_at=0)}
+
+Value = TypeVar("Value")
+
+
+def read_table(text: str | bytes) -> RouteTable:
+    """Read one table. Raises `TableError`, which names the field."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"not JSON: {error}") from error
+    fields = _object(document, "the table")
+    if _read(fields, "schema", _text) != SCHEMA:
+        raise TableError(f"schema is {fields['schema']!r}, not {SCHEMA!r}")
+    table = RouteTable(
+        generation=_read(fields, "generation", _positive),
+        etag=_read(fields, "etag", _text),
+        client_region=_read(fields, "client_region", _text),
+        route=_read(fields, "route", _text),
+        built_at=_read(fields, "built_at", _instant),
+        fresh_until_at=_read(fields, "fresh_until_at", _instant),
+        stale_until_at=_read(fields, "stale_until_at", _instant),
+        state=_read(fields, "state", RouteState),
+        provenance=Provenance(plan_version=0, code_version="", inputs_sha256=""),
+        entries=tuple(read_entry(one) for one in _read(fields, "entries", _list)),
+        static_order=_read(fields, "static_order", _texts),
+        unassigned=_read(fields, "unassigned", _share),
+        move_within_us=_read(fields, "move_within_us", _up_to(60 * MINUTE_US)),
+        **_NOT_READ,  # type: ignore[arg-type]  # two fields by name
+    )
+    if why := contradiction(table):
+        raise TableError(why)
+    return table
+
+
+def read_planned(text: str | bytes) -> frozenset[str]:
+    """Read the routes of the plan from the overview of a collector. Raises `TableError`, also if it has no plan."""
+    try:
+        fields = _object(json.loads(text), "the overview")
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"not JSON: {error}") from error
+    _read(fields, "plan_version", _positive)
+    return frozenset(_read(fields, "routes", _texts))
+
+
+def require_region(table: RouteTable, region: str) -> None:
+    """Raise `TableError` for a table of another region."""
+    if table.client_region != region:
+        raise TableError(f"client_region is {table.client_region!r}, not {region!r}")
+
+
+def read_entry(document: object) -> RouteEntry:
+    """Read a member: where it is, and its share. Raises `TableError`."""
+    fields = _object(document, "an entry")
+    hedge = fields.get("hedge")
+    return RouteEntry(
+        rank=_read(fields, "rank", _positive),
+        weight=_read(fields, "weight", _share),
+        target=_read(fields, "target", _text),
+        provider=_read(fields, "provider", _text),
+        model=_read(fields, "model", _text),
+        dialect=_read(fields, "dialect", _text),
+        base_url=_read(fields, "base_url", _http_url),
+        credential_ref=_read(fields, "credential_ref", _optional(_text)),
+        hedge=None if hedge is None else _hedge(hedge),
+    )
+
+
+def _hedge(document: object) -> Hedge:
+    fields = _object(document, "hedge")
+    return Hedge(
+        target=_read(fields, "target", _text), delay_us=_read(fields, "delay_us", _optional(_up_to(_MAX_HEDGE_US)))
+    )
+
+
+def _read(fields: Mapping[str, Any], name: str, read: Callable[[Any], Value]) -> Value:
+    try:
+        return read(fields[name])
+    except KeyError as error:
+        raise TableError(f"{name} is missing") from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TableError(f"{name} is {str(fields[name])[:80]!r}") from error
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TableError(f"{what} is no object")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_text(one) for one in _list(value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int | float) or isinstance(value, bool) or value != int(value):
+        raise ValueError
+    return int(value)
+
+
+def _positive(value: object) -> int:
+    if (number := _integer(value)) < 1:
+        raise ValueError
+    return number
+
+
+def _up_to(limit: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if not 0 <= (number := _integer(value)) <= limit:
+            raise ValueError
+        return number
+
+    return read
+
+
+def _share(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _instant(value: object) -> int:
+    instant = datetime.fromisoformat(_text(value))
+    if instant.tzinfo is None:
+        raise ValueError
+    return round(instant.timestamp() * SECOND_US)
+
+
+def _http_url(value: object) -> str:
+    parts = urlsplit(text := _text(value))
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.port == 0:
+        raise ValueError
+    parts.netloc.encode("idna")  # in which form requests have it
+    return text
+
+
+def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+    return lambda value: None if value is None else read(value)

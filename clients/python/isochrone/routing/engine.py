@@ -1,0 +1,334 @@
+"""One request of a caller, sent to the members of its route until one returns content.
+
+Theory of operation: until the first content of a stream another member may still answer, so it is read that far
+before the caller gets it, and a response without a stream is read to its end. An attempt ends as an `Attempt`, with a
+response or an error; a failed one is followed by the next member, and the caller gets the last failure if there is
+none. A hedged request has two attempts at once: the first content wins, and the other attempt is cancelled, which
+closes its connection. No attempt outlives the request with a response that nobody reads.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpcore
+
+from isochrone.routing import requests
+from isochrone.routing.first_content import FirstContent, Progress
+from isochrone.routing.hedging import HedgePlan, plan_hedge
+from isochrone.routing.requests import Headers, ProviderRequest
+from isochrone.routing.routes import Routes
+from isochrone_wire.durations import SECOND_US
+from isochrone_wire.routes import RouteEntry, RouteTable
+
+_THROTTLED = 429
+_ERRORS_FROM = 400
+_SERVER_ERRORS = (408, *range(500, 600))
+# Refusals of a key, or for want of payment: failures of a member that has a key of its own.
+_ACCOUNT_ERRORS = (401, 402)
+_RETRIABLE = (
+    httpcore.NetworkError,
+    httpcore.RemoteProtocolError,
+    httpcore.ConnectTimeout,
+    httpcore.WriteTimeout,
+    httpcore.ReadTimeout,
+)
+# Of a response that is read ahead; the caller gets a larger one as it comes.
+_MOST_HELD_BYTES = 4 << 20
+_NO_CAPACITY = "no member of the route has capacity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """The request of the caller."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+    extensions: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A response: `held` was read already, `rest` follows."""
+
+    status: int
+    headers: Headers
+    rest: AsyncIterator[bytes]
+    aclose: Callable[[], Awaitable[None]]
+    held: tuple[bytes, ...] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        for data in self.held:
+            yield data
+        async for data in self.rest:
+            yield data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """The end of an attempt at a member: a response, which may be a failure, or an error."""
+
+    entry: RouteEntry
+    response: Incoming | None = None
+    error: Exception | None = None
+    is_failed: bool = False
+
+
+class Engine:
+    """Sends requests over the connections of one event loop."""
+
+    def __init__(self, routes: Routes, pool: httpcore.AsyncConnectionPool) -> None:
+        self._routes = routes
+        self._pool = pool
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._pool.aclose()
+
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        """Return the response of a member; for a model that names no route, of the request's own address.
+
+        Raises errors of httpcore.
+        """
+        request = requests.read_request(outgoing.method, outgoing.url, outgoing.body)
+        table = await self._routes.first_table(request.route) if request and request.route else None
+        if request is None or table is None:
+            self._routes.count("passed_through")
+            return await self._exchange(outgoing)
+        entries = tuple(
+            entry for entry in table.entries if entry.dialect == request.dialect and self._routes.may_use(entry)
+        )
+        if not entries:
+            self._routes.count("no_member")
+            return await self._exchange(outgoing)
+        self._routes.count("requests")
+        order = self._routes.order(table, entries)
+        if not order:
+            self._routes.count("no_capacity")
+            return _refusal(self._routes.shortest_rest_s(entries))
+        return await self._try_in_order(outgoing, request, table, order)
+
+    async def _try_in_order(
+        self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
+    ) -> Incoming:
+        attempts = await self._first_attempts(outgoing, request, table, order)
+        tried = {attempt.entry.target for attempt in attempts}
+        last = attempts[-1]
+        for entry in (entry for entry in order if entry.target not in tried):
+            if not last.is_failed:
+                break
+            await _discard(last)
+            self._routes.count("failovers")
+            last = await self._attempt(outgoing, request, entry)
+        if last.response is None:
+            assert last.error is not None
+            raise last.error
+        return last.response
+
+    async def _first_attempts(
+        self, outgoing: Outgoing, request: ProviderRequest, table: RouteTable, order: tuple[RouteEntry, ...]
+    ) -> list[Attempt]:
+        """Try the first member and, after the hedge delay, the second one; the last attempt counts."""
+        hedge = plan_hedge(
+            table,
+            order,
+            is_streamed=request.is_streamed,
+            has_tools=request.has_tools,
+            allow_tools=self._routes.hedge_tool_calls,
+        )
+        if not isinstance(hedge, HedgePlan):
+            self._routes.count(f"not_hedged_{hedge.value}")
+            return [await self._attempt(outgoing, request, order[0])]
+        self._routes.budget.add_request()
+        first = asyncio.create_task(self._attempt(outgoing, request, order[0]))
+        tasks, attempts = [first], list[Attempt]()
+        try:
+            await asyncio.wait(tasks, timeout=hedge.delay_us / SECOND_US)
+            if first.done() or not self._routes.budget.take():
+                attempts.append(await first)
+                return attempts
+            self._routes.count("hedges")
+            tasks.append(asyncio.create_task(self._attempt(outgoing, request, hedge.entry)))
+            await _first_success(tasks, attempts)
+            if not attempts[-1].is_failed and attempts[-1].entry is hedge.entry:
+                self._routes.count("hedges_won")
+        except BaseException:
+            attempts.clear()
+            raise
+        else:
+            return attempts
+        finally:
+            self._end(tasks, attempts)
+
+    def _end(self, tasks: Iterable["asyncio.Task[Attempt]"], attempts: Iterable[Attempt]) -> None:
+        """End the attempts other than these, without waiting for their connections to close."""
+        kept = list(attempts)
+        for task in tasks:
+            if not (kept and task.done() and task.result() in kept):
+                ending = asyncio.create_task(_end(task))
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+
+    async def _attempt(self, outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry) -> Attempt:
+        try:
+            response = await self._exchange(_addressed(outgoing, request, entry, self._routes.key(entry)))
+        except _RETRIABLE as error:
+            self._routes.failed(entry.target)
+            return Attempt(entry, error=error, is_failed=True)
+        try:
+            if response.status == _THROTTLED:
+                self._routes.throttled(entry.target, retry_after_s(response.headers))
+                return Attempt(entry, response, is_failed=True)
+            if _is_failure(response, entry):
+                self._routes.failed(entry.target)
+                return Attempt(entry, response, is_failed=True)
+            attempt = await _read_ahead(response, request, entry)
+        except BaseException:
+            await response.aclose()
+            raise
+        (self._routes.failed if attempt.is_failed else self._routes.succeeded)(entry.target)
+        return attempt
+
+    async def _exchange(self, outgoing: Outgoing) -> Incoming:
+        response = await self._pool.handle_async_request(
+            httpcore.Request(
+                outgoing.method,
+                outgoing.url,
+                headers=outgoing.headers,
+                content=outgoing.body,
+                extensions=dict(outgoing.extensions),
+            )
+        )
+        stream = response.stream
+        assert isinstance(stream, AsyncIterable)
+        return Incoming(
+            status=response.status,
+            headers=response.headers,
+            rest=aiter(stream),
+            aclose=response.aclose,
+            extensions=response.extensions,
+        )
+
+
+def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, key: str | None) -> Outgoing:
+    body = requests.body(request, entry)
+    return replace(
+        outgoing,
+        url=requests.address(request, entry),
+        headers=requests.headers(outgoing.headers, request, entry, key=key, size=len(body)),
+        body=body,
+        # The caller's own address decided these.
+        extensions={name: value for name, value in outgoing.extensions.items() if name != "sni_hostname"},
+    )
+
+
+async def _read_ahead(response: Incoming, request: ProviderRequest, entry: RouteEntry) -> Attempt:
+    """Read a stream up to its first content, and any other answer to its end; a failure before is the attempt's."""
+    is_stream = _is_event_stream(response.headers)
+    if request.is_streamed and not is_stream:
+        return Attempt(entry, response)
+    finder, held, size = FirstContent(request.dialect), list[bytes](), 0
+    progress, is_ended = Progress.WAITING, True
+    try:
+        async for data in response.rest:
+            held.append(data)
+            size += len(data)
+            progress = finder.receive(data) if is_stream else Progress.WAITING
+            if progress is not Progress.WAITING or size > _MOST_HELD_BYTES:
+                is_ended = False
+                break
+    except _RETRIABLE as error:
+        await response.aclose()
+        return Attempt(entry, error=error, is_failed=True)
+    is_failed = progress is Progress.FAILED or (is_stream and is_ended)
+    return Attempt(entry, replace(response, held=tuple(held)), is_failed=is_failed)
+
+
+async def _first_success(tasks: Iterable["asyncio.Task[Attempt]"], ended: list[Attempt]) -> None:
+    """Add the attempts that have ended when the first succeeds, that one last; all of them if none does."""
+    pending = set(tasks)
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        attempts = sorted((task.result() for task in done), key=lambda attempt: not attempt.is_failed)
+        lost = [*ended[-1:], *attempts[:-1]]
+        ended += attempts
+        for attempt in lost:
+            await _discard(attempt)
+        if not ended[-1].is_failed:
+            break
+
+
+async def _end(task: "asyncio.Task[Attempt]") -> None:
+    task.cancel()
+    with suppress(Exception, asyncio.CancelledError):
+        await _discard(await task)
+
+
+def _is_failure(response: Incoming, entry: RouteEntry) -> bool:
+    """True if the member cannot answer: not if it refuses this request."""
+    if response.status in _ACCOUNT_ERRORS:
+        return entry.credential_ref is not None
+    is_page = response.status < _ERRORS_FROM and _header(response.headers, b"content-type").startswith(b"text/html")
+    return is_page or response.status in _SERVER_ERRORS
+
+
+async def _discard(attempt: Attempt) -> None:
+    if attempt.response is not None:
+        await attempt.response.aclose()
+
+
+def retry_after_s(headers: Headers) -> float | None:
+    """The seconds of a `retry-after-ms` or `retry-after` header; `None` without a valid one."""
+    found = {name.lower(): value.decode("latin-1") for name, value in headers}
+    for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        try:
+            seconds = float(found[name]) * unit_s
+        except (KeyError, ValueError):
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    try:
+        until, now = (parsedate_to_datetime(found[name]) for name in (b"retry-after", b"date"))
+        return max(0.0, (until - now).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _is_event_stream(headers: Headers) -> bool:
+    """True if events can be read; a compressed stream, which no request asks for, is for the caller to read."""
+    is_plain = _header(headers, b"content-encoding") in (b"", b"identity")
+    return is_plain and _header(headers, b"content-type").startswith(b"text/event-stream")
+
+
+def _header(headers: Headers, wanted: bytes) -> bytes:
+    """The value in lower case, empty without one."""
+    return next((value.strip().lower() for name, value in headers if name.lower() == wanted), b"")
+
+
+def _refusal(rest_s: float) -> Incoming:
+    """A 429 in place of a request that no member may take; callers wait and try again."""
+    body = json.dumps({"error": {"message": _NO_CAPACITY, "type": "no_capacity", "code": "no_capacity"}}).encode()
+
+    async def nothing() -> AsyncIterator[bytes]:
+        yield body
+
+    async def close() -> None:
+        """Do nothing: nothing was opened."""
+
+    wait = str(max(1, math.ceil(rest_s))).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"retry-after", wait),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    return Incoming(status=_THROTTLED, headers=headers, rest=nothing(), aclose=close)

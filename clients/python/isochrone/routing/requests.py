@@ -1,0 +1,124 @@
+"""Requests to providers: which route they ask for, and how they are addressed to a member. Pure.
+
+The model of a request is the name of a route. Only the model, the address and the key change.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from isochrone_wire.routes import RouteEntry
+
+Headers = list[tuple[bytes, bytes]]
+
+_DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
+# With the caller's key go the accounts that it belongs to.
+_KEY_HEADERS = (
+    b"authorization",
+    b"x-api-key",
+    b"x-goog-api-key",
+    b"api-key",
+    b"openai-organization",
+    b"openai-project",
+)
+_REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
+_TOOLS = ("tools", "functions", "mcp_servers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRequest:
+    """A request with JSON in a `dialect`; `endpoint` is its path after the base URL, with the query."""
+
+    dialect: str
+    endpoint: str
+    document: Mapping[str, Any]
+
+    @property
+    def route(self) -> str:
+        """The model of the request."""
+        model = self.document.get("model")
+        return model if isinstance(model, str) else ""
+
+    @property
+    def is_streamed(self) -> bool:
+        """True if the response is to be a stream of events."""
+        return self.document.get("stream") is True
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the model may call a tool, or if the request adds to a conversation that the provider keeps."""
+        choice = self.document.get("tool_choice")
+        forbidden = choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
+        has_tools = any(self.document.get(name) for name in _TOOLS)
+        return (has_tools and not forbidden) or bool(self.document.get("conversation"))
+
+
+def dialect_of(method: str, path: str) -> str | None:
+    """The dialect of a request by its path; `None` if it is none that can be routed."""
+    if method != "POST":
+        return None
+    return next((dialect for end, dialect in _DIALECT_OF.items() if path.endswith(end)), None)
+
+
+def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
+    """Read a request; `None` if it cannot be routed."""
+    parts = urlsplit(url)
+    dialect = dialect_of(method, parts.path)
+    if dialect is None:
+        return None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    end = next(end for end, name in _DIALECT_OF.items() if name == dialect)
+    return ProviderRequest(
+        dialect=dialect, endpoint=end + (f"?{parts.query}" if parts.query else ""), document=document
+    )
+
+
+def address(request: ProviderRequest, entry: RouteEntry) -> str:
+    """The URL of the request at a member."""
+    return _ascii(entry.base_url).rstrip("/") + request.endpoint
+
+
+def body(request: ProviderRequest, entry: RouteEntry) -> bytes:
+    """The body with the model of a member."""
+    document = {**request.document, "model": entry.model}
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a character that was cut, which JSON can only escape
+        return json.dumps(document, separators=(",", ":")).encode()
+
+
+def headers(
+    given: Iterable[tuple[bytes, bytes]], request: ProviderRequest, entry: RouteEntry, *, key: str | None, size: int
+) -> Headers:
+    """The headers for a member: its host and, if it has a key, that one instead of the caller's; `size` is that of the
+    body in bytes.
+
+    The events of a stream are read on the way, so they must not be compressed.
+    """
+    dropped = {*_REPLACED, *(_KEY_HEADERS if key else ()), *((b"accept-encoding",) if request.is_streamed else ())}
+    kept = [(name, value) for name, value in given if name.lower() not in dropped]
+    own = [(b"host", urlsplit(entry.base_url).netloc.encode("idna")), (b"content-length", str(size).encode())]
+    if request.is_streamed:
+        own.append((b"accept-encoding", b"identity"))
+    if key:
+        own.append((b"x-api-key", key.encode()) if entry.dialect == "anthropic" else _bearer(key))
+    return [*own, *kept]
+
+
+def _bearer(key: str) -> tuple[bytes, bytes]:
+    return b"authorization", f"Bearer {key}".encode()
+
+
+def _ascii(url: str) -> str:
+    """The URL as it is sent: a host in other letters in punycode, such a path in percent codes."""
+    if url.isascii():
+        return url
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.encode("idna").decode(), path=quote(parts.path, safe="/%")))

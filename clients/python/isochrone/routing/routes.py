@@ -1,0 +1,380 @@
+"""The routes of one region, followed in the background."""
+
+import asyncio
+import concurrent.futures
+import os
+import queue
+import random
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import httpcore
+
+from isochrone.routing import forks, table_file
+from isochrone.routing.attempts import Choice, choice, order
+from isochrone.routing.background import BackgroundLoop
+from isochrone.routing.collector_clock import CollectorClock
+from isochrone.routing.cooldowns import Cooldowns
+from isochrone.routing.hedging import DEFAULT_RATIO, HedgeBudget
+from isochrone.routing.subscription import Subscription
+from isochrone_wire.consumer.followed_tables import FollowedTables
+from isochrone_wire.gateways.members import key_variable
+from isochrone_wire.routes import RouteEntry, RouteTable
+
+DEFAULT_CACHE_FOLDER = Path("~/.cache/isochrone")
+_FIRST_TABLES_S = 2.0
+# The tables of a region arrive together.
+_OTHER_TABLES_S = 0.1
+_POLL_S = 0.01
+_LOOK_AGAIN_S = 20.0
+
+_Watcher = Callable[[RouteTable | None], None]
+
+
+class Routes:
+    """The route tables of `region` at the collector at `url`, such as `https://isochrone.example:4680`.
+
+    A thread follows them from the first use on; requests wait for the first tables for two seconds at most. While the
+    collector is away the last tables stay in use until `stale_until_at`, and then the plan's static order. They are
+    kept in `cache_folder` (`None`: not kept) for the next start. A route that the plan no longer has is forgotten when
+    its table expires.
+
+    `token` is the credential of a reader. `keys` are the providers' keys by the name of their credential; without it,
+    the key of `deepseek` is the environment variable `DEEPSEEK_API_KEY`. Members without their key are left out.
+    Requests and keys are sent only to `hosts`; `None` trusts the collector with that.
+
+    `hedge_ratio` is the largest share of second requests, 0 for none; requests with tools have one only with
+    `hedge_tool_calls`. `counters` counts what happened since the start, by name.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        region: str,
+        *,
+        token: str | None = None,
+        keys: Mapping[str, str] | None = None,
+        hosts: Collection[str] | None = None,
+        cache_folder: str | Path | None = DEFAULT_CACHE_FOLDER,
+        hedge_ratio: float = DEFAULT_RATIO,
+        hedge_tool_calls: bool = False,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no address of a collector: use one like https://isochrone.example:4680")
+        self.url = url
+        self.region = region
+        self.hedge_tool_calls = hedge_tool_calls
+        self.budget = HedgeBudget(ratio=hedge_ratio, tokens=1.0 if hedge_ratio else 0.0)
+        self.cooldowns = Cooldowns()
+        self.counters: Counter[str] = Counter()
+        self.background = BackgroundLoop()
+        self._token = token
+        self._keys = keys
+        self._hosts = None if hosts is None else frozenset(hosts)
+        self._cache = None if cache_folder is None else self._file_in(Path(cache_folder))
+        self._ssl_context = ssl_context
+        self._proxy = proxy
+        self._on_event = on_event
+        self._lock = threading.RLock()
+        self._tables = FollowedTables(share=random.random())  # noqa: S311  # no secret
+        self._texts: dict[str, str] = {}
+        self._clock = CollectorClock()
+        self._watchers: list[_Watcher] = []
+        self._arrived = threading.Event()
+        self._is_loaded = False
+        self._all_tables_s = 0.0
+        self._following_pid = 0
+        self._following: list[concurrent.futures.Future[None]] = []
+        self._subscription: Subscription | None = None
+        self._next_look_s = 0.0
+        self._has_news = asyncio.Event()
+        self._background_pools: list[httpcore.AsyncConnectionPool] = []
+        forks.register(self, self._lock, Routes._begin_in_child)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop following, end every `watch`, and close the connections of transports without an event loop of their
+        own.
+        """
+        for work in self._following:
+            work.cancel()
+        self._following.clear()
+        if self.background.is_running:
+            for pool in self._background_pools:
+                self.background.run(pool.aclose())
+        self._background_pools.clear()
+        self.background.stop()
+        self._subscription = None
+        self._following_pid = 0
+        for watcher in list(self._watchers):
+            watcher(None)
+
+    def pick(self, route: str, *, without: Collection[str] = ()) -> Choice | None:
+        """An endpoint for a request, drawn by weight; `without` are targets that have failed for it.
+
+        `None` if the route is unknown, if no member is left, or for the share of the traffic that no member may take.
+        """
+        table = self.table(route)
+        if table is None:
+            return None
+        entries = tuple(entry for entry in table.entries if entry.target not in without)
+        chosen = self.order(table, entries)
+        return choice(table, chosen[0]) if chosen else None
+
+    def wait(self, timeout_s: float = 5.0) -> bool:
+        """Wait for the first table; return whether there is one."""
+        self._start()
+        return self._arrived.wait(timeout_s)
+
+    def watch(self) -> Iterator[RouteTable]:
+        """Yield the newest table of each route, then every newer one as it arrives, until `close`."""
+        arrived: queue.SimpleQueue[RouteTable | None] = queue.SimpleQueue()
+        remove = self._add_watcher(arrived.put)
+        try:
+            while table := arrived.get():
+                yield table
+        finally:
+            remove()
+
+    async def watch_async(self) -> AsyncIterator[RouteTable]:
+        """As `watch`."""
+        arrived: asyncio.Queue[RouteTable | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        remove = self._add_watcher(lambda table: _put(loop, arrived, table))
+        try:
+            while table := await arrived.get():
+                yield table
+        finally:
+            remove()
+
+    def table(self, route: str) -> RouteTable | None:
+        """The table to use now, or the static order in its form (state `insufficient_data`); `None` if the route is
+        unknown.
+        """
+        self._start()
+        with self._lock:
+            known, now_at = self._tables.routes.get(route), self._clock.now_at()
+            if known is None:
+                return None
+            if known.is_expired(now_at):
+                self._look_for_removed()
+            tables = self._tables.at(now_at)
+        return next((table for table in tables if table.route == route), None)
+
+    async def first_table(self, route: str) -> RouteTable | None:
+        """As `table`; shortly after the start, wait for the tables that are on their way."""
+        table = self.table(route)
+        while table is None and time.monotonic() < self._all_tables_s:
+            await asyncio.sleep(_POLL_S)
+            table = self.table(route)
+        return table
+
+    def order(self, table: RouteTable, entries: tuple[RouteEntry, ...]) -> tuple[RouteEntry, ...]:
+        """The members in the order in which a request tries them; those that rest after a 429 are left out."""
+        now = time.monotonic()
+        with self._lock:
+            throttled, failing = self.cooldowns.throttled(now), self.cooldowns.failing(now)
+        draw = random.random()  # noqa: S311  # no secret
+        return order(entries, unassigned=table.unassigned, draw=draw, throttled=throttled, failing=failing)
+
+    def may_use(self, entry: RouteEntry) -> bool:
+        """Return whether requests may be sent to the member: its host is allowed, and its key is there."""
+        if self._hosts is not None and urlsplit(entry.base_url).hostname not in self._hosts:
+            self.count("host_refused")
+            return False
+        if entry.credential_ref and self.key(entry) is None:
+            self.count("key_missing")
+            return False
+        return True
+
+    def key(self, entry: RouteEntry) -> str | None:
+        """The key of a member; `None` if it has none."""
+        if not entry.credential_ref:
+            return None
+        if self._keys is not None:
+            key = self._keys.get(entry.credential_ref)
+        else:
+            key = os.environ.get(key_variable(entry.credential_ref))
+        # A key that was read from a file may end in a line feed, which no header can have.
+        return (key or "").strip() or None
+
+    def count(self, event: str) -> None:
+        """Count an event."""
+        with self._lock:
+            self.counters[event] += 1
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def throttled(self, target: str, retry_after_s: float | None) -> None:
+        """Note a 429 of a member."""
+        with self._lock:
+            self.cooldowns.throttle(target, retry_after_s=retry_after_s, now_s=time.monotonic(), draw=random.random())  # noqa: S311  # no secret
+
+    def failed(self, target: str) -> None:
+        """Note a failure of a member."""
+        with self._lock:
+            self.cooldowns.fail(target, now_s=time.monotonic(), draw=random.random())  # noqa: S311  # no secret
+
+    def succeeded(self, target: str) -> None:
+        """Note a response of a member."""
+        with self._lock:
+            self.cooldowns.succeed(target)
+
+    def shortest_rest_s(self, entries: Collection[RouteEntry]) -> float:
+        """The seconds until the first of these members may be asked again after a 429."""
+        with self._lock:
+            rests = self.cooldowns.throttled(time.monotonic())
+        return min((rests[entry.target] for entry in entries if entry.target in rests), default=0.0)
+
+    def new_background_pool(self) -> httpcore.AsyncConnectionPool:
+        """Connections for the event loop of the routes, which are closed with it."""
+        pool = self.new_pool()
+        self._background_pools.append(pool)
+        return pool
+
+    def new_pool(self) -> httpcore.AsyncConnectionPool:
+        """Connections for one event loop."""
+        limits = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 30.0}
+        if self._proxy:
+            return httpcore.AsyncHTTPProxy(self._proxy, ssl_context=self._ssl_context, **limits)  # type: ignore[arg-type]  # by name
+        return httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, **limits)  # type: ignore[arg-type]  # by name
+
+    def _start(self) -> None:
+        """Follow, unless this process does; a forked one has no threads of its parent."""
+        if self._following_pid == os.getpid():
+            return
+        with self._lock:
+            if os.getpid() == self._following_pid:
+                return
+            self._following_pid = os.getpid()
+            if not self._is_loaded:
+                self._load()
+            self._all_tables_s = time.monotonic() + _FIRST_TABLES_S
+            self._has_news = asyncio.Event()
+        self._following.append(self.background.submit(self._follow()))
+        if self._cache is not None:
+            self._following.append(self.background.submit(self._keep(self._cache, self._has_news)))
+
+    async def _follow(self) -> None:
+        self._subscription = Subscription(
+            self.new_background_pool(),
+            self.url,
+            self.region,
+            token=self._token,
+            on_table=self._receive,
+            count=self.count,
+            clock=self._clock,
+        )
+        await self._subscription.run()
+
+    def _look_for_removed(self) -> None:
+        """Begin to look whether the plan still has a route whose table has expired: the stream does not name those that
+        it no longer has.
+        """
+        if self._subscription is not None and time.monotonic() >= self._next_look_s:
+            self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+            self.background.submit(self._forget_removed(self._subscription))
+
+    async def _forget_removed(self, subscription: Subscription) -> None:
+        planned = await subscription.planned_routes()
+        if planned is not None:
+            with self._lock:
+                self._tables.forget_removed(planned, self._clock.now_at())
+                self._texts = {name: text for name, text in self._texts.items() if name in self._tables.routes}
+            self._has_news.set()
+
+    def _load(self) -> None:
+        self._is_loaded = True
+        if self._cache is None:
+            return
+        with suppress(OSError):
+            kept = table_file.load(self._cache)
+            self._tables.endpoints |= {entry.target: entry for entry in kept.entries}
+            for text, table in kept.tables.items():
+                self._texts[table.route] = text
+                self._tables.receive(table)
+            if kept.tables:
+                self._arrived.set()
+
+    def _receive(self, table: RouteTable, text: str) -> None:
+        with self._lock:
+            self._tables.receive(table)
+            self._texts[table.route] = text
+            watchers = list(self._watchers)
+        self.count("tables")
+        self._has_news.set()
+        if not self._arrived.is_set():
+            self._all_tables_s = min(self._all_tables_s, time.monotonic() + _OTHER_TABLES_S)
+        self._arrived.set()
+        for watcher in watchers:
+            watcher(table)
+
+    async def _keep(self, cache: Path, has_news: asyncio.Event) -> None:
+        """Write the tables to disk, in a thread: requests on this loop do not wait for the disk."""
+        while True:
+            await has_news.wait()
+            has_news.clear()
+            with self._lock:
+                texts, endpoints = list(self._texts.values()), list(self._tables.endpoints.values())
+            try:
+                await asyncio.to_thread(table_file.save, cache, texts, endpoints)
+            except OSError:
+                self.count("cache_failed")
+
+    def _add_watcher(self, watcher: "_Watcher") -> Callable[[], None]:
+        self._start()
+        with self._lock:
+            for route in self._tables.routes.values():
+                watcher(route.newest)
+            self._watchers.append(watcher)
+
+        def remove() -> None:
+            with suppress(ValueError):  # in a forked process it is not there
+                self._watchers.remove(watcher)
+
+        return remove
+
+    def _file_in(self, folder: Path) -> Path | None:
+        try:
+            return table_file.path_of(folder, self.url, self.region)
+        except RuntimeError:  # a user without a home
+            self.counters["cache_failed"] += 1
+            return None
+
+    def _begin_in_child(self) -> None:
+        """Give up what is the parent's: its connections, its waiting threads, and its moment to change weights."""
+        self._background_pools.clear()
+        self._following.clear()
+        self._subscription = None
+        self._watchers.clear()
+        self.background.renew_lock()
+        was_set, self._arrived = self._arrived.is_set(), threading.Event()
+        if was_set:
+            self._arrived.set()
+        self._tables.share = random.random()  # noqa: S311  # no secret
+
+
+def _put(
+    loop: asyncio.AbstractEventLoop, arrived: "asyncio.Queue[RouteTable | None]", table: RouteTable | None
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(arrived.put_nowait, table)

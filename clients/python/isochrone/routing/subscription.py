@@ -1,0 +1,133 @@
+"""The stream of a region's tables from a collector, without end."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from urllib.parse import quote
+
+import httpcore
+
+from isochrone.routing.collector_clock import CollectorClock
+from isochrone.routing.documents import read_planned, read_table, require_region
+from isochrone.routing.errors import TableError
+from isochrone_wire.consumer.table_cursor import Relation, TableCursor
+from isochrone_wire.http.sse import SseDecoder
+from isochrone_wire.routes import RouteTable
+
+_TIMEOUT = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 25.0}
+_OK = 200
+_MAX_DELAY_S = 30.0
+_MOST_REFUSAL_BYTES = 500
+
+log = logging.getLogger("isochrone.routing")
+
+OnTable = Callable[[RouteTable, str], None]
+Count = Callable[[str], None]
+
+
+class RefusedError(Exception):
+    """The collector refused the stream."""
+
+
+class Subscription:
+    """The tables of `region` at the collector at `url`. `on_table` receives each newer table with its JSON, `count`
+    the name of each event for the counters, and `clock` the collector's instants.
+    """
+
+    def __init__(
+        self,
+        pool: httpcore.AsyncConnectionPool,
+        url: str,
+        region: str,
+        *,
+        token: str | None,
+        on_table: OnTable,
+        count: Count,
+        clock: CollectorClock,
+    ) -> None:
+        self._pool = pool
+        self._overview_url = f"{url.rstrip('/')}/v1/routes"
+        self._url = f"{self._overview_url}/{quote(region, safe='')}/watch"
+        self._region = region
+        self._access = [("authorization", f"Bearer {token}")] if token else []
+        self._on_table = on_table
+        self._count = count
+        self._clock = clock
+        self._cursor = TableCursor()
+        self._failures = 0
+        self._is_reported = False
+
+    async def run(self) -> None:
+        """Receive until cancelled; reconnect after a random time that grows with each failure."""
+        while True:
+            try:
+                await self._receive()
+            except RefusedError as error:
+                self._count("refused")
+                self._report(f"the collector refused {self._url}: {error}")
+            except Exception as error:  # noqa: BLE001  # whatever a stream does, the next one is opened
+                self._count("disconnected")
+                self._report(f"no stream of {self._url}: {type(error).__name__} {error}")
+            self._failures += 1
+            await asyncio.sleep(min(_MAX_DELAY_S, 2.0 ** (self._failures - 1)) * random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+
+    async def planned_routes(self) -> frozenset[str] | None:
+        """Return the routes of the plan in force; `None` if the collector cannot be asked, or has no plan."""
+        headers = [("accept", "application/json"), *self._access]
+        try:
+            response = await self._pool.request(
+                "GET", self._overview_url, headers=headers, extensions={"timeout": _TIMEOUT}
+            )
+            return read_planned(response.content) if response.status == _OK else None
+        except Exception as error:  # noqa: BLE001  # whatever happens, it is asked again
+            log.debug("no plan from %s: %s %s", self._overview_url, type(error).__name__, error)
+            return None
+
+    def _report(self, text: str) -> None:
+        """Log the first of the failures in a row. The end of a stream, as when a collector stops, is none."""
+        log.log(logging.DEBUG if self._is_reported else logging.WARNING, "%s; the last tables stay in use", text)
+        self._is_reported = True
+
+    async def _receive(self) -> None:
+        resume = [("last-event-id", str(self._cursor.generation))] if self._cursor.generation else []
+        extensions = {"timeout": _TIMEOUT}
+        async with self._pool.stream(
+            "GET", self._url, headers=[("accept", "text/event-stream"), *self._access, *resume], extensions=extensions
+        ) as response:
+            self._read_clock(response)
+            if response.status != _OK:
+                raise RefusedError(f"{response.status} {await _beginning(response)}")
+            decoder = SseDecoder()
+            async for data in response.aiter_stream():
+                for event in decoder.receive(data):
+                    if self._take(event.data) is Relation.OTHER_DATABASE:
+                        self._cursor = TableCursor()
+                        return
+                self._failures, self._is_reported = 0, False
+
+    def _take(self, data: bytes) -> Relation:
+        try:
+            table = read_table(data)
+            require_region(table, self._region)
+        except TableError as error:
+            self._count("tables_ignored")
+            log.warning("ignored what %s sent: %s", self._url, str(error)[:_MOST_REFUSAL_BYTES])
+            return Relation.OLDER
+        relation = self._cursor.compare(table)
+        if relation is Relation.NEWER:
+            self._cursor = self._cursor.advance(table)
+            self._on_table(table, data.decode())
+        return relation
+
+    def _read_clock(self, response: httpcore.Response) -> None:
+        for name, value in response.headers:
+            if name.lower() == b"date":
+                self._clock.set(value.decode("latin-1"))
+
+
+async def _beginning(response: httpcore.Response) -> str:
+    """The first data of a refusal, which names what is known."""
+    async for data in response.aiter_stream():
+        return data[:_MOST_REFUSAL_BYTES].decode(errors="replace").strip()
+    return ""

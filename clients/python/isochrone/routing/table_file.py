@@ -1,0 +1,59 @@
+"""The last tables on disk, so that a restarted service can route before it reaches a collector."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from isochrone.routing.documents import read_entry, read_table
+from isochrone.routing.errors import TableError
+from isochrone_wire.files import replace_file
+from isochrone_wire.routes import RouteEntry, RouteTable
+
+_SCHEMA = "isochrone.routing/1"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTables:
+    """Tables, with their JSON as it was received, and members of earlier tables, which a static order may name."""
+
+    tables: Mapping[str, RouteTable] = field(default_factory=dict)
+    entries: Iterable[RouteEntry] = ()
+
+
+def path_of(folder: Path, url: str, region: str) -> Path:
+    """The file for a collector and a region."""
+    digest = hashlib.sha256(f"{url}\n{region}".encode()).hexdigest()[:16]
+    return folder.expanduser() / f"tables-{digest}.json"
+
+
+def load(path: Path) -> KeptTables:
+    """Read what was kept; what cannot be read counts as nothing. Raises `OSError`."""
+    try:
+        document = json.loads(path.read_bytes())
+        tables = {text: read_table(text) for text in document["tables"]}
+        return KeptTables(tables, tuple(read_entry(one) for one in document["entries"]))
+    except (ValueError, KeyError, TypeError, TableError):
+        return KeptTables()
+
+
+def save(path: Path, texts: Iterable[str], entries: Iterable[RouteEntry]) -> None:
+    """Write the JSON of the tables, and the entries. Raises `OSError`."""
+    document = {"schema": _SCHEMA, "tables": list(texts), "entries": list(_plain(entries))}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_file(path, json.dumps(document).encode())
+
+
+def _plain(entries: Iterable[RouteEntry]) -> Iterator[dict[str, object]]:
+    for entry in entries:
+        yield {
+            "rank": entry.rank,
+            "weight": entry.weight,
+            "target": entry.target,
+            "provider": entry.provider,
+            "model": entry.model,
+            "dialect": entry.dialect,
+            "base_url": entry.base_url,
+            "credential_ref": entry.credential_ref,
+        }

@@ -1,0 +1,93 @@
+/** The members of a table in the order in which one request tries them, and second requests. Pure. */
+
+import type { RouteEntry, RouteTable } from "./documents.js";
+
+/** Targets, such as a set of them. */
+export interface Targets {
+  has(target: string): boolean;
+}
+
+/** A request's share of all, and the members that rest. */
+export interface Draw {
+  readonly draw: number;
+  readonly unassigned: number;
+  readonly throttled: Targets;
+  readonly failing: Targets;
+}
+
+/**
+ * The members to try: one drawn by weight, then the others by rank.
+ *
+ * `draw` is a random number from 0 to 1 (excluded). A draw in the `unassigned` share of the traffic gives no member.
+ * Weights are relative, because a request may have a part of the members only. Members that are `throttled` are left
+ * out, and `failing` ones come last.
+ */
+export function order(entries: readonly RouteEntry[], draw: Draw): RouteEntry[] {
+  const first = drawn(entries, draw);
+  if (!first) return [];
+  const wanted = [first, ...entries.filter((entry) => entry !== first)];
+  const isFailing = ({ target }: RouteEntry): number => Number(draw.failing.has(target));
+  return wanted.filter(({ target }) => !draw.throttled.has(target)).sort((a, b) => isFailing(a) - isFailing(b));
+}
+
+/** The entry in whose share the draw falls; the last one with a weight for what rounding leaves. */
+function drawn(entries: readonly RouteEntry[], { draw, unassigned }: Draw): RouteEntry | undefined {
+  if (draw >= 1 - unassigned) return undefined;
+  const positive = entries.filter((entry) => entry.weight > 0);
+  const weighted = positive.length > 0 ? positive : entries.slice(0, 1);
+  const whole = weighted.reduce((sum, entry) => sum + entry.weight, 0) || 1;
+  let end = 0;
+  return weighted.find((entry) => draw < (end += (entry.weight / whole) * (1 - unassigned))) ?? weighted.at(-1);
+}
+
+/** The reasons for not sending a second request. */
+export type NoHedge = "not_streamed" | "tool_call" | "state" | "not_published" | "target_away";
+
+/** Send a second request to `entry` if there is no content after `delay_us` microseconds. */
+export interface HedgePlan {
+  readonly delay_us: number;
+  readonly entry: RouteEntry;
+}
+
+/**
+ * Decide on a second request beside the one to the first member of the order.
+ *
+ * A table that is not `ok` doubles no traffic. A request with tools may have effects in the world, so it needs leave.
+ */
+export function planHedge(
+  table: RouteTable,
+  [first, ...others]: readonly RouteEntry[],
+  request: { isStreamed: boolean; hasTools: boolean; allowTools: boolean },
+): HedgePlan | NoHedge {
+  if (!request.isStreamed) return "not_streamed";
+  if (request.hasTools && !request.allowTools) return "tool_call";
+  if (table.state !== "ok") return "state";
+  const { target, delay_us = null } = first?.hedge ?? {};
+  if (delay_us === null) return "not_published";
+  const entry = others.find((other) => other.target === target);
+  return entry ? { delay_us, entry } : "target_away";
+}
+
+/** A token bucket: each request adds `ratio` tokens, up to `burst`, and a second request takes one. */
+export class HedgeBudget {
+  #tokens: number;
+
+  constructor(
+    readonly ratio = 0.06,
+    readonly burst = 10,
+  ) {
+    this.#tokens = ratio > 0 ? 1 : 0;
+  }
+
+  /** Count a request that could be hedged. */
+  addRequest(): void {
+    this.#tokens = Math.min(this.burst, this.#tokens + this.ratio);
+  }
+
+  /** Take a token; return whether there was one. */
+  take(): boolean {
+    if (this.#tokens < 1) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+}

@@ -1,0 +1,4 @@
+/** Requests to LLM providers by Isochrone's route tables; see docs/typescript.md. */
+
+export { TableError, type Hedge, type RouteEntry, type RouteTable } from "./documents.js";
+export { Routes, type Member, type RoutesOptions } from "./routes.js";

@@ -1,0 +1,283 @@
+/** The routes of one region, followed in the background. */
+
+import type { Agent } from "node:http";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { HedgeBudget, order } from "./attempts.js";
+import { Cooldowns } from "./cooldowns.js";
+import type { RouteEntry, RouteTable } from "./documents.js";
+import { Subscription } from "./subscription.js";
+import { load, pathOf, save } from "./tableFile.js";
+import { FollowedTables } from "./tables.js";
+
+const FIRST_TABLES_MS = 2_000;
+/** The tables of a region arrive together. */
+const OTHER_TABLES_MS = 100;
+const POLL_MS = 10;
+const LOOK_AGAIN_MS = 20_000;
+const LONG_MS = 2 ** 30;
+
+/** Where a request goes. `is_static`: by the plan's static order, because no table may be used. */
+export interface Member extends Omit<RouteEntry, "rank" | "weight" | "hedge"> {
+  readonly route: string;
+  readonly generation: number;
+  readonly is_static: boolean;
+  /** The key of the credential; `undefined` if the member needs none. */
+  readonly key: string | undefined;
+}
+
+export interface RoutesOptions {
+  /** The credential of a reader. */
+  readonly token?: string | undefined;
+  /** The providers' keys by the name of their credential; by default, `DEEPSEEK_API_KEY` is the key of `deepseek`. */
+  readonly keys?: Readonly<Record<string, string>> | undefined;
+  /** The only hosts to which requests and keys are sent; by default, the collector is trusted with that. */
+  readonly hosts?: Iterable<string> | undefined;
+  /** Where the last tables are kept for the next start; `null`: nowhere. */
+  readonly cacheFolder?: string | null | undefined;
+  /** The largest share of second requests, 0 for none. */
+  readonly hedgeRatio?: number | undefined;
+  /** Whether requests with tools may be sent twice. */
+  readonly hedgeToolCalls?: boolean | undefined;
+  /** For the connection to the collector, such as an `https.Agent` with its certificate. */
+  readonly agent?: Agent | undefined;
+}
+
+/**
+ * The route tables of a region at the collector at `url`, such as `https://isochrone.example:4680`.
+ *
+ * They are followed from the first use on. While the collector is away the last tables stay in use until
+ * `stale_until_at`, and then the plan's static order. A route that the plan no longer has is forgotten when its table
+ * expires.
+ */
+export class Routes {
+  /** What happened since the start: counts of events by name. */
+  readonly counters: Record<string, number> = {};
+  readonly budget: HedgeBudget;
+  readonly hedgeToolCalls: boolean;
+  readonly #keys: Readonly<Record<string, string>> | undefined;
+  readonly #hosts: ReadonlySet<string> | undefined;
+  readonly #cache: string | undefined;
+  readonly #tables = new FollowedTables(Math.random());
+  readonly #texts = new Map<string, string>();
+  readonly #cooldowns = new Cooldowns();
+  readonly #watchers = new Set<(table?: RouteTable) => void>();
+  readonly #subscription: Subscription;
+  readonly #closed = new AbortController();
+  #isFollowing = false;
+  #isSaving = false;
+  #allTablesAt = 0;
+  #nextLookAt = 0;
+
+  constructor(url: string, region: string, options: RoutesOptions = {}) {
+    const { token, keys, hosts, agent, hedgeRatio } = options;
+    const { cacheFolder = join(homedir(), ".cache", "isochrone") } = options;
+    this.budget = new HedgeBudget(hedgeRatio);
+    this.hedgeToolCalls = options.hedgeToolCalls ?? false;
+    this.#keys = keys;
+    this.#hosts = hosts && new Set(hosts);
+    this.#cache = cacheFolder === null ? undefined : pathOf(cacheFolder, url, region);
+    this.#subscription = new Subscription({
+      url,
+      region,
+      token,
+      agent,
+      count: (event) => this.count(event),
+      onTable: (table, text) => this.#receive(table, text),
+    });
+  }
+
+  /** Stop following; the last tables can still be used. */
+  close(): void {
+    this.#closed.abort();
+    for (const wake of this.#watchers) wake();
+  }
+
+  /**
+   * An endpoint for a request, drawn by weight; `without` are targets that have failed for it.
+   *
+   * `undefined` if the route is unknown, if no member is left, or for the share of the traffic that no member may take.
+   */
+  pick(route: string, { without = [] }: { without?: readonly string[] } = {}): Member | undefined {
+    const table = this.table(route);
+    const entries = table?.entries.filter((entry) => !without.includes(entry.target)) ?? [];
+    const [first] = table ? this.order(table, entries) : [];
+    return table && first && this.member(table, first);
+  }
+
+  /** Wait for the first table; return whether there is one. */
+  async wait(timeoutMs = 5_000): Promise<boolean> {
+    this.#start();
+    const deadline = performance.now() + timeoutMs;
+    while (this.#texts.size === 0 && performance.now() < deadline) await sleep(POLL_MS);
+    return this.#texts.size > 0;
+  }
+
+  /** Yield the newest table of each route, then every newer one as it arrives, until `close`. */
+  async *watch(): AsyncGenerator<RouteTable, void, undefined> {
+    this.#start();
+    const arrived = this.#tables.newest;
+    let wake = (): void => undefined;
+    const watcher = (table?: RouteTable): void => {
+      if (table) arrived.push(table);
+      wake();
+    };
+    this.#watchers.add(watcher);
+    const alive = setInterval(() => undefined, LONG_MS);
+    try {
+      while (!this.#closed.signal.aborted) {
+        yield* arrived.splice(0);
+        if (arrived.length > 0 || this.#closed.signal.aborted) continue;
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      clearInterval(alive);
+      this.#watchers.delete(watcher);
+    }
+  }
+
+  /** The table to use now, or the static order in its form (state `insufficient_data`); `undefined`: no such route. */
+  table(route: string): RouteTable | undefined {
+    this.#start();
+    const now = this.#now();
+    if (this.#tables.isExpired(route, now)) void this.#forgetRemoved();
+    return this.#tables.at(route, now);
+  }
+
+  /** As `table`; shortly after the start, wait for the tables that are on their way. */
+  async firstTable(route: string): Promise<RouteTable | undefined> {
+    this.#start();
+    while (!this.table(route) && performance.now() < this.#allTablesAt) await sleep(POLL_MS);
+    return this.table(route);
+  }
+
+  /** The members in the order in which a request tries them; those that rest after a 429 are left out. */
+  order(table: RouteTable, entries: readonly RouteEntry[]): RouteEntry[] {
+    const now = performance.now();
+    const [throttled, failing] = [this.#cooldowns.throttled(now), this.#cooldowns.failing(now)];
+    return order(entries, { draw: Math.random(), unassigned: table.unassigned, throttled, failing });
+  }
+
+  /** A member of a table, with its key. */
+  member(table: RouteTable, entry: RouteEntry): Member {
+    const { target, provider, model, dialect, base_url, credential_ref } = entry;
+    const { route, generation, state } = table;
+    const endpoint = { target, provider, model, dialect, base_url, credential_ref };
+    return { ...endpoint, route, generation, is_static: state === "insufficient_data", key: this.#key(entry) };
+  }
+
+  /** Whether requests may be sent to the member: its host is allowed, and its key is there. */
+  mayUse(entry: RouteEntry): boolean {
+    if (this.#hosts && !this.#hosts.has(new URL(entry.base_url).hostname.replace(/^\[|\]$/g, ""))) {
+      this.count("host_refused");
+      return false;
+    }
+    if (entry.credential_ref !== null && this.#key(entry) === undefined) {
+      this.count("key_missing");
+      return false;
+    }
+    return true;
+  }
+
+  /** Count an event. */
+  count(event: string): void {
+    this.counters[event] = (this.counters[event] ?? 0) + 1;
+  }
+
+  /** Note a 429 of a member, with its `retry-after`. */
+  throttled(target: string, retryAfterMs?: number): void {
+    this.#cooldowns.throttle(target, retryAfterMs, performance.now(), Math.random());
+  }
+
+  /** Note a failure of a member. */
+  failed(target: string): void {
+    this.#cooldowns.fail(target, performance.now(), Math.random());
+  }
+
+  /** Note a response of a member. */
+  succeeded(target: string): void {
+    this.#cooldowns.succeed(target);
+  }
+
+  /** The milliseconds until the first of these members may be asked again after a 429. */
+  shortestRestMs(entries: readonly RouteEntry[]): number {
+    const rests = this.#cooldowns.throttled(performance.now());
+    const left = entries.flatMap((entry) => rests.get(entry.target) ?? []);
+    return left.length > 0 ? Math.min(...left) : 0;
+  }
+
+  #key(entry: RouteEntry): string | undefined {
+    const { credential_ref: credential } = entry;
+    if (credential === null) return undefined;
+    if (this.#keys) return Object.hasOwn(this.#keys, credential) ? this.#keys[credential] : undefined;
+    return process.env[keyVariable(credential)] || undefined;
+  }
+
+  #start(): void {
+    if (this.#isFollowing) return;
+    this.#isFollowing = true;
+    this.#load();
+    this.#allTablesAt = performance.now() + FIRST_TABLES_MS;
+    void this.#subscription.run(this.#closed.signal);
+  }
+
+  /** Forget expired routes that the plan no longer has: the stream does not name them. */
+  async #forgetRemoved(): Promise<void> {
+    if (performance.now() < this.#nextLookAt) return;
+    this.#nextLookAt = performance.now() + LOOK_AGAIN_MS;
+    const planned = await this.#subscription.plannedRoutes(this.#closed.signal);
+    if (!planned) return;
+    for (const route of this.#tables.forgetRemoved(planned, this.#now())) this.#texts.delete(route);
+    void this.#save();
+  }
+
+  /** The instant by the collector's clock, in milliseconds since the epoch. */
+  #now(): number {
+    return Date.now() + this.#subscription.clockLeadMs;
+  }
+
+  #load(): void {
+    if (this.#cache === undefined) return;
+    const { tables, entries } = load(this.#cache);
+    for (const entry of entries) this.#tables.endpoints.set(entry.target, entry);
+    for (const [text, table] of tables) {
+      this.#texts.set(table.route, text);
+      this.#tables.receive(table);
+    }
+  }
+
+  #receive(table: RouteTable, text: string): void {
+    if (!this.counters["tables"]) this.#allTablesAt = Math.min(this.#allTablesAt, performance.now() + OTHER_TABLES_MS);
+    this.count("tables");
+    this.#tables.receive(table);
+    this.#texts.set(table.route, text);
+    void this.#save();
+    for (const watcher of this.#watchers) watcher(table);
+  }
+
+  /** Keep the tables; those that arrive meanwhile are kept together afterwards. */
+  async #save(): Promise<void> {
+    if (this.#cache === undefined || this.#isSaving) return;
+    this.#isSaving = true;
+    try {
+      for (let kept = 0; kept !== this.counters["tables"];) {
+        kept = this.counters["tables"] ?? 0;
+        await save(this.#cache, this.#texts.values(), this.#tables.endpoints.values());
+      }
+    } catch {
+      this.count("cache_failed");
+    } finally {
+      this.#isSaving = false;
+    }
+  }
+}
+
+/** The environment variable of a key: `DEEPSEEK_API_KEY` for `deepseek`. */
+function keyVariable(credential: string): string {
+  return `${credential
+    .replace(/[^A-Za-z0-9]+/g, "_")
+    .replace(/^_+|_+$/g, "")
+    .toUpperCase()}_API_KEY`;
+}

@@ -1,0 +1,153 @@
+"""`isochrone routes export`: write the tables of a region as a file for a gateway."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from isochrone_client import completion, terminal
+from isochrone_client.address import Collector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.commands.routes import check as export_check
+from isochrone_client.commands.routes.follow import Follower, command_line
+from isochrone_client.errors import InsufficientError
+from isochrone_client.gateways import FORMATS, renderer
+from isochrone_client.output_file import STDOUT, open_output
+from isochrone_client.pages.routes.tables import require_usable
+from isochrone_wire.cli.command_line import Choice, output_option
+from isochrone_wire.consumer.table_check import defect
+from isochrone_wire.routes import RegionTables, is_usable
+
+_EXAMPLES = (
+    "isochrone routes export --region us-east-2 --output json --file -",
+    "isochrone routes export --region us-east-2 --output litellm --file litellm.yaml",
+    "isochrone routes export --region us-east-2 --output envoy --file routes.json --follow",
+)
+
+
+class _FormerArgument(click.Argument):
+    """The format's former place, `export FORMAT`; it works and is not in the help."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """None."""
+        return []
+
+
+@click.command("export", epilog=options.example(*_EXAMPLES))
+@click.argument("positional", cls=_FormerArgument, required=False, type=Choice(FORMATS))
+@output_option(*FORMATS, default=None, show_default=False, help="The gateway, json or csv.  [required]")
+@click.option(
+    "--region",
+    required=True,
+    metavar="REGION",
+    shell_complete=completion.regions,
+    help="The region that requests are sent from.",
+)
+@options.route
+@options.file(required=True, help="The file to write; - is standard output.")
+@click.option("--follow", is_flag=True, help="Write the file again whenever its tables change, until interrupted.")
+@click.option(
+    "--exec",
+    "command",
+    metavar="COMMAND",
+    help="With --follow: run this after the first file and after each change of members, order or weights, without a "
+    "shell.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing; exit with 0 if the file has usable tables, 4 if it has a static order, else 1.",
+)
+@options.exporting
+def export(
+    *,
+    collector: Collector,
+    timeout_us: int,
+    positional: str | None,
+    output: str | None,
+    region: str,
+    route: str,
+    path: Path,
+    follow: bool,
+    command: str | None,
+    check: bool,
+) -> None:
+    """Write the tables of a region as a file for a gateway.
+
+    json is the HTTP answer, csv has a line per member; litellm, envoy, portkey, kong (for decK) and cloudflare (dynamic
+    routes) are their configurations, and openrouter has the fields to put into requests.
+
+    The file is replaced in one step, or not at all: a table that is expired or has too little evidence is left out, and
+    when none is left the file stays as it was and the command fails. The file names API keys and never contains them.
+
+    With --follow each new generation replaces it. Without the collector the file stays, until it is back; a
+    table that has expired gives way to the static order of the plan.
+
+    envoy takes two files, routes in FILE and clusters next to it: for routes.json that is routes.clusters.json.
+    """
+    kind = output or positional
+    if kind is None or (positional and positional != kind):
+        raise click.UsageError(f"name one format with --output: {', '.join(FORMATS)}")
+    _require_fitting(path, follow=follow, command=command, check=check)
+    if check:
+        click.echo(export_check.check(path, kind, now_at=now_at()))
+        return
+    if follow:
+        Follower(
+            collector=collector,
+            timeout_us=timeout_us,
+            region=region,
+            route=route,
+            render=renderer(kind),
+            write=lambda texts: _write_parts(path, texts),
+            command=command_line(command),
+        ).run()
+        return
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.get_tables(region, route)
+    texts = renderer(kind)(_usable(answer))
+    _write_parts(path, texts)
+    if path != STDOUT:
+        for part in texts:
+            terminal.remark(f"written: {_beside(path, part)}")
+
+
+def _require_fitting(path: Path, *, follow: bool, command: str | None, check: bool) -> None:
+    """Refuse options that have no effect together."""
+    if follow and check:
+        raise click.UsageError("--check does not go with --follow: run it beside")
+    if command is not None and not follow:
+        raise click.UsageError("--exec needs --follow")
+    if (follow or check) and path == STDOUT:
+        raise click.UsageError(f"--{'follow' if follow else 'check'} needs a file")
+
+
+def _usable(answer: RegionTables) -> RegionTables:
+    """The tables that may be used; the others are reported. Raises `InsufficientError` if there are none."""
+    now = now_at()
+    require_usable(answer.tables, now_at=now)
+    tables = []
+    for table in answer.tables:
+        if why := defect(table):
+            terminal.remark(f"{table.route} is left out: {why}")
+        elif not is_usable(table, now_at=now):
+            terminal.remark(f"{table.route} is left out: its table is expired or has too little evidence")
+        else:
+            tables.append(table)
+    if not tables:
+        raise InsufficientError("no table is usable", hint="is the collector of the same version?")
+    return replace(answer, tables=tuple(tables))
+
+
+def _beside(path: Path, part: str) -> Path:
+    """`routes.json` and, for the part `clusters`, `routes.clusters.json`; what goes to stdout all goes there."""
+    return path.with_name(f"{path.stem}.{part}{path.suffix}") if part and path != STDOUT else path
+
+
+def _write_parts(path: Path, texts: Mapping[str, str]) -> None:
+    for part, text in texts.items():
+        with open_output(_beside(path, part), force=True) as file:
+            file.write(text.encode())

@@ -1,0 +1,97 @@
+"""`isochrone watch`: targets from several regions on one screen, kept up to date."""
+
+import click
+
+from isochrone_client import watch as refreshing
+from isochrone_client.address import Collector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.commands import options
+from isochrone_client.live_view import runner, snapshot
+from isochrone_client.live_view.answers import METRICS, SORTS, Question
+from isochrone_client.live_view.observer import Observer
+from isochrone_client.live_view.state import WINDOWS, ViewState
+from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.screen.alternate_screen import can_be_redrawn
+from isochrone_client.terminal import Output
+from isochrone_client.watch import Write
+from isochrone_wire.answers import Metric
+from isochrone_wire.cli.command_line import Choice, Seconds
+from isochrone_wire.durations import SECOND_US
+
+_EXAMPLES = (
+    "isochrone watch",
+    "isochrone watch --metric e2e --baseline us-east-2 --window 6h",
+    "isochrone watch --target 'qwen/*' --output json --follow",
+)
+
+
+@click.command("watch", epilog=options.example(*_EXAMPLES))
+@options.metric_option("The metric to show first; m shows the next one.", METRICS)
+@options.baseline
+@options.regions
+@options.targets
+@click.option(
+    "--window",
+    default="1h",
+    show_default=True,
+    metavar="RANGE",
+    help="The rounds that count, as for `isochrone diff`; w and W make it longer and shorter.",
+)
+@click.option(
+    "--sort",
+    type=Choice(SORTS),
+    default=SORTS[0],
+    show_default=True,
+    help="value puts the best target of the baseline region first, difference the worst one of any other region.",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=Seconds(min=1, max=3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to ask the collector.",
+)
+@click.option("--follow", is_flag=True, help="Without a screen: print again and again; json as one document per line.")
+@options.reading
+@options.verdict
+@options.estimand
+def watch(
+    *,
+    collector: Collector,
+    timeout_us: int,
+    output: Output,
+    metric: str,
+    baseline: str,
+    regions: tuple[str, ...],
+    targets: tuple[str, ...],
+    window: str,
+    sort: str,
+    every_s: float,
+    follow: bool,
+) -> None:
+    """Show all targets from all regions on one screen, live.
+
+    Each row is a target, each column a region: the median, its difference to the baseline with the decision, and bars
+    of the newest rounds. ? lists the keys. Open incidents and the newest alert are below. The screen stays while the
+    collector restarts.
+
+    On a pipe, or with --output json, csv or markdown, it prints one snapshot and ends, or goes on with --follow.
+    """
+    question = Question(metric=Metric(metric), window=window, baseline=baseline, regions=regions, targets=targets)
+    if can_be_redrawn() and output.format == "table" and not output.fields:
+        windows = WINDOWS if window in WINDOWS else (window, *WINDOWS)
+        state = ViewState(question=question, sort=sort, windows=windows)
+        runner.run(collector, state, timeout_us=timeout_us, every_us=round(every_s * SECOND_US))
+        return
+
+    def show(write: Write) -> None:
+        answers = observer.observe(question).answers
+        write(snapshot.page(answers, sort=sort))
+        if not answers.leaderboard.standings:
+            raise no_samples(answers.leaderboard.window)
+
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        observer = Observer(client)
+        refreshing.run(show, output=output, every_s=every_s if follow else None)

@@ -1,0 +1,59 @@
+"""The part of route tables that a gateway can express, for gateways that do not call every endpoint."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from isochrone_client.errors import ClientError
+from isochrone_wire.gateways.members import table_metadata
+from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
+
+_NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9._-]")
+_HASH_CHARS = 8
+
+Choose = Callable[[RouteTable], Sequence[RouteEntry]]
+"""A table to those of its members that a gateway can call, in the order of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table with the members that a gateway can call, and the targets of the others."""
+
+    table: RouteTable
+    left_out: tuple[str, ...]
+
+
+def expressible(tables: RegionTables, choose: Choose, *, gateway: str, hint: str) -> list[Part]:
+    """The part of each table, which may have no member. Raises `ClientError` if none has one."""
+    parts = [_part(table, choose) for table in tables.tables]
+    if not any(part.table.entries for part in parts):
+        routes = ", ".join(table.route for table in tables.tables)
+        raise ClientError(f"{gateway} can call no member of {routes}", hint=hint)
+    return parts
+
+
+def _part(table: RouteTable, choose: Choose) -> Part:
+    chosen = tuple(choose(table))
+    left_out = tuple(entry.target for entry in table.entries if entry not in chosen)
+    return Part(replace(table, entries=chosen), left_out)
+
+
+def metadata(tables: RegionTables, parts: Sequence[Part]) -> Iterator[Mapping[str, object]]:
+    """The metadata of each table, with the targets of its members that are left out, if there are any."""
+    for row, part in zip(table_metadata(tables), parts, strict=True):
+        yield {**row, "left_out": list(part.left_out)} if part.left_out else row
+
+
+def host(entry: RouteEntry) -> str:
+    """The host of a member's base URL, in lower case."""
+    return urlsplit(entry.base_url).hostname or ""
+
+
+def identifier(name: str) -> str:
+    """The name, if it has only letters, digits, `.`, `_` and `-`; otherwise with `-` for other characters, and a hash
+    that keeps it unique.
+    """
+    plain = _NOT_IN_IDENTIFIERS.sub("-", name)
+    return name if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"

@@ -1,0 +1,156 @@
+"""The loop that makes route objects follow the tables, on the replica that leads.
+
+The tables arrive through `receive`. A change of a table or an object wakes the loop, which reads all objects and
+applies what differs, so that an event that is lost costs a minute at most.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from isochrone_client.errors import ClusterError
+from isochrone_client.kubernetes.cluster import Cluster, ConflictError
+from isochrone_client.kubernetes.election import RENEW_SECONDS, Election
+from isochrone_client.kubernetes.route_objects import KINDS, Change, Kind, change_of
+from isochrone_wire.routes import RouteTable
+
+_READ_AGAIN_SECONDS = 60.0
+_RETRY_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Reconciler:
+    """Makes the objects of a cluster follow the tables while it holds the lease of that name."""
+
+    cluster: Cluster
+    lease: str
+    election: Election
+    report: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    _tables: Mapping[str, RouteTable] = field(default_factory=dict)
+    _woken: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread = field(init=False)
+    _is_due: bool = False
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _reported: frozenset[str] = frozenset()
+    _read_at: float = 0.0
+    _renewed_at: float = -RENEW_SECONDS
+    _led: bool = False
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def receive(self, tables: Iterable[RouteTable]) -> None:
+        """Take the tables to follow from now on."""
+        self._tables = {table.route: table for table in tables}
+        self._wake()
+
+    def start(self) -> None:
+        """Start the loop and a watch per kind, as threads."""
+        for kind in KINDS:
+            threading.Thread(target=self._watch, args=(kind,), daemon=True).start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the loop, and give the lease up, so that another replica leads at once."""
+        self._is_over.set()
+        self._woken.set()
+        self._thread.join(_STOP_SECONDS)
+        if self.election.leads(self.clock()):
+            with suppress(ClusterError):
+                before = self.cluster.read_lease(self.lease)
+                if before is not None and before["spec"].get("holderIdentity") == self.election.identity:
+                    self.cluster.write_lease(self.lease, before, before["spec"] | {"holderIdentity": ""})
+
+    def step(self) -> None:
+        """Renew or request the lease; with it, make the objects follow if that is due."""
+        self._take_lease()
+        leads = self.election.leads(self.clock())
+        if leads != self._led:
+            self._led = leads
+            self.report("leading" if leads else "another replica leads")
+            self._is_due = True
+        if leads and self._tables and (self._is_due or self.clock() >= self._read_at + _READ_AGAIN_SECONDS):
+            self._is_due = False
+            self._read_at = self.clock()
+            self._reconcile()
+
+    def _run(self) -> None:
+        failure = ""
+        while not self._is_over.is_set():
+            try:
+                self.step()
+                failure = ""
+            except ClusterError as error:
+                if str(error) != failure:
+                    self.report(str(error))
+                failure = str(error)
+                self._is_due = True
+                self._is_over.wait(RENEW_SECONDS)
+            self._woken.wait(RENEW_SECONDS)
+            self._woken.clear()
+
+    def _wake(self) -> None:
+        self._is_due = True
+        self._woken.set()
+
+    def _take_lease(self) -> None:
+        if self.clock() < self._renewed_at + RENEW_SECONDS:
+            return
+        self._renewed_at = self.clock()
+        before = self.cluster.read_lease(self.lease)
+        now = self.clock()
+        spec = self.election.wanted(before["spec"] if before else None, now=now, renew_time=_micro_time())
+        if spec is None:
+            self.election.lost()
+            return
+        try:
+            self.cluster.write_lease(self.lease, before, spec)
+        except ConflictError:
+            self.election.lost()
+            return
+        self.election.written(spec, at=now)
+
+    def _reconcile(self) -> None:
+        changes = [
+            (kind, live, change_of(kind, live, self._tables)) for kind in KINDS for live in self.cluster.list(kind)
+        ]
+        self._report_problems(change for _, _, change in changes)
+        for kind, live, change in changes:
+            if change.patch is None or not self.election.leads(self.clock()):
+                continue
+            try:
+                self.cluster.apply(kind, change.patch)
+            except ConflictError:
+                self._wake()  # it has changed since it was read
+                continue
+            self.report(f"{kind.kind} {live['metadata']['name']}: weights of {_generation(change)}")
+
+    def _report_problems(self, changes: Iterable[Change]) -> None:
+        problems = frozenset(problem for change in changes for problem in change.problems)
+        for problem in sorted(problems - self._reported):
+            self.report(problem)
+        self._reported = problems
+
+    def _watch(self, kind: Kind) -> None:
+        while not self._is_over.is_set():
+            try:
+                for _ in self.cluster.watch(kind):
+                    self._wake()
+            except ClusterError:
+                # The loop reports a server that is away; a kind that is not installed is not reported.
+                self._is_over.wait(_RETRY_SECONDS)
+
+
+def _micro_time() -> str:
+    """The present in the format of a lease, which has microseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _generation(change: Change) -> str:
+    assert change.patch is not None
+    return f"generation {change.patch['metadata']['annotations']['isochrone/generation']}"

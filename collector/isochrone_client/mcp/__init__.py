@@ -1,0 +1,1 @@
+"""The Model Context Protocol: an assistant's questions to a collector."""

@@ -1,0 +1,303 @@
+"""The questions of an assistant: each asks the collector what the command of its name asks, and has the answer of that
+command, as its Markdown and as its JSON document. None changes anything.
+
+The docstrings and the descriptions of the inputs are what the assistant reads.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from isochrone_client.absence import explain as explain_absence
+from isochrone_client.address import Collector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.errors import ClientError, InsufficientError
+from isochrone_client.pages import alerts, differentials, latency_targets
+from isochrone_client.pages import explain as stories
+from isochrone_client.pages import leaderboard as leaderboards
+from isochrone_client.pages.routes import changes, explanation
+from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages.targets import require_baseline
+from isochrone_client.render import json, markdown
+from isochrone_client.render.fields import select_fields
+from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_client.route_tables import collect_tables
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Metric, Order, Selection
+from isochrone_wire.durations import SECOND_US
+from isochrone_wire.queries.differential_order import select_rows
+from isochrone_wire.queries.windows import EXAMPLES
+
+_DAY = "24h"
+
+
+def _one_of(kind: type[StrEnum], description: str) -> WithJsonSchema:
+    """The schema of a choice in one place, because not every assistant follows a reference."""
+    return WithJsonSchema({"type": "string", "enum": [one.value for one in kind], "description": description})
+
+
+Regions = Annotated[
+    tuple[str, ...],
+    Field(description="Only these regions, where the requests come from, such as us-east-2. Empty: all regions."),
+]
+Targets = Annotated[
+    tuple[str, ...],
+    Field(description="Only targets with these names, such as kimi-k2.5, moonshot/kimi-k2.5 or qwen/*. Empty: all."),
+]
+Span = Annotated[str, Field(description=f"The time range of the measurements, in UTC: {EXAMPLES}.")]
+Fields = Annotated[
+    tuple[str, ...],
+    Field(description="Only these fields of the structured content, in this order, for a shorter answer. Empty: all."),
+]
+By = Annotated[
+    Order, _one_of(Order, "Rank by the median of a latency or speed, by price, success, or tokens per dollar.")
+]
+Compared = Annotated[Metric, _one_of(Metric, "The metric to compare; ttft is the time to first token.")]
+Baseline = Annotated[str, Field(description="The region to compare with. Empty: that of the plan.")]
+Against = Annotated[
+    tuple[str, ...], Field(description="The regions to compare with the baseline. Empty: every other region.")
+]
+Only = Annotated[
+    Literal["", "decided", "faster", "slower", "equivalent", "mixed", "undecided"],
+    Field(description="Only differentials with this decision; decided is all but undecided. Empty: all."),
+]
+Explained = Annotated[
+    str,
+    Field(description="One target to explain in sentences: how much, how certain, where from, what would help."),
+]
+Region = Annotated[str, Field(description="The region where the requests come from, such as us-east-2.")]
+Route = Annotated[str, Field(description="The name of a route in the plan, such as chat.")]
+OptionalRoute = Annotated[str, Field(description="Only this route of the plan, such as chat. Empty: all routes.")]
+Generation = Annotated[int, Field(ge=0, description="The generation of the table to explain. 0: the newest.")]
+Past = Annotated[bool, Field(description="Also the incidents of the window that are over.")]
+IncidentId = Annotated[str, Field(description="The id of one incident, to show its newest failed samples.")]
+AnswerTokens = Annotated[int, Field(ge=1, le=1_000_000, description="The length of the answer, in output tokens.")]
+LimitSeconds = Annotated[
+    float, Field(ge=0.001, le=86_400, description="The limit, in seconds from the request to the last token.")
+]
+MinSpeed = Annotated[
+    float, Field(ge=0, le=1e6, description="Requests below this speed, in tokens per second, count as too late.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer: what `--output markdown` prints, and the document of `--output json`.
+
+    The document also has a `note` and a `hint` if the data do not suffice for all of it.
+    """
+
+    text: str
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """The questions to one collector; each waits at most `timeout_us` microseconds for a call.
+
+    `baseline` is the region to compare with if a question names none; empty: that of the plan. All raise `ClientError`.
+    """
+
+    collector: Collector
+    timeout_us: int
+    baseline: str = ""
+
+    def leaderboard(
+        self,
+        *,
+        by: By = Order.TTFT,
+        regions: Regions = (),
+        targets: Targets = (),
+        window: Span = _DAY,
+        fields: Fields = (),
+    ) -> Answer:
+        """Rank the measured LLM targets (provider/model) by latency, speed, price or success, from each region.
+
+        The text is a table with latencies in ms. The structured content has a row per region and target: durations in
+        microseconds (_us), speed in tokens per second, prices in US dollars per million tokens, success as a share of
+        1; value, low and high are an estimate and its 95 % interval. Without inputs it lists all regions and targets.
+        """
+        with self._client() as client:
+            answer = client.get_leaderboard(_selection(window, regions, targets), order=by)
+        return self._answer(
+            leaderboards.page(answer), lambda: leaderboards.require_ranking(answer), regions=regions, fields=fields
+        )
+
+    def diff(
+        self,
+        *,
+        baseline: Baseline = "",
+        against: Against = (),
+        metric: Compared = Metric.TTFT,
+        targets: Targets = (),
+        window: Span = _DAY,
+        only: Only = "",
+        explain: Explained = "",
+        fields: Fields = (),
+    ) -> Answer:
+        """Compare regions with a baseline region, target by target: is it slower from there, by how much, and why?
+
+        The values are paired by round. shift is region minus baseline, so that a negative one is faster for latencies;
+        in the structured content it is in microseconds, and in tokens per second for that metric, with the 95 %
+        interval from shift_low to shift_high. A decision is faster, slower, equivalent, mixed or undecided; reason has
+        what is missing for one. network_shift and server_shift are the parts of the network and of the provider.
+        """
+        now, chosen = now_at(), (explain,) if explain else targets
+        with self._client() as client:
+            reference = baseline or self.baseline or require_baseline(client.get_baseline())
+            answer = client.get_differentials(
+                _selection(window, (), chosen),
+                baseline=reference,
+                against=against,
+                metric=metric,
+                explain=bool(explain),
+            )
+        rows = select_rows(answer, sort="difference", only=only or None)
+
+        def require() -> None:
+            differentials.require_decision(answer, rows, baseline=reference, only=only or None)
+
+        if explain:
+            told = (stories.page(answer, now_at=now), stories.phases_page(answer))
+            page = stories.records_page(answer, metric=metric, now_at=now)
+            return self._answer(page, require, shown=told, fields=fields)
+        return self._answer(differentials.page(answer, rows, metric=metric, now_at=now), require, fields=fields)
+
+    def routes(self, *, regions: Regions = (), route: OptionalRoute = "", fields: Fields = ()) -> Answer:
+        """Show where to send requests now: the route tables in force, per region and route.
+
+        The entries of a table are its members in the order of preference, with the weight (a share of 1) of the
+        requests that each should get, its median TTFT in microseconds with the 95 % interval, and whether it meets the
+        objective of the route. A table may be used until stale_until_at; then the static order of the plan applies.
+        """
+        with self._client() as client:
+            tables = collect_tables(client, regions, route)
+        now = now_at()
+        return self._answer(
+            changes.page(tables, now_at=now),
+            lambda: route_pages.require_usable(tables, now_at=now),
+            shown=(route_pages.page(tables, now_at=now),),
+            fields=fields,
+        )
+
+    def explain(self, *, region: Region, route: Route, generation: Generation = 0) -> Answer:
+        """Explain the decision behind the table of a route in a region, step by step: why this member, since when.
+
+        The collector repeats the decision from its stored inputs; replays is true if that gives the same table.
+        """
+        with self._client() as client:
+            answer = client.explain_route(region, route, generation=generation)
+        return self._answer(
+            explanation.document(answer, with_inputs=False),
+            lambda: explanation.require_replay(answer),
+            shown=(explanation.page(answer, now_at=now_at()),),
+        )
+
+    def incidents(
+        self, *, past: Past = False, window: Span = _DAY, incident: IncidentId = "", fields: Fields = ()
+    ) -> Answer:
+        """Show the targets that fail or are throttled now: since when, from which regions, and how.
+
+        With `past`, also those of the window that are over; with `incident`, one of them and its newest failed samples.
+        """
+        incident_id = alerts.parse_incident_id(incident) if incident else 0
+        with self._client() as client:
+            answer = client.list_incidents(parse_window(window, now_at=now_at()), past=past, incident_id=incident_id)
+        if incident_id:
+            return self._answer(alerts.incident_page(answer.incidents[0]), fields=fields)
+        none = "" if answer.incidents else alerts.no_incidents(answer, past=past)
+        return self._answer(alerts.incidents_page(answer, past=past), none=none, fields=fields)
+
+    def estimate(
+        self,
+        *,
+        answer_tokens: AnswerTokens,
+        limit_seconds: LimitSeconds = 10.0,
+        min_tokens_per_second: MinSpeed = 0.0,
+        regions: Regions = (),
+        targets: Targets = (),
+        window: Span = _DAY,
+        fields: Fields = (),
+    ) -> Answer:
+        """Estimate how long an answer of a given length takes, and how often it is complete within a limit.
+
+        Each measured request counts with its first token and its speed, continued to that length. quantile is the time
+        that 95 % of the answers need at most, in microseconds with its 95 % interval, and null below 59 samples;
+        goodput is the share (of 1) of all planned requests that are in time, with its 95 % interval; eligible is yes or
+        no if that interval is above or below 95 %, else maybe, and unknown below 59 samples.
+        """
+        with self._client() as client:
+            answer = client.get_latency_budgets(
+                _selection(window, regions, targets),
+                answer_tokens=answer_tokens,
+                limit_us=round(limit_seconds * SECOND_US),
+                min_tokens_per_second=min_tokens_per_second,
+            )
+        latency_targets.require_goodput(answer)
+        return self._answer(
+            latency_targets.page(answer),
+            lambda: latency_targets.require_verdict(answer),
+            regions=regions,
+            fields=fields,
+        )
+
+    @contextmanager
+    def _client(self) -> Iterator[ObservatoryClient]:
+        """A connection per question, with the identity that its file has now: a command may have renewed it."""
+        with ObservatoryClient(self.collector.reread(), timeout_us=self.timeout_us) as client:
+            yield client
+
+    def _answer(
+        self,
+        page: Page[Row],
+        require: Callable[[], None] = lambda: None,
+        *,
+        shown: Sequence[Page[Any]] = (),
+        none: str = "",
+        regions: tuple[str, ...] = (),
+        fields: tuple[str, ...] = (),
+    ) -> Answer:
+        """The answer of a page; people are shown other pages if `shown` has some, and `none` if there are no rows.
+
+        An error of `require` becomes a note of the answer, and is raised if there is nothing else to show.
+        """
+        chosen: Page[Any] = select_fields(page, fields) if fields else page
+        document, texts = (
+            json.document(chosen),
+            [markdown.whole(one, _MARKDOWN) for one in _for_people(chosen, shown, fields)],
+        )
+        try:
+            require()
+        except ClientError as error:
+            note = self._explained(error, regions)
+            if not any(texts):
+                raise note from error
+            document |= {"note": str(note), "hint": note.hint}
+            texts.append(described(note, prefix="note: "))
+        return Answer(text="\n".join(filter(None, texts)) or none, document=document)
+
+    def _explained(self, error: ClientError, regions: tuple[str, ...]) -> ClientError:
+        if not isinstance(error, InsufficientError):
+            return error
+        return explain_absence(error, self.collector.reread(), regions=regions, timeout_us=self.timeout_us)
+
+
+_MARKDOWN = RenderOptions()
+
+
+def described(error: ClientError, *, prefix: str = "") -> str:
+    """The sentence of an error and its hint, on a line each."""
+    return "\n".join([f"{prefix}{error}", *([f"hint: {error.hint}"] if error.hint else ())])
+
+
+def _selection(window: str, regions: tuple[str, ...], targets: tuple[str, ...]) -> Selection:
+    return Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+
+
+def _for_people(page: Page[Any], shown: Sequence[Page[Any]], fields: tuple[str, ...]) -> Sequence[Page[Any]]:
+    return (page,) if fields or not shown else shown

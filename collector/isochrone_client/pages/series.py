@@ -1,0 +1,91 @@
+"""Values and outcomes over time, one line per target and region; programs get every bucket."""
+
+from isochrone_client.formats import (
+    Amount,
+    age,
+    amount,
+    amount_interval,
+    between,
+    display_unit,
+    displayed,
+    share,
+    span,
+    sparkline,
+)
+from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.targets import target_column
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Source
+from isochrone_wire.queries.documents import FORMATS
+from isochrone_wire.queries.series import Series, SeriesList
+
+FORMAT = FORMATS["SeriesList"]
+_SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
+_HISTORY = "history: the median of each bucket, from zero to the highest one; p50, p10 and p90 are those of the newest"
+
+
+def page(answer: SeriesList, *, now_at: int) -> Page[Series]:
+    """The page of a series answer, one table per region, with ages as of `now_at`."""
+    rows: tuple[Series, ...] = FORMAT.rows_of(answer)
+    notes = ((bool(rows), _HISTORY), (answer.source is Source.SUMMARIES, _SUMMARISED))
+    return Page(
+        schema=FORMAT.schema,
+        title=f"{answer.metric} over time, rounds between {between(answer.window)}, by {span(answer.bucket_us)}",
+        facts=FORMAT.facts(answer),
+        fields=wire_fields(Series),
+        columns=_columns(answer, rows, now_at=now_at),
+        rows=rows,
+        group=lambda row: f"from {row.region}",
+        notes=tuple(note for holds, note in notes if holds),
+    )
+
+
+def require_series(answer: SeriesList) -> None:
+    """Raises `NoSamplesError` if there are no samples."""
+    if not answer.series:
+        raise no_samples(answer.window)
+
+
+def _columns(answer: SeriesList, rows: tuple[Series, ...], *, now_at: int) -> tuple[Column[Series], ...]:
+    unit = answer.metric.unit
+    goodput: Column[Series] = Column(heading="goodput", unit="%", text=_goodput)
+    return (
+        target_column(rows, lambda row: row.target),
+        Column(heading="p50", unit=display_unit(unit), text=lambda row: amount(_newest(row, "p50", unit)), scale="p"),
+        Column(heading="p10 … p90", unit=display_unit(unit), text=lambda row: _band(row, unit), scale="p", priority=4),
+        Column(heading="history", text=lambda row: _history(answer, row), wide=True, priority=1),
+        *(() if answer.limit_us is None else (goodput,)),
+        *(_counted(name, place) for place, name in enumerate(("failed", "throttled", "skipped", "ok"), start=5)),
+        Column(heading="newest", unit="ago", text=lambda row: age(row.points[-1].at, now_at=now_at), priority=3),
+    )
+
+
+def _newest(row: Series, quantile: str, unit: str) -> float | None:
+    """A quantile of the newest bucket with values, in the unit for people."""
+    newest = next((point for point in reversed(row.points) if point.n), None)
+    return displayed(getattr(newest, quantile), unit) if newest else None
+
+
+def _band(row: Series, unit: str) -> Amount:
+    return amount_interval(_newest(row, "p10", unit), _newest(row, "p90", unit))
+
+
+def _history(answer: SeriesList, row: Series) -> str:
+    """The median of each bucket, from zero to the highest one."""
+    medians = {point.at: point.p50 for point in row.points}
+    first_at = answer.window.from_at // answer.bucket_us * answer.bucket_us
+    values = [medians.get(at) for at in range(first_at, answer.window.until_at, answer.bucket_us)]
+    return sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
+
+
+def _counted(name: str, priority: int) -> Column[Series]:
+    """The number of probes of all buckets that ended so."""
+    return Column(
+        heading=name, text=lambda row: str(sum(getattr(point, name) for point in row.points)), priority=priority
+    )
+
+
+def _goodput(row: Series) -> str:
+    """The share of the planned requests of all buckets that were answered within the limit."""
+    return share(sum(point.good or 0 for point in row.points), sum(point.planned or 0 for point in row.points))

@@ -1,0 +1,1 @@
+"""Formats of receivers: a notification as an HTTP request, pure; one module per format."""

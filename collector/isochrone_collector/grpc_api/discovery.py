@@ -1,0 +1,135 @@
+"""Envoy's discovery services over gRPC: the state of the world or deltas, of all types of resources or of one.
+
+The first request of a stream has the region, in `node.locality.region`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.grpc_api.responses import Context
+from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.xds import envoy_pb2
+from isochrone_collector.xds.encoding import NO_REGION, EncodedResources, delta_request_of, request_of
+from isochrone_collector.xds.rejections import Rejections
+from isochrone_collector.xds.resources import CLUSTERS, ROUTES
+from isochrone_collector.xds.snapshots import Snapshots
+from isochrone_collector.xds.stream_state import Delta, Request, Response, StateOfTheWorld, StreamState
+from isochrone_wire.model import SECOND_US
+
+# Service → the type of its resources, empty for all types, and the names of its methods in either form.
+_SERVICES = {
+    "envoy.service.discovery.v3.AggregatedDiscoveryService": (
+        "",
+        "StreamAggregatedResources",
+        "DeltaAggregatedResources",
+    ),
+    "envoy.service.cluster.v3.ClusterDiscoveryService": (CLUSTERS, "StreamClusters", "DeltaClusters"),
+    "envoy.service.route.v3.RouteDiscoveryService": (ROUTES, "StreamRoutes", "DeltaRoutes"),
+}
+METHODS = tuple(f"/{service}/{method}" for service, (_, *methods) in _SERVICES.items() for method in methods)
+"""The methods of the services, as `/package.Service/Method`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """One of the two forms of the protocol."""
+
+    state: Callable[[], StreamState]
+    message: type[Message]
+    read: Callable[[Any, str], Request]
+    write: Callable[[Response], Message]
+
+
+class DiscoveryServices:
+    """The services of all streams of a collector."""
+
+    def __init__(self, *, snapshots: Snapshots, publisher: Publisher, rejections: Rejections) -> None:
+        self._snapshots = snapshots
+        self._publisher = publisher
+        self._rejections = rejections
+        encoded = EncodedResources()
+        self._forms = (
+            _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, read=request_of, write=encoded.response),
+            _Form(
+                state=Delta,
+                message=envoy_pb2.DeltaDiscoveryRequest,
+                read=delta_request_of,
+                write=encoded.delta_response,
+            ),
+        )
+
+    def add_to_server(self, server: grpc.aio.Server) -> None:
+        """Add the services to a server."""
+        for service, (type_url, *methods) in _SERVICES.items():
+            handlers = {
+                method: grpc.stream_stream_rpc_method_handler(
+                    partial(self._exchange, form, type_url),
+                    request_deserializer=form.message.FromString,
+                    response_serializer=_serialized,
+                )
+                for method, form in zip(methods, self._forms, strict=True)
+            }
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+    async def _exchange(
+        self, form: _Form, type_url: str, messages: AsyncIterator[Any], _context: Context
+    ) -> AsyncGenerator[Message, None]:
+        """Yield what a stream has to receive. Raises `BadRequest`, `UnknownName` and as `Publisher.watch`."""
+        requests = (form.read(message, type_url) async for message in messages)
+        async with aclosing(requests):
+            first = await anext(requests, None)
+            if first is None or not first.client_region:
+                raise BadRequest(NO_REGION)
+            node, state = (first.client_region, first.node_id), form.state()
+            state.receive(first)
+            self._snapshots.of(*node)
+            watch = self._publisher.watch(first.client_region, "", after=self._publisher.generation)
+            until_us = partial(self._snapshots.next_change_us, *node)
+            async with aclosing(watch) as tables, aclosing(_events(requests, tables, until_us)) as events:
+                async for request in events:
+                    if request is not None:
+                        self._rejections.note(first.client_region, state.receive(request))
+                    for response in state.due(self._snapshots.of(*node)):
+                        yield form.write(response)
+
+
+async def _events(
+    requests: AsyncGenerator[Request, None], tables: AsyncGenerator[Any, None], until_us: Callable[[], int | None]
+) -> AsyncGenerator[Request | None, None]:
+    """Yield `None` now, and whenever a table arrived or `until_us()` has passed, and every request, until one of the
+    two ends.
+    """
+    request, table = asyncio.ensure_future(anext(requests)), asyncio.ensure_future(anext(tables))
+    try:
+        yield None
+        while True:
+            wait_us = until_us()
+            timeout = None if wait_us is None else wait_us / SECOND_US
+            await asyncio.wait({request, table}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if request.done():
+                found = request.result()
+                request = asyncio.ensure_future(anext(requests))
+                yield found
+                continue
+            if table.done():
+                table.result()
+                table = asyncio.ensure_future(anext(tables))
+            yield None
+    except StopAsyncIteration:
+        return
+    finally:
+        request.cancel()
+        table.cancel()
+        await asyncio.gather(request, table, return_exceptions=True)
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()

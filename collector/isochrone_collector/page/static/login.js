@@ -1,0 +1,37 @@
+/** The form of a reader who has no session: it sends a credential once, and gets a cookie that scripts cannot read. */
+
+import { RequestError, logIn } from "./api.js";
+import { html } from "./dom.js";
+
+/**
+ * The form; `reason` is why the last attempt failed.
+ * @param {string} reason
+ * @param {(reason: string) => void} onEnd is called after an attempt, without a reason if it succeeded.
+ */
+export function loginForm(reason, onEnd) {
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    const credential = String(new FormData(form).get("credential") ?? "");
+    try {
+      await logIn(credential);
+      form.reset();
+      onEnd("");
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      onEnd(error.message);
+    }
+  };
+  return html("form", { class: "login", method: "post", action: "/session", onsubmit: submit },
+    html("h1", {}, "Log in"),
+    html("p", {}, "This collector requires the credential of a reader."),
+    // Password managers need a name beside a password.
+    html("input", { type: "text", name: "username", value: "isochrone", autocomplete: "username", hidden: true }),
+    html("label", {}, html("span", {}, "Credential"),
+      html("input", { type: "password", name: "credential", required: true, autocomplete: "current-password",
+        placeholder: "isochrone-key-…", spellcheck: "false", "aria-describedby": "login-help" })),
+    reason ? html("p", { class: "refused", role: "alert" }, reason) : null,
+    html("button", { type: "submit" }, "Log in"),
+    html("p", { id: "login-help", class: "note" }, "It is the field ", html("code", {}, "credential"), " of the identity file that ",
+      html("code", {}, "isochrone join"), " wrote, by default ", html("code", {}, "~/.config/isochrone/identity.json"), "."));
+}

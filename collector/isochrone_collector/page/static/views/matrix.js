@@ -1,0 +1,314 @@
+/** The matrix: all targets and regions in one metric, as colours with numbers, or compared with a baseline region. */
+
+import { apiPath } from "../api.js";
+import { choice, search, segments, windowChoice } from "../controls.js";
+import { html } from "../dom.js";
+import { UNKNOWN, age, commonDecimals, dollars, interval, moment, number, worth } from "../formats.js";
+import { TIER_NAMES, byName } from "../ordering.js";
+import { STEPS, differenceClass, stepScale } from "../scales.js";
+import { scrolling } from "../tables.js";
+import { otherView, windowQuery } from "../url_state.js";
+import { METRICS, USES, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
+
+/** @typedef {import("../views.js").View} View */
+/** @typedef {import("../views.js").Context} Context */
+/** @typedef {import("./matrix_model.js").Cell} Cell */
+/** @typedef {import("./matrix_model.js").Row} Row */
+/** @typedef {import("./matrix_model.js").Metric} Metric */
+
+/** @type {View} */
+export const MATRIX = {
+  name: "matrix",
+  label: "Matrix",
+  path: "/",
+  defaults: { metric: "ttft", use: "chat", baseline: "", provider: "", tier: "", workload: "", find: "", sort: "target" },
+  topics: ["samples", "plan"],
+  requests: ({ options }) => {
+    const metric = metricOf(options["metric"]), window = windowQuery(options);
+    const baseline = metric.differential ? options["baseline"] : "";
+    return {
+      board: apiPath("/v1/leaderboard", { ...window, by: metric.order }),
+      targets: "/v1/targets",
+      regions: "/v1/regions",
+      ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),
+      ...(baseline && { diff: apiPath("/v1/diff", { ...window, baseline, metric: metric.differential ?? "" }) }),
+    };
+  },
+  render: (answers, context) => {
+    const metric = metricOf(context.state.options["metric"]);
+    const { board, targets, regions, diff, slo } = answers;
+    if (!board || !targets || !regions) return { title: "Matrix", content: [] };
+    const staleBefore = staleBeforeOf(board.window, context.state.options, context.now);
+    const matrix = matrixOf({ metric, board, targets, regions, diff: diff ?? null, slo: slo ?? null, staleBefore });
+    const rows = selectedRows(matrix.rows, context.state.options);
+    return {
+      title: `${metric.label} by target and region`,
+      content: [
+        controls(matrix, metric, context),
+        ...(rows.length ? table(rows, matrix.regions, metric, context) : [nothing(matrix.rows.length)]),
+      ],
+    };
+  },
+};
+
+/** @param {number} total */
+function nothing(total) {
+  return html("p", { class: "empty" }, total
+    ? `None of ${total} targets is selected.`
+    : "There is no plan with targets yet. An operator applies one: isochrone-collector apply plan.yaml");
+}
+
+/**
+ * @param {{regions: string[], rows: Row[]}} matrix
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function controls({ regions, rows }, metric, context) {
+  const { options } = context.state;
+  const of = (/** @type {"provider" | "tier" | "workload"} */ name) => [...new Set(rows.map((row) => row[name]))].sort(byName);
+  const tiers = of("tier");
+  const set = (/** @type {string} */ name) => (/** @type {string} */ value) => context.set({ [name]: value });
+  return html("form", { class: "controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    segments("Metric", METRICS.map(({ name, label }) => [name, label]), metric.name, set("metric")),
+    windowChoice(context),
+    metric.name === "goodput"
+      ? choice("Limit", USES.map(([name, limit]) => pair(name, `${name}: ${limit}`)), options["use"], set("use"))
+      : null,
+    metric.differential
+      ? choice("Compare with", [["", "no region"], ...regions.map(same)], options["baseline"], set("baseline"))
+      : null,
+    choice("Provider", [["", "all"], ...of("provider").map(same)], options["provider"], set("provider")),
+    choice("Price", [["", "all"], ...TIER_NAMES.filter((name) => tiers.includes(name)).map(same)], options["tier"],
+      set("tier")),
+    of("workload").length > 1
+      ? choice("Request", [["", "all"], ...of("workload").map(same)], options["workload"], set("workload"))
+      : null,
+    choice("Order", [["target", "name"], ["price", "lowest price"], ["-price", "highest price"],
+      ...regions.map((region) => pair(region, `lowest in ${region}`)),
+      ...regions.map((region) => pair(`-${region}`, `highest in ${region}`))], options["sort"], set("sort")),
+    search("Find", options["find"] ?? "", (value) => context.set({ find: value }, { replace: true })),
+  );
+}
+
+/**
+ * @param {string} value
+ * @returns {[string, string]}
+ */
+function same(value) {
+  return [value, value];
+}
+
+/**
+ * @param {string} value
+ * @param {string} label
+ * @returns {[string, string]}
+ */
+function pair(value, label) {
+  return [value, label];
+}
+
+/**
+ * @param {Row[]} rows
+ * @param {string[]} regions
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function table(rows, regions, metric, context) {
+  const cells = rows.flatMap((row) => Object.values(row.cells));
+  const baseline = metric.differential ? context.state.options["baseline"] ?? "" : "";
+  const values = cells.map((cell) => cell.value);
+  const drawing = {
+    metric, context, baseline,
+    decimals: commonDecimals(values),
+    step: stepScale(values, { ...metric, isLinear: metric.unit === "%" }),
+  };
+  const caption = `${metric.label} in ${metric.unit}: ${baseline ? `difference from ${baseline}` : meaningOf(metric, context)}`;
+  return [
+    html("p", { class: "note", "aria-hidden": "true" }, caption),
+    legend(values, drawing),
+    scrolling(caption,
+      html("table", { class: "matrix", onkeydown: moveFocus },
+        html("caption", { class: "unseen" }, caption),
+        html("thead", {}, html("tr", {},
+          heading("target", "target", "asc", context),
+          ...regions.map((region) => heading(region, region, metric.moreIsBetter ? "desc" : "asc", context,
+            region === baseline ? "baseline" : "")),
+          heading("price", "output", "asc", context, "$/M"))),
+        html("tbody", {}, ...rows.map((row, place) => html("tr", { "data-key": row.target },
+          html("th", { scope: "row" },
+            html("a", { href: context.href(otherView(context.state, "target", { target: row.target })) }, targetName(row))),
+          ...regions.map((region, column) => cell(row, region, drawing, place + column === 0)),
+          html("td", { class: "price" }, dollars(row.usd))))))),
+  ];
+}
+
+/**
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function meaningOf({ name }, { state: { options } }) {
+  if (name === "success") return "share of the requests sent that succeeded";
+  if (name !== "goodput") return "median";
+  const limit = USES.find(([use]) => use === options["use"])?.[1] ?? options["use"];
+  return `share of the planned requests with the ${limit}`.replace("with the all in", "with the whole answer in");
+}
+
+/** @param {Row} row */
+function targetName({ target, provider }) {
+  const head = target.startsWith(`${provider}/`) ? `${provider}/` : "";
+  return [head ? html("span", { class: "provider" }, head) : null, html("wbr"), html("b", {}, target.slice(head.length))];
+}
+
+/**
+ * A heading that sorts by its column; a second click turns the order round.
+ * @param {string} key
+ * @param {string} label
+ * @param {"asc" | "desc"} first
+ * @param {Context} context
+ * @param {string} [small]
+ */
+function heading(key, label, first, context, small = "") {
+  const { state } = context, sort = sortOf(state.options["sort"] ?? ""), isSorted = sort.key === key;
+  const descending = isSorted ? !sort.descending : first === "desc";
+  const direction = sort.descending ? "descending" : "ascending";
+  return html("th", { scope: "col", class: key === "target" ? "name" : null, "aria-sort": isSorted ? direction : null },
+    html("button", { type: "button", "data-key": `sort ${key}`, title: `sort by ${label}`,
+      onclick: () => context.set({ sort: `${descending ? "-" : ""}${key}` }) },
+    label, isSorted ? html("span", { class: "arrow", "aria-hidden": "true" }, sort.descending ? "▼" : "▲") : null),
+    small ? html("small", {}, small) : null);
+}
+
+/**
+ * @typedef {object} Drawing
+ * @property {Metric} metric
+ * @property {Context} context
+ * @property {string} baseline
+ * @property {number} decimals
+ * @property {(value: number) => number} step
+ */
+
+/**
+ * @param {Row} row
+ * @param {string} region
+ * @param {Drawing} drawing
+ * @param {boolean} isFirst
+ */
+function cell(row, region, drawing, isFirst) {
+  const found = row.cells[region];
+  if (!found) return html("td", { class: "none", title: "no samples" }, UNKNOWN);
+  const facts = factsOf(region, found, drawing), shown = textOf(found, region, drawing);
+  return html("td", { class: classOf(found, region, drawing) },
+    html("button", {
+      type: "button", tabindex: isFirst ? 0 : -1, "data-key": `${row.target} ${region}`,
+      "aria-label": [shown, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
+      ...drawing.context.details(`${row.target} from ${region}`, facts),
+    }, shown));
+}
+
+/**
+ * @param {Cell} found
+ * @param {string} region
+ * @param {Drawing} drawing
+ */
+function textOf({ value, difference }, region, { baseline, decimals }) {
+  if (!baseline || region === baseline) return number(value, { decimals });
+  if (!difference || !isDecided(difference)) return difference?.decision ?? UNKNOWN;
+  return difference.decision === "equivalent" ? "same" : number(difference.shift, { decimals, signed: true });
+}
+
+/** @param {import("./matrix_model.js").Difference} difference */
+function isDecided({ decision }) {
+  return decision !== "undecided" && decision !== "mixed";
+}
+
+/**
+ * @param {Cell} found
+ * @param {string} region
+ * @param {Drawing} drawing
+ */
+function classOf(found, region, { baseline, step }) {
+  const { difference } = found, isCompared = baseline && region !== baseline;
+  const names = ["cell"];
+  if (isCompared) names.push(difference ? differenceClass(difference.decision, difference.percent) : "unsure");
+  else if (found.value === null || found.verdict?.eligible === "unknown") names.push("unsure");
+  else if (!baseline) names.push(`step${step(found.value)}`);
+  if (found.isStale) names.push("stale");
+  return names.join(" ");
+}
+
+/**
+ * What is known of a cell, as names and texts.
+ * @param {string} region
+ * @param {Cell} found
+ * @param {Drawing} drawing
+ * @returns {[string, string][]}
+ */
+function factsOf(region, found, { metric, baseline, context }) {
+  const { difference } = found, now = context.now;
+  const text = (/** @type {number | null} */ value) => `${number(value)} ${metric.unit}`;
+  /** @type {[string, string][]} */
+  const facts = [
+    [metric.unit === "%" ? metric.label.toLowerCase() : "median", found.value === null ? "too few independent samples" : text(found.value)],
+    ["95 % interval", `${interval(found.low, found.high)}${found.low === null ? "" : ` ${metric.unit}`}`],
+    [`${metric.counted} ≈ independent`, worth(found.n, found.independent)],
+  ];
+  if (found.verdict) facts.push(["at least 95 %", `${found.verdict.eligible}${found.verdict.reason ? `: ${found.verdict.reason}` : ""}`]);
+  if (baseline && region !== baseline && difference) {
+    facts.push(
+      [`difference from ${baseline}`, `${number(difference.shift, { signed: true })} ${metric.unit}`],
+      ["its 95 % interval", interval(difference.low, difference.high, { signed: true })],
+      ["rounds ≈ independent", worth(difference.n, difference.independent)],
+      ["decision", difference.sinceAt ? `${difference.decision} since ${moment(difference.sinceAt, now)}` : difference.decision],
+    );
+    if (difference.reason) facts.push(["reason", difference.reason]);
+  }
+  facts.push(["newest round", `${age(found.newestAt, now)} ago${found.isStale ? ", stale" : ""}`]);
+  return facts;
+}
+
+/**
+ * @param {(number | null)[]} values
+ * @param {Drawing} drawing
+ */
+function legend(values, { metric, baseline, decimals }) {
+  const known = values.filter((value) => value !== null);
+  const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => number(value, { decimals }));
+  const entry = (/** @type {string} */ name, /** @type {string} */ text) =>
+    html("li", {}, html("span", { class: `swatch ${name}` }), text);
+  const scale = html("li", { class: "scale" }, metric.moreIsBetter ? high : low,
+    ...Array.from({ length: STEPS }, (_, place) => html("span", { class: `swatch step${place}` })),
+    metric.moreIsBetter ? low : high, ` ${metric.unit}`);
+  return html("ul", { class: "legend", "aria-label": "colours" },
+    ...(baseline
+      ? [entry("better3", "faster by 50 % or more"), entry("better2", "20 to 50 %"), entry("better1", "less than 20 %"),
+        entry("same", "same"), entry("worse1", "slower by less than 20 %"), entry("worse2", "20 to 50 %"),
+        entry("worse3", "50 % or more"), entry("unsure", "undecided")]
+      : [...(known.length ? [scale] : []), entry("unsure", "too few samples")]),
+    entry("stale", "stale"));
+}
+
+/**
+ * Arrow keys move the focus among the cells: all of them together are one stop of the tab key.
+ * @param {KeyboardEvent} event
+ */
+function moveFocus(event) {
+  const from = event.target instanceof Element ? event.target.closest("td") : null;
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!from || !step) return;
+  const row = /** @type {HTMLTableRowElement} */ (from.parentElement);
+  const body = /** @type {HTMLTableSectionElement} */ (row.parentElement);
+  let [line, column] = [row.sectionRowIndex, from.cellIndex];
+  for (;;) {
+    line += step[0] ?? 0;
+    column += step[1] ?? 0;
+    const next = body.rows[line]?.cells[column];
+    if (!next) return;
+    const button = next.querySelector("button");
+    if (!button) continue;
+    event.preventDefault();
+    for (const other of body.querySelectorAll("button[tabindex='0']")) other.setAttribute("tabindex", "-1");
+    button.setAttribute("tabindex", "0");
+    button.focus();
+    return;
+  }
+}

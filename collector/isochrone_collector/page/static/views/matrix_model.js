@@ -1,0 +1,258 @@
+/**
+ * The matrix of targets and regions, from the answers of the HTTP interface. Pure.
+ *
+ * A value without a 95 % interval has too few independent samples and is not shown, as in the tables of the command. A
+ * cell is stale if its newest round is older than 15 minutes and than a twentieth of the window.
+ */
+
+import { isKnown } from "../formats.js";
+import { byName, sortedBy, tierOf } from "../ordering.js";
+
+/** The uses whose latency limits goodput is of, as in the collector's analysis of latency targets. */
+export const USES = /** @type {[name: string, limit: string][]} */ ([["edge", "first token in 100 ms"], ["translation", "first token in 200 ms"],
+  ["voice", "first token in 300 ms"], ["code", "first token in 500 ms"], ["chat", "first token in 1 s"], ["web", "first token in 3 s"],
+  ["inline", "all in 500 ms"], ["step", "all in 5 s"], ["agent", "all in 30 s"]]);
+
+/**
+ * A metric: `value` picks a quantity with its interval from a row, `scale` converts it to `unit`. A metric with
+ * `differential` can be compared with a baseline, by that name.
+ * @typedef {object} Metric
+ * @property {string} name
+ * @property {string} label
+ * @property {string} unit
+ * @property {number} scale
+ * @property {boolean} moreIsBetter
+ * @property {string} order
+ * @property {string} [differential]
+ * @property {(row: any) => Estimate | null} [value] not of goodput, which has an answer of its own
+ * @property {string} counted what the number of samples is of
+ */
+/** @typedef {{value: number, low?: number | null, high?: number | null, n?: number, n_eff?: number | null}} Estimate */
+
+/** @type {readonly Metric[]} */
+export const METRICS = [
+  latency("ttft", "First token", "ttft_p50_us"),
+  { name: "speed", label: "Speed", unit: "tokens/s", scale: 1, moreIsBetter: true, order: "tokens-per-second",
+    differential: "tokens_per_second", counted: "samples", value: (row) => row.tokens_per_second_p50 },
+  latency("e2e", "Total", "e2e_p50_us"),
+  { name: "goodput", label: "Goodput", unit: "%", scale: 100, moreIsBetter: true, order: "success", counted: "planned requests" },
+  { name: "success", label: "Success", unit: "%", scale: 100, moreIsBetter: true, order: "success",
+    counted: "requests sent", value: (row) => row.success },
+];
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {string} field
+ * @returns {Metric}
+ */
+function latency(name, label, field) {
+  return { name, label, unit: "ms", scale: 1e-3, moreIsBetter: false, order: name, differential: name, counted: "samples",
+    value: (row) => row[field] };
+}
+
+/**
+ * The metric of an option; the first one if there is none of that name.
+ * @param {string | undefined} name
+ */
+export function metricOf(name) {
+  return METRICS.find((metric) => metric.name === name) ?? /** @type {Metric} */ (METRICS[0]);
+}
+
+/**
+ * A cell, in the unit of the metric. `difference` is that from the baseline, `verdict` whether a goodput is high enough.
+ * @typedef {object} Cell
+ * @property {number | null} value
+ * @property {number | null} low
+ * @property {number | null} high
+ * @property {number} n
+ * @property {number | null} independent
+ * @property {string | null} newestAt
+ * @property {boolean} isStale
+ * @property {Difference | null} difference
+ * @property {{eligible: string, reason: string} | null} verdict
+ */
+/**
+ * @typedef {object} Difference
+ * @property {string} decision
+ * @property {number | null} shift
+ * @property {number | null} low
+ * @property {number | null} high
+ * @property {number | null} percent
+ * @property {number} n
+ * @property {number | null} independent
+ * @property {number | null} margin
+ * @property {string} reason
+ * @property {string | null} sinceAt
+ */
+/**
+ * @typedef {object} Row
+ * @property {string} target
+ * @property {string} provider
+ * @property {string} model
+ * @property {string} tier
+ * @property {string} workload
+ * @property {number | null} usd
+ * @property {Readonly<Record<string, Cell>>} cells
+ */
+
+const MINUTE_MS = 60_000;
+const STALE_MS = 15 * MINUTE_MS;
+const STALE_SHARE = 20;
+
+/**
+ * The rows of the matrix and its regions, by name. Targets of the plan without samples have a row without cells.
+ * @param {{metric: Metric, board: any, targets: any, diff: any | null, slo: any | null, regions: any, staleBefore: number}} answers
+ * @returns {{regions: string[], rows: Row[]}}
+ */
+export function matrixOf({ metric, board, targets, diff, slo, regions, staleBefore }) {
+  const planned = new Map(targets.rows.map((/** @type {any} */ row) => [row.name, row]));
+  /** @typedef {Omit<Row, "cells"> & {cells: Record<string, Cell>}} Draft */
+  /** @type {Map<string, Draft>} */
+  const rows = new Map();
+  const names = new Set(regions.rows.map((/** @type {any} */ row) => row.region));
+  const rowOf = (/** @type {any} */ found) => {
+    const target = planned.get(found.target);
+    const usd = target?.price?.usd_per_m_output ?? found.usd_per_m_output ?? null;
+    /** @type {Draft} */
+    const row = rows.get(found.target) ?? { target: found.target, provider: found.provider, model: found.model, usd,
+      tier: tierOf(usd), workload: target ? workloadOf(target.workload) : "", cells: {} };
+    rows.set(found.target, row);
+    return row;
+  };
+  for (const name of planned.keys()) rowOf({ ...planned.get(name), target: name });
+  for (const found of board.rows) {
+    names.add(found.region);
+    rowOf(found).cells[found.region] = cellOf(found, metric, staleBefore);
+  }
+  for (const found of slo?.rows ?? []) {
+    const { cells } = rowOf(found), cell = cells[found.region];
+    if (cell) cells[found.region] = { ...cell, ...estimated(found.goodput, metric, found.n), verdict: found };
+  }
+  for (const found of diff?.rows ?? []) {
+    const cell = rowOf(found).cells[found.region];
+    if (cell) cell.difference = differenceOf(found, metric);
+  }
+  return { regions: [...names].sort(byName), rows: [...rows.values()].sort((a, b) => byName(a.target, b.target)) };
+}
+
+/**
+ * The instant before which a newest round is stale, in milliseconds since the epoch. An unchanged answer keeps the ends of
+ * its window, so a window up to now ends at `now`.
+ * @param {{from_at: string, until_at: string} | undefined} window
+ * @param {Readonly<Record<string, string>>} options
+ * @param {number} now
+ */
+export function staleBeforeOf(window, options, now) {
+  if (!window) return 0;
+  const [from, until] = [Date.parse(window.from_at), Date.parse(window.until_at)];
+  const end = options["until"] ? Math.min(until, now) : now;
+  return end - Math.max(STALE_MS, (until - from) / STALE_SHARE);
+}
+
+/**
+ * A request of a target in words: its size, and what differs from the usual one.
+ * @param {any} workload
+ */
+export function workloadOf(workload) {
+  const parts = [`${workload.max_output_tokens} tokens`];
+  if (workload.concurrency > 1) parts.push(`${workload.concurrency} at once`);
+  if (workload.connection && workload.connection !== "cold") parts.push(`${workload.connection} connection`);
+  if (workload.reasoning_effort) parts.push(`${workload.reasoning_effort} effort`);
+  return parts.join(", ");
+}
+
+/**
+ * The rows that the options select, in their order.
+ * @param {readonly Row[]} rows
+ * @param {Readonly<Record<string, string>>} options `provider`, `tier` and `workload` select equal ones, `find` is a part
+ *   of a name; `sort` is `target`, `price` or a region, with a leading `-` for the largest first.
+ */
+export function selectedRows(rows, options) {
+  const wanted = (options["find"] ?? "").trim().toLowerCase();
+  const kept = rows.filter((row) =>
+    (["provider", "tier", "workload"]).every((name) => !options[name] || options[name] === row[/** @type {"tier"} */ (name)])
+    && (!wanted || row.target.toLowerCase().includes(wanted)));
+  const { key, descending } = sortOf(options["sort"] ?? "");
+  if (key === "target") return descending ? kept.reverse() : kept;
+  if (key === "price") return sortedBy(kept, (row) => row.usd, { descending });
+  return sortedBy(kept, (row) => shownValue(row.cells[key]), { descending });
+}
+
+/**
+ * @param {string} text
+ * @returns {{key: string, descending: boolean}}
+ */
+export function sortOf(text) {
+  const descending = text.startsWith("-");
+  return { key: text.slice(Number(descending)) || "target", descending };
+}
+
+/**
+ * The number that a cell shows: the difference from the baseline if there is one, else the value.
+ * @param {Cell | undefined} cell
+ */
+export function shownValue(cell) {
+  return cell?.difference ? cell.difference.shift : cell?.value ?? null;
+}
+
+/**
+ * @param {any} found
+ * @param {Metric} metric
+ * @param {number} staleBefore
+ * @returns {Cell}
+ */
+function cellOf(found, metric, staleBefore) {
+  return {
+    ...estimated(metric.value?.(found), metric, found.n),
+    newestAt: found.newest_at,
+    isStale: !found.newest_at || Date.parse(found.newest_at) < staleBefore,
+    difference: null,
+    verdict: null,
+  };
+}
+
+/**
+ * @param {Estimate | null | undefined} estimate
+ * @param {Metric} metric
+ * @param {number} n
+ */
+function estimated(estimate, metric, n) {
+  const isShown = isKnown(estimate?.low) && isKnown(estimate?.high);
+  return {
+    value: isShown ? scaled(estimate?.value, metric) : null,
+    low: isShown ? scaled(estimate?.low, metric) : null,
+    high: isShown ? scaled(estimate?.high, metric) : null,
+    n: estimate?.n ?? n,
+    independent: estimate?.n_eff ?? null,
+  };
+}
+
+/**
+ * @param {any} found
+ * @param {Metric} metric
+ * @returns {Difference}
+ */
+function differenceOf(found, metric) {
+  const isShown = isKnown(found.shift_low) && isKnown(found.shift_high);
+  return {
+    decision: found.decision,
+    shift: isShown ? scaled(found.shift, metric) : null,
+    low: scaled(found.shift_low, metric),
+    high: scaled(found.shift_high, metric),
+    percent: found.shift_percent,
+    n: found.n,
+    independent: found.n_eff,
+    margin: scaled(found.margin, metric),
+    reason: found.reason,
+    sinceAt: found.since_at,
+  };
+}
+
+/**
+ * @param {number | null | undefined} value
+ * @param {Metric} metric
+ */
+function scaled(value, metric) {
+  return isKnown(value) ? value * metric.scale : null;
+}

@@ -1,0 +1,318 @@
+/** One target: its values and outcomes over time per region, its differences from the baseline, and single requests. */
+
+import { apiPath } from "../api.js";
+import { choice, segments, windowChoice } from "../controls.js";
+import { html, svg } from "../dom.js";
+import { UNKNOWN, commonDecimals, interval, isKnown, moment, number, worth } from "../formats.js";
+import { scrolling } from "../tables.js";
+import { windowQuery } from "../url_state.js";
+import { METRICS, metricOf } from "./matrix_model.js";
+import { OUTCOMES, bandsOf, forestOf, partsOf, phasesOf, timeTicks, typicalSample } from "./target_model.js";
+
+/** @typedef {import("../views.js").Context} Context */
+/** @typedef {import("./matrix_model.js").Metric} Metric */
+/** @typedef {import("./target_model.js").Bands} Bands */
+/** @typedef {import("./target_model.js").Point} Point */
+/** @typedef {Bands["panels"][number]} Panel */
+
+const POINTS = 120, TICKS = 6, MAX_SAMPLES = 200;
+const BOX = { width: 1000, height: 100 };
+const STRIP = { top: 96, height: 12 };
+const OVER_TIME = METRICS.filter((metric) => metric.differential);
+
+/** @type {import("../views.js").View} */
+export const TARGET = {
+  name: "target",
+  label: "Target",
+  path: "/target/:target",
+  defaults: { metric: "ttft", baseline: "", region: "", at: "", end: "", sample: "" },
+  topics: ["samples", "plan", "alerts"],
+  requests: ({ target, options }) => {
+    const { region = "", at = "", end = "", sample = "" } = options;
+    const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" };
+    return {
+      series: apiPath("/v1/series", { ...selected, points: String(POINTS) }),
+      incidents: apiPath("/v1/incidents", { ...windowQuery(options), past: "true" }),
+      diff: apiPath("/v1/diff", { ...selected, baseline: options["baseline"] ?? "" }),
+      ...(region && at && end && { bucket: apiPath("/v1/samples", { target, region, from: at, until: end, limit: String(MAX_SAMPLES) }) }),
+      ...(sample && { sample: `/v1/samples/${encodeURIComponent(sample)}` }),
+    };
+  },
+  render: ({ series, incidents, diff, bucket, sample }, context) => {
+    const { target } = context.state, metric = shownMetric(context.state.options);
+    const bands = series && bandsOf({ series, incidents: incidents ?? null, diff: diff ?? null, target, metric });
+    return {
+      title: target,
+      content: [
+        controls(bands?.panels.map((panel) => panel.region) ?? [], metric, context),
+        ...(bands ? charts(bands, metric, context) : []),
+        ...(bucket || sample ? [request(bucket, sample?.rows[0], metric, context)] : []),
+        ...(diff ? [forest(forestOf(diff, target, metric), metric)] : []),
+      ],
+    };
+  },
+};
+
+/** @param {import("../url_state.js").Options} options */
+function shownMetric(options) {
+  const metric = metricOf(options["metric"]);
+  return metric.differential ? metric : metricOf("");
+}
+
+/**
+ * @param {string[]} regions
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function controls(regions, metric, context) {
+  const { baseline } = context.state.options;
+  return html("form", { class: "controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    segments("Metric", OVER_TIME.map(({ name, label }) => [name, label]), metric.name, (value) => context.set({ metric: value })),
+    windowChoice(context),
+    choice("Compare with", [["", "the baseline"], ...regions.map((region) => /** @type {[string, string]} */ ([region, region]))],
+      baseline, (value) => context.set({ baseline: value })));
+}
+
+/**
+ * @param {Bands} bands
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function charts(bands, metric, context) {
+  if (!bands.panels.length) return [html("p", { class: "empty" }, "This target has no samples in this window.")];
+  const decimals = commonDecimals([bands.top]);
+  return [
+    html("section", { class: "bands", "data-key": "bands", onkeydown: moveFocus },
+      html("h2", {}, `${metric.label} over time, ${metric.unit}`),
+      legend(),
+      ...bands.panels.map((panel, place) => panelOf(panel, bands, { metric, context, decimals, isFirst: place === 0 })),
+      axis(bands)),
+    html("details", { class: "values", "data-key": "values" }, html("summary", {}, "The same as a table"),
+      valueTable(bands, metric)),
+  ];
+}
+
+function legend() {
+  const entry = (/** @type {string} */ name, /** @type {string} */ text) =>
+    html("li", {}, html("span", { class: `swatch ${name}` }), text);
+  return html("ul", { class: "legend", "aria-label": "marks" }, entry("median", "median"), entry("band", "from p10 to p90"),
+    ...OUTCOMES.map((name) => entry(name, name)), entry("incident", "incident"), entry("change", "difference changed"));
+}
+
+/**
+ * @param {Panel} panel
+ * @param {Bands} bands
+ * @param {{metric: Metric, context: Context, decimals: number, isFirst: boolean}} drawing
+ */
+function panelOf(panel, bands, { metric, context, decimals, isFirst }) {
+  const { region, points } = panel, x = acrossOf(bands);
+  const newest = points.findLast((point) => point.median !== null);
+  return html("div", { class: "panel", "data-key": region },
+    html("h3", {}, region, " ", html("span", { class: "note" }, newest ? `newest median ${number(newest.median)} ${metric.unit}` : "no values")),
+    svg("svg", { class: "scale-y", "aria-hidden": "true" },
+      svg("text", { x: "100%", y: 10 }, number(bands.top, { decimals })), svg("text", { x: "100%", y: STRIP.top - 6 }, "0")),
+    svg("svg", { class: "plot", role: "group", "aria-label": `${metric.label} from ${region}, ${points.length} buckets` },
+      svg("g", { class: "ticks" }, ...timeTicks(bands.from, bands.until, TICKS).map(({ at }) =>
+        svg("line", { x1: x(at), x2: x(at), y1: 0, y2: STRIP.top + STRIP.height }))),
+      ...panel.marks.map((mark) => mark.kind === "incident" ? svg("rect", { class: "incident", x: x(mark.at), y: 0,
+        width: widthOf(mark.at, mark.end ?? mark.at, bands), height: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
+      lines(panel, bands),
+      ...panel.marks.map((mark) => mark.kind === "change"
+        ? svg("line", { class: "change", x1: x(mark.at), x2: x(mark.at), y1: 0, y2: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
+      ...points.flatMap((point) => outcomes(point, panel.spacing, bands)),
+      ...points.map((point, place) => bucketMark(point, panel, bands, { metric, context, isStop: isFirst && place === 0 }))));
+}
+
+/**
+ * The band and the median, in a box that stretches with the window.
+ * @param {Panel} panel
+ * @param {Bands} bands
+ */
+function lines({ points, spacing }, { from, until, top }) {
+  const x = (/** @type {number} */ at) => ((at - from) / (until - from) * BOX.width).toFixed(2);
+  const y = (/** @type {number | null} */ value) => ((1 - Math.min(value ?? top, 2 * top) / top) * BOX.height).toFixed(2);
+  // A single point is as wide as its bucket.
+  const ends = (/** @type {Point[]} */ part) => part.length > 1 || !part[0] ? part.map((point) => ({ ...point, at: (point.at + point.end) / 2 }))
+    : [part[0], { ...part[0], at: part[0].end }];
+  const parts = partsOf(points, spacing).map(ends);
+  const line = (/** @type {Point[]} */ part, /** @type {"low" | "median" | "high"} */ name) => part.map((point) => `${x(point.at)},${y(point[name])}`);
+  return svg("svg", { class: "lines", y: 4, width: "100%", height: STRIP.top - 10, viewBox: `0 0 ${BOX.width} ${BOX.height}`, preserveAspectRatio: "none" },
+    ...parts.map((part) => svg("polygon", { class: "band", points: [...line(part, "high"), ...line(part, "low").reverse()].join(" ") })),
+    ...parts.map((part) => svg("polyline", { class: "median", points: line(part, "median").join(" ") })));
+}
+
+/**
+ * The shares of the outcomes in a bucket, failures on top.
+ * @param {Point} point
+ * @param {number} spacing
+ * @param {Bands} bands
+ */
+function outcomes(point, spacing, bands) {
+  const total = OUTCOMES.reduce((sum, name) => sum + point.outcomes[name], 0);
+  let bottom = STRIP.top + STRIP.height;
+  return OUTCOMES.filter((name) => point.outcomes[name]).map((name) => {
+    const height = STRIP.height * point.outcomes[name] / total;
+    bottom -= height;
+    return svg("rect", { class: name, x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), y: bottom.toFixed(2), height: height.toFixed(2) });
+  });
+}
+
+/**
+ * The place of a bucket that shows its values, and opens a request of it.
+ * @param {Point} point
+ * @param {Panel} panel
+ * @param {Bands} bands
+ * @param {{metric: Metric, context: Context, isStop: boolean}} drawing
+ */
+function bucketMark(point, { region, spacing, marks }, bands, { metric, context, isStop }) {
+  const at = new Date(point.at).toISOString(), { options } = context.state;
+  /** @type {[string, string][]} */
+  const facts = [["median", point.median === null ? UNKNOWN : `${number(point.median)} ${metric.unit}`],
+    ["p10 … p90", interval(point.low, point.high)], ["values", String(point.n)],
+    ...OUTCOMES.filter((name) => point.outcomes[name]).map((name) => /** @type {[string, string]} */ ([name, String(point.outcomes[name])])),
+    ...marks.filter((mark) => mark.at < point.at + spacing && (mark.end ?? mark.at) >= point.at).map((mark) =>
+      /** @type {[string, string]} */ ([mark.kind, mark.text]))];
+  const title = `${region}, ${moment(at, context.now)} UTC`;
+  const open = () => context.set({ region, at, end: new Date(point.end).toISOString(), sample: "" });
+  return svg("rect", { class: "bucket", role: "button", tabindex: isStop ? 0 : -1, "data-key": `${region} ${at}`,
+    "aria-pressed": options["region"] === region && options["at"] === at ? "true" : "false",
+    "aria-label": [title, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
+    x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), y: 0, height: STRIP.top + STRIP.height,
+    ...context.details(title, facts), onclick: open,
+    onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      open();
+    } });
+}
+
+/** @param {Bands} bands */
+function axis(bands) {
+  return html("div", { class: "panel axis", "data-key": "axis", "aria-hidden": "true" }, svg("svg", { class: "scale-y" },
+    svg("text", { x: "100%", y: 12 }, "UTC")),
+    svg("svg", { class: "plot" }, ...timeTicks(bands.from, bands.until, TICKS).map(({ at, text }) => svg("text", { x: acrossOf(bands)(at), y: 12 }, text))));
+}
+
+/**
+ * A function from an instant to its place on the axis, in per cent.
+ * @param {Bands} bands
+ */
+function acrossOf({ from, until }) {
+  return (/** @type {number} */ at) => `${(Math.max(0, at - from) / (until - from) * 100).toFixed(3)}%`;
+}
+
+/**
+ * @param {number} at
+ * @param {number} end
+ * @param {Bands} bands
+ */
+function widthOf(at, end, { from, until }) {
+  return `${(Math.max(0, Math.min(end, until) - Math.max(at, from)) / (until - from) * 100).toFixed(3)}%`;
+}
+
+/**
+ * @param {Bands} bands
+ * @param {Metric} metric
+ */
+function valueTable({ panels }, metric) {
+  return scrolling("values over time", html("table", {},
+    html("caption", {}, `${metric.label} in ${metric.unit}, and outcomes`),
+    html("thead", {}, html("tr", {}, ...["begins (UTC)", "region", "p10", "median", "p90", "values", ...OUTCOMES].map((name, place) =>
+      html("th", { scope: "col", class: place < 2 ? "name" : null }, name)))),
+    html("tbody", {}, ...panels.flatMap(({ region, points }) => points.toReversed().map((point) => html("tr", { "data-key": `${region} ${point.at}` },
+      html("th", { scope: "row" }, moment(new Date(point.at).toISOString(), 0)), html("td", { class: "name" }, region),
+      ...[point.low, point.median, point.high].map((value) => html("td", {}, number(value))), html("td", {}, point.n),
+      ...OUTCOMES.map((name) => html("td", {}, point.outcomes[name]))))))));
+}
+
+/**
+ * The differentials as a table with a plot.
+ * @param {ReturnType<typeof forestOf>} found
+ * @param {Metric} metric
+ */
+function forest({ rows, from, until }, metric) {
+  const x = (/** @type {number} */ value) => `${((value - from) / (until - from) * 100).toFixed(3)}%`;
+  const decimals = commonDecimals(rows.flatMap((row) => [row.low, row.high]));
+  const name = rows[0] ? `Difference from ${rows[0].baseline}, ${metric.unit}` : "Differences";
+  if (!rows.length) return html("section", { "data-key": "forest" }, html("h2", {}, name),
+    html("p", { class: "empty" }, "No other region has rounds to compare in this window."));
+  const plot = (/** @type {typeof rows[number]} */ row) => svg("svg", { class: `forest ${row.decision}`, "aria-hidden": "true" },
+    isKnown(row.margin) ? svg("rect", { class: "margin", x: x(-row.margin), width: `${(2 * row.margin / (until - from) * 100).toFixed(3)}%`, y: 0, height: "100%" }) : null,
+    svg("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: "100%" }),
+    isKnown(row.low) && isKnown(row.high) ? svg("line", { class: "interval", x1: x(row.low), x2: x(row.high), y1: "50%", y2: "50%" }) : null,
+    isKnown(row.shift) ? svg("circle", { cx: x(row.shift), cy: "50%", r: 4 }) : null);
+  return html("section", { "data-key": "forest" }, html("h2", {}, name),
+    scrolling(name, html("table", { class: "differences" },
+      html("caption", {}, "shaded: too small to matter"),
+      html("thead", {}, html("tr", {}, ...["region", "", "difference", "95 % interval", "decision", "rounds"].map((text) =>
+        text ? html("th", { scope: "col", class: text === "region" ? "name" : null }, text) : html("td")))),
+      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, row.region),
+        html("td", { class: "drawing" }, plot(row)), html("td", {}, number(row.shift, { decimals, signed: true })),
+        html("td", {}, interval(row.low, row.high, { decimals, signed: true })),
+        html("td", { class: "name" }, row.decision, row.reason ? html("small", {}, row.reason) : null),
+        html("td", {}, worth(row.n, row.independent))))))));
+}
+
+/**
+ * One request of a bucket as a waterfall, with a choice of the others.
+ * @param {import("../api.js").Answer | undefined} bucket
+ * @param {any} named
+ * @param {Metric} metric
+ * @param {Context} context
+ */
+function request(bucket, named, metric, context) {
+  const samples = bucket?.rows ?? [], shown = named ?? typicalSample(samples, metric);
+  const close = html("button", { type: "button", class: "quiet", onclick: () => context.set({ region: "", at: "", end: "", sample: "" }) }, "close");
+  if (!shown) return html("section", { class: "request", "data-key": "request" }, html("h2", {}, "Request"),
+    html("p", { class: "empty" }, "The samples of this bucket are not kept any more."), close);
+  const entries = samples.map((one) => /** @type {[string, string]} */ ([one.id, `${moment(one.round_at, context.now)} ${one.vantage} ${one.outcome}`]));
+  return html("section", { class: "request", "data-key": "request" },
+    html("h2", {}, `Request from ${shown.region}, ${moment(shown.dispatched_at, context.now)} UTC`),
+    html("div", { class: "controls" }, samples.length > 1 ? choice("Request", entries, shown.id, (value) => context.set({ sample: value })) : null, close),
+    waterfall(shown), facts(shown));
+}
+
+/** @param {any} sample */
+function waterfall(sample) {
+  const phases = phasesOf(sample), total = phases.at(-1)?.until || 1;
+  if (!phases.length) return html("p", { class: "empty" }, "No phase of this request is known.");
+  const share = (/** @type {number} */ us) => `${(us / total * 100).toFixed(3)}%`;
+  const ms = (/** @type {number} */ us) => number(us / 1000);
+  return scrolling("phases of the request",
+    html("table", { class: "waterfall" }, html("caption", {}, "milliseconds"),
+    html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "name" }, "phase"), html("td"), html("th", { scope: "col" }, "took"), html("th", { scope: "col" }, "ended at"))),
+    html("tbody", {}, ...phases.map(({ name, from, until }, place) => html("tr", { "data-key": name }, html("th", { scope: "row" }, name),
+      html("td", { class: "drawing" }, svg("svg", { "aria-hidden": "true" }, svg("rect", { class: `phase${place}`, x: share(from), width: share(until - from), y: 2, height: 14 }))),
+      html("td", {}, ms(until - from)), html("td", {}, ms(until)))))));
+}
+
+/** @param {any} sample */
+function facts(sample) {
+  /** @type {[string, unknown][]} */
+  const known = [["outcome", sample.outcome], ["HTTP status", sample.http_status], ["error", sample.error], ["vantage", sample.vantage],
+    ["address", sample.remote_address], ["edge", sample.edge], ["output tokens", sample.output_tokens],
+    ["tokens/s", isKnown(sample.tokens_per_second) ? number(sample.tokens_per_second) : null], ["stalls", sample.stalls], ["sample", sample.id]];
+  return html("dl", { class: "sample-facts" }, ...known.filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
+}
+
+/**
+ * Arrow keys move the focus among the buckets: all of them together are one stop of the tab key.
+ * @param {KeyboardEvent} event
+ */
+function moveFocus(event) {
+  const from = event.target instanceof Element && event.target.matches(".bucket") ? event.target : null;
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!from || !step) return;
+  const section = /** @type {Element} */ (event.currentTarget);
+  const panels = [...section.querySelectorAll(".plot")].map((plot) => /** @type {SVGElement[]} */ ([...plot.querySelectorAll(".bucket")])).filter((buckets) => buckets.length);
+  const line = panels.findIndex((buckets) => buckets.some((bucket) => bucket === from));
+  const place = panels[line]?.findIndex((bucket) => bucket === from) ?? 0;
+  const buckets = panels[line + (step[0] ?? 0)];
+  const next = buckets?.[Math.min(place + (step[1] ?? 0), buckets.length - 1)];
+  if (!next) return;
+  event.preventDefault();
+  for (const other of section.querySelectorAll(".bucket[tabindex='0']")) other.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+}

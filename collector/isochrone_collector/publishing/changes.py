@@ -1,0 +1,110 @@
+"""Notices of new data to open pages: which kinds of answers may have changed, at most once a second.
+
+All watchers share one notice, so that a hundred open pages cost little more than one. A notice says only what to ask
+again; the answers come from the queries. Watchers that miss a notice ask again after they have reconnected.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+from isochrone_collector.errors import TooMany
+from isochrone_collector.publishing.notice import Notice, Topic
+from isochrone_wire.model import SECOND_US
+
+MAX_WATCHERS = 2_000
+HEARTBEAT_US = 10 * SECOND_US
+MIN_PAUSE_US = SECOND_US
+"""Shortest time between two notices."""
+
+REFRESH_US = SECOND_US // 10
+"""The time between the requests of two pages, if all pages ask at even intervals."""
+
+
+class Changes:
+    """The shared source of notices. `state` returns the newest generation and since when the database is away."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int],
+        state: Callable[[], tuple[int, int | None]],
+        pause_us: int = MIN_PAUSE_US,
+        heartbeat_us: int = HEARTBEAT_US,
+        max_watchers: int = MAX_WATCHERS,
+    ) -> None:
+        self._clock = clock
+        self._state = state
+        self._pause_s = pause_us / SECOND_US
+        self._heartbeat_s = heartbeat_us / SECOND_US
+        self._max_watchers = max_watchers
+        self._watchers = 0
+        self._pending: set[Topic] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent_s = float("-inf")
+        # The number of notices so far, and that of the newest one about each topic.
+        self._count = 0
+        self._newest: dict[Topic, int] = {}
+        self._sent = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def watchers(self) -> int:
+        """The number of open watches."""
+        return self._watchers
+
+    def add(self, topic: Topic) -> None:
+        """Note new data of a topic; call it in the event loop. Costs nothing while there are no watchers."""
+        if not self._watchers:
+            return
+        self._pending.add(topic)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._sent_s + self._pause_s), self._send)
+
+    def close(self) -> None:
+        """End every watch: this collector stops."""
+        self._is_closed = True
+        self._sent.set()
+
+    async def watch(self) -> AsyncGenerator[Notice, None]:
+        """Yield a heartbeat at once, then a notice for new data and a heartbeat after each `heartbeat_us` without one.
+        Ends when this collector stops. Raises `TooMany`.
+        """
+        if self._watchers >= self._max_watchers:
+            raise TooMany(f"the limit of {self._max_watchers} open pages is reached: close one, or retry later")
+        self._watchers += 1
+        try:
+            seen = self._count
+            while not self._is_closed:
+                notice, seen = self._notice(seen), self._count
+                yield notice
+                await self._wait(seen)
+        finally:
+            self._watchers -= 1
+
+    async def _wait(self, seen: int) -> None:
+        """Wait for a notice after the first `seen` ones, at most until a heartbeat is due."""
+        if self._count == seen and not self._is_closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._sent.wait()
+
+    def _send(self) -> None:
+        self._count += 1
+        self._newest |= dict.fromkeys(self._pending, self._count)
+        self._pending.clear()
+        self._timer, self._sent_s = None, asyncio.get_running_loop().time()
+        self._sent.set()
+        self._sent = asyncio.Event()
+
+    def _notice(self, seen: int) -> Notice:
+        generation, stale_since_at = self._state()
+        topics = tuple(topic for topic in Topic if self._newest.get(topic, 0) > seen)
+        return Notice(
+            topics=topics,
+            sent_at=self._clock(),
+            refresh_us=max(MIN_PAUSE_US, REFRESH_US * self._watchers),
+            generation=generation,
+            stale_since_at=stale_since_at,
+        )

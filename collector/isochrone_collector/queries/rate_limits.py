@@ -1,0 +1,98 @@
+"""The query for rate limits: what response headers state, over time, and when nothing will remain."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+
+from isochrone_collector.analysis.rate_limits import MAX_READINGS, Reading, forecast
+from isochrone_collector.analysis.time_series import MAX_POINTS, bucket_width
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
+from isochrone_collector.store import samples
+from isochrone_collector.store.samples import RateLimitBucket, RateLimitReading
+from isochrone_wire.answers import Selection
+from isochrone_wire.insights import RateLimitList, RateLimitPoint, RateLimitSeries
+from isochrone_wire.metrics.probes import KINDS
+from isochrone_wire.model import MINUTE_US
+
+USUAL_POINTS = 24
+RECENT_US = 6 * 60 * MINUTE_US
+"""The end of a window, in microseconds, from which the newest headers and the forecast come."""
+
+_MAX_BUCKETS = 50_000
+
+_Key = tuple[int, str, str]
+
+
+async def rate_limits(context: QueryContext, selection: Selection, *, points: int = 0) -> RateLimitList:
+    """Return one series per target, vantage and kind of limit that was stated in the last six hours of the window, in
+    at most `points` buckets, 24 if it is 0. Raises `BadRequest` and `UnknownName`.
+    """
+    if not 0 <= points <= MAX_POINTS:
+        raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
+    bucket_us = bucket_width(selection.window, points=points or USUAL_POINTS)
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        window = selection.window
+        recent = replace(window, from_at=max(window.from_at, window.until_at - RECENT_US))
+        newest = replace(resolved.scope, window=recent)
+        readings = await samples.rate_limit_readings(connection, newest, newest=MAX_READINGS)
+        buckets = await samples.rate_limit_history(
+            connection, resolved.scope, bucket_us=bucket_us, limit=_MAX_BUCKETS + 1
+        )
+    if len(buckets) > _MAX_BUCKETS:
+        raise BadRequest(f"more than {_MAX_BUCKETS} points: choose fewer targets, regions or points")
+    credentials = {target.id: target.credential or "" for target in context.targets().targets}
+    history = {key: list(rows) for key, rows in groupby(buckets, key=_key)}
+    found = [
+        replace(one, credential=credentials.get(key[0], ""))
+        for key, rows in groupby(readings, key=_key)
+        for one in _series(resolved, list(rows), history.get(key, ()))
+    ]
+    order = sorted(found, key=lambda one: (one.region, one.target, one.vantage, one.kind))
+    return RateLimitList(window=window, bucket_us=bucket_us, limits=tuple(order))
+
+
+def _key(row: RateLimitBucket | RateLimitReading) -> _Key:
+    return row.target_id, row.region, row.vantage
+
+
+def _series(
+    resolved: ResolvedSelection, rows: Sequence[RateLimitReading], buckets: Sequence[RateLimitBucket]
+) -> Iterator[RateLimitSeries]:
+    """Yield the series of one target and vantage, one per kind of limit."""
+    for kind in KINDS:
+        readings = [
+            Reading(at=row.at, remaining=remaining, limit=_of(row, "limit", kind), reset_us=_of(row, "reset", kind))
+            for row in rows
+            if (remaining := _of(row, "remaining", kind)) is not None
+        ]
+        if not readings:
+            continue
+        newest = readings[-1]
+        points = tuple(
+            RateLimitPoint(at=bucket.at, remaining=lowest)
+            for bucket in buckets
+            if (lowest := getattr(bucket, kind)) is not None
+        )
+        yield RateLimitSeries(
+            target=resolved.names[rows[0].target_id],
+            provider=resolved.targets[rows[0].target_id].provider,
+            region=rows[0].region,
+            vantage=rows[0].vantage,
+            kind=kind,
+            newest_at=newest.at,
+            remaining=newest.remaining,
+            limit=newest.limit,
+            reset_us=newest.reset_us,
+            lowest=min(newest.remaining, *(point.remaining for point in points)) if points else newest.remaining,
+            n=max(sum(getattr(bucket, f"{kind}_n") for bucket in buckets), len(readings)),
+            points=points,
+            **asdict(forecast(readings)),
+        )
+
+
+def _of(row: RateLimitReading, part: str, kind: str) -> int | None:
+    """Return a field of a reading, such as `remaining_tokens` or `reset_tokens_us`."""
+    value: int | None = getattr(row, f"{part}_{kind}_us" if part == "reset" else f"{part}_{kind}")
+    return value

@@ -1,0 +1,1 @@
+"""Alerts, the results of their delivery, and incidents of targets."""

@@ -1,0 +1,214 @@
+"""Deliveries of alerts to receivers."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isochrone_collector.alerts.grouping import OpenProblem
+from isochrone_collector.alerts.message import AlertMessage
+from isochrone_collector.alerts.silences import Pending
+from isochrone_collector.alerts.topic import Action, topic_of
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.operations import AlertDelivery, DeliveryState
+
+_MAX_PENDING = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRow:
+    """A stored alert."""
+
+    id: int
+    kind: str
+    subject: str
+    sentence: str
+    details: dict[str, Any]
+    raised_at: int
+
+    @property
+    def message(self) -> AlertMessage:
+        """Return its message."""
+        return AlertMessage(
+            id=self.id,
+            kind=AlertKind(self.kind),
+            subject=self.subject,
+            sentence=self.sentence,
+            details=self.details,
+            raised_at=self.raised_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PendingRow(MessageRow):
+    next_attempt_at: int
+    first_attempt_at: int | None
+    attempts: int
+    repeats: int
+    is_silenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenRow(MessageRow):
+    key: str
+    delivered_at: int
+    is_pending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Overdue:
+    receiver: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeliveryRow:
+    alert_id: int
+    receiver: str
+    is_pending: bool
+    delivered_at: int | None
+    attempts: int
+    last_error: str
+    is_silenced: bool
+
+    @property
+    def delivery(self) -> AlertDelivery:
+        state = DeliveryState.GIVEN_UP
+        if self.is_silenced:
+            state = DeliveryState.SILENCED
+        elif self.delivered_at is not None:
+            state = DeliveryState.DELIVERED
+        elif self.is_pending:
+            state = DeliveryState.PENDING
+        return AlertDelivery(
+            receiver=self.receiver,
+            state=state,
+            delivered_at=self.delivered_at,
+            attempts=self.attempts,
+            last_error=self.last_error,
+        )
+
+
+async def add(
+    connection: Connection, message: AlertMessage, receivers: Collection[str], *, next_attempt_at: int | None
+) -> None:
+    """Schedule the delivery of an alert to receivers, at an instant or never."""
+    thread = topic_of(message).thread
+    for receiver in receivers:
+        await execute(
+            connection,
+            query("add_delivery"),
+            alert_id=message.id,
+            receiver=receiver,
+            thread=thread,
+            next_attempt_at=None if next_attempt_at is None else Instant(next_attempt_at),
+        )
+
+
+async def pending(connection: Connection, receiver: str) -> list[Pending]:
+    """Return the alerts that a receiver is to get, oldest first."""
+    rows = await fetch(connection, query("pending_deliveries"), _PendingRow, receiver=receiver, limit=_MAX_PENDING)
+    return [
+        Pending(
+            message=row.message,
+            next_attempt_at=row.next_attempt_at,
+            first_attempt_at=row.first_attempt_at,
+            attempts=row.attempts,
+            repeats=row.repeats,
+            is_silenced=row.is_silenced,
+        )
+        for row in rows
+    ]
+
+
+async def count_overdue(connection: Connection, due_by: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of alerts that each of some receivers should have: those that were due by its instant, or have
+    been tried, without those that a silence holds.
+    """
+    instants = [Instant(at) for at in due_by.values()]
+    rows = await fetch(connection, query("count_overdue"), _Overdue, receivers=list(due_by), due_by=instants)
+    return dict.fromkeys(due_by, 0) | {row.receiver: row.n for row in rows}
+
+
+async def open_problems(connection: Connection, receiver: str) -> list[OpenProblem]:
+    """Return what a receiver knows of problems whose end it has not got, with the newest of their beginnings."""
+    found: dict[str, OpenProblem] = {}
+    for row in await fetch(connection, query("open_deliveries"), _OpenRow, receiver=receiver):
+        message = row.message
+        topic = topic_of(message)
+        is_acknowledged = topic.action is Action.ACKNOWLEDGE
+        known = found.get(topic.thread)
+        found[topic.thread] = OpenProblem(
+            message=known.message if known and is_acknowledged else message,
+            key=row.key,
+            delivered_at=row.delivered_at,
+            is_acknowledged=is_acknowledged,
+            is_pending=row.is_pending or bool(known and known.is_pending),
+        )
+    return list(found.values())
+
+
+async def record_delivered(
+    connection: Connection, receiver: str, messages: Sequence[AlertMessage], *, key: str, at: int
+) -> None:
+    """Record that a receiver accepted some alerts, which do the same to their problems."""
+    topics = [topic_of(message) for message in messages]
+    await execute(
+        connection,
+        query("record_delivered"),
+        receiver=receiver,
+        alert_ids=[message.id for message in messages],
+        key=key,
+        is_open=topics[0].action in (Action.BEGIN, Action.ACKNOWLEDGE),
+        at=Instant(at),
+    )
+    if topics[0].action is Action.END:
+        await close(connection, receiver, [topic.thread for topic in topics])
+
+
+async def record_failed(
+    connection: Connection, receiver: str, alert_id: int, *, next_attempt_at: int | None, error: str, at: int
+) -> None:
+    """Record an attempt that failed, and when the next one is, if any."""
+    await execute(
+        connection,
+        query("record_failed"),
+        receiver=receiver,
+        alert_id=alert_id,
+        next_attempt_at=None if next_attempt_at is None else Instant(next_attempt_at),
+        last_error=error,
+        at=Instant(at),
+    )
+
+
+async def close(connection: Connection, receiver: str, threads: Sequence[str]) -> None:
+    """Record that a receiver has the end of some problems, or will never get it."""
+    await execute(connection, query("close_problems"), receiver=receiver, threads=list(threads))
+
+
+async def hold(connection: Connection, receiver: str, held: Collection[Pending]) -> None:
+    """Record that a silence holds some alerts."""
+    if new := [one.message.id for one in held if not one.is_silenced]:
+        await execute(connection, query("hold_deliveries"), receiver=receiver, alert_ids=new)
+
+
+async def drop(connection: Connection, receiver: str, dropped: Collection[Pending]) -> None:
+    """Record that some alerts are never sent."""
+    if dropped:
+        ids = [one.message.id for one in dropped]
+        await execute(connection, query("drop_deliveries"), receiver=receiver, alert_ids=ids)
+
+
+async def repeat(connection: Connection, receiver: str, alert_ids: Sequence[int], *, at: int) -> None:
+    """Schedule delivered alerts once more."""
+    await execute(connection, query("repeat_deliveries"), receiver=receiver, alert_ids=list(alert_ids), at=Instant(at))
+
+
+async def of_alerts(connection: Connection, alert_ids: Sequence[int]) -> dict[int, tuple[AlertDelivery, ...]]:
+    """Return the deliveries of some alerts, by alert id."""
+    found: dict[int, tuple[AlertDelivery, ...]] = {}
+    for row in await fetch(connection, query("deliveries_of_alerts"), _DeliveryRow, alert_ids=list(alert_ids)):
+        found[row.alert_id] = (*found.get(row.alert_id, ()), row.delivery)
+    return found

@@ -1,0 +1,105 @@
+"""The snapshot of each Envoy: the resources of the tables that it follows, by the rules of all consumers.
+
+An Envoy is identified by its region and a digest of its node's id. The digest is also its share of the time over which
+consumers change to a table with other weights, so that a fleet of Envoys does not change at once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.xds.resources import Resources, Snapshot, resources_of, snapshot
+from isochrone_wire.consumer.followed_tables import FollowedTables
+from isochrone_wire.consumer.static_order import endpoint
+from isochrone_wire.model import Plan
+from isochrone_wire.routes import RouteEntry, RouteTable
+
+MAX_ENVOYS = 4_096
+"""The number of Envoys that are remembered; another one applies its first tables at once."""
+
+_MAX_RESOURCES = 256
+_SHARE_BITS = 64
+
+
+@dataclass(slots=True)
+class _Envoy:
+    followed: FollowedTables
+    planned: Mapping[str, RouteEntry] = field(default_factory=dict)
+    tables: tuple[RouteTable, ...] = ()
+    snapshot: Snapshot | None = None
+
+
+class Snapshots:
+    """The newest snapshots; `clock` returns microseconds since the epoch."""
+
+    def __init__(self, *, publisher: Publisher, plans: Plans, clock: Callable[[], int]) -> None:
+        self._publisher = publisher
+        self._plans = plans
+        self._clock = clock
+        self._envoys: OrderedDict[tuple[str, int], _Envoy] = OrderedDict()
+        self._resources: OrderedDict[Hashable, Resources] = OrderedDict()
+        self._plan: Plan | None = None
+        self._planned: dict[str, RouteEntry] = {}
+        self._in_force: dict[str, tuple[int, tuple[RouteTable, ...]]] = {}
+
+    def of(self, client_region: str, node_id: str) -> Snapshot:
+        """Return the snapshot of an Envoy as of now. Raises `UnknownName`, which lists the known regions."""
+        tables, now_at = self._tables(client_region), self._clock()
+        envoy = self._envoy(client_region, node_id)
+        followed = envoy.followed
+        if envoy.planned is not self._planned:
+            envoy.planned, followed.endpoints = self._planned, self._planned | followed.endpoints
+        for table in tables:
+            followed.receive(table)
+        followed.keep_only(table.route for table in tables)
+        in_use = followed.at(now_at)
+        if envoy.snapshot is None or envoy.tables != in_use or _is_due(envoy.snapshot.next_change_at(), now_at):
+            envoy.snapshot = snapshot(self._made(client_region, in_use), envoy.snapshot, now_at=now_at)
+            envoy.tables = in_use
+        return envoy.snapshot
+
+    def next_change_us(self, client_region: str, node_id: str) -> int | None:
+        """Return the time until the snapshot changes without a new table, in microseconds; `None` if it does not."""
+        envoy, now_at = self._envoy(client_region, node_id), self._clock()
+        instants = (
+            envoy.followed.next_change_at(now_at),
+            envoy.snapshot.next_change_at() if envoy.snapshot else None,
+        )
+        return min((max(0, at - now_at) for at in instants if at is not None), default=None)
+
+    def _envoy(self, client_region: str, node_id: str) -> _Envoy:
+        digest = int.from_bytes(blake2b(node_id.encode(), digest_size=_SHARE_BITS // 8).digest())
+        key = client_region, digest
+        if key not in self._envoys:
+            self._envoys[key] = _Envoy(FollowedTables(share=digest / 2**_SHARE_BITS))
+            if len(self._envoys) > MAX_ENVOYS:
+                self._envoys.popitem(last=False)
+        self._envoys.move_to_end(key)
+        return self._envoys[key]
+
+    def _tables(self, client_region: str) -> tuple[RouteTable, ...]:
+        """The tables in force in a region, looked up once per generation and plan; every stream asks for them."""
+        generation, plan = self._publisher.generation, self._plans.current
+        if plan is not self._plan:
+            self._plan, self._in_force = plan, {}
+            self._planned = {target.name: endpoint(target) for target in plan.targets} if plan else {}
+        known = self._in_force.get(client_region)
+        if known is None or known[0] != generation:
+            known = self._in_force[client_region] = generation, self._publisher.tables(client_region).tables
+        return known[1]
+
+    def _made(self, client_region: str, tables: tuple[RouteTable, ...]) -> Resources:
+        """The resources of tables, made once for all Envoys. Raises `UnknownName`."""
+        key = client_region, self._plans.version, *((table.etag, table.state) for table in tables)
+        if key not in self._resources:
+            self._resources[key] = resources_of(client_region, tables)
+            if len(self._resources) > _MAX_RESOURCES:
+                self._resources.popitem(last=False)
+        return self._resources[key]
+
+
+def _is_due(at: int | None, now_at: int) -> bool:
+    return at is not None and now_at >= at

@@ -1,0 +1,197 @@
+"""The state of one stream of Envoy's: what was sent, what was acknowledged, and what is due. Pure.
+
+1. A response has a nonce. The request with this nonce acknowledges the response or, with an error, rejects it. Requests
+   with an earlier nonce are ignored by the state of the world; delta requests may come at any time.
+2. A version is sent once. After a rejection, Envoy keeps what it has, and only another version is sent.
+3. Clusters come before the routes that refer to them: while clusters of this stream are not acknowledged, or were
+   rejected, no routes are sent.
+4. A type without resources is not sent: it would delete what Envoy has.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.xds.resources import CLUSTERS, TYPES, Resource, Snapshot, version_of
+
+MAX_NAMES = 10_000
+"""Maximum number of names of a subscription. A delta subscription grows with every request."""
+MAX_NAMES_CHARS = 256 << 10
+"""Maximum number of their characters together."""
+
+_ALL = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request of either form; `names` and `removed_names` are subscriptions, `versions` the resources that a client
+    has when it reconnects (delta) and `version` theirs (state of the world). `error` is the reason of a rejection.
+    """
+
+    type_url: str
+    client_region: str = ""
+    node_id: str = ""
+    nonce: str = ""
+    version: str = ""
+    names: tuple[str, ...] = ()
+    removed_names: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """Resources of one type: all of them in the state of the world, those that changed in a delta."""
+
+    type_url: str
+    nonce: str
+    version: str
+    resources: tuple[Resource, ...]
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A version that Envoy does not accept, and its reason."""
+
+    type_url: str
+    version: str
+    reason: str
+
+
+class StreamState(Protocol):
+    """The state of a stream, of one of the two forms."""
+
+    def receive(self, request: Request) -> Rejection | None:
+        """Note a request; return what it rejects. Raises `BadRequest`."""
+        ...
+
+    def due(self, snapshot: Snapshot) -> Iterator[Response]:
+        """Yield the responses to send now, and note them as sent."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Subscription:
+    """A subscription to one type. `names` is `None` for all resources, `sent` the versions of the newest response and
+    `version` that of all of them.
+    """
+
+    names: set[str] | None
+    version: str = ""
+    sent: dict[str, str] = field(default_factory=dict)
+    nonce: str = ""
+    is_accepted: bool = True
+
+    def answered(self, request: Request) -> Rejection | None:
+        """Note the answer to the newest response."""
+        self.is_accepted = request.error is None
+        if request.error is None:
+            return None
+        return Rejection(type_url=request.type_url, version=self.version, reason=request.error)
+
+
+class _Stream:
+    """The part that both forms share."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._responses = 0
+
+    def _subscribe(self, request: Request) -> None:
+        """Note the first request of a type. Without names it is for all resources."""
+        if request.type_url in TYPES:
+            names = _names(request) if request.names else None
+            self._subscriptions[request.type_url] = _Subscription(
+                names=names, version=request.version, sent=dict(request.versions)
+            )
+
+    def _due_types(self) -> Iterator[tuple[str, _Subscription]]:
+        """Yield the types that may be sent now, in order."""
+        for type_url in TYPES:
+            if type_url in self._subscriptions and self._is_allowed(type_url):
+                yield type_url, self._subscriptions[type_url]
+
+    def _is_allowed(self, type_url: str) -> bool:
+        clusters = self._subscriptions.get(CLUSTERS)
+        return type_url == CLUSTERS or clusters is None or clusters.is_accepted
+
+    def _sent(self, subscription: _Subscription, resources: Mapping[str, Resource], version: str) -> str:
+        """Note a response as sent, and return its nonce."""
+        self._responses += 1
+        subscription.nonce = str(self._responses)
+        subscription.version = version
+        subscription.sent = {name: one.version for name, one in resources.items()}
+        subscription.is_accepted = False
+        return subscription.nonce
+
+
+def _names(request: Request) -> set[str] | None:
+    return None if _ALL in request.names else _bounded(set(request.names))
+
+
+def _bounded(names: set[str]) -> set[str]:
+    if len(names) > MAX_NAMES or sum(map(len, names)) > MAX_NAMES_CHARS:
+        raise BadRequest(f"the stream subscribes to more than {MAX_NAMES} names or {MAX_NAMES_CHARS} characters")
+    return names
+
+
+class StateOfTheWorld(_Stream):
+    """Each response has all resources that are subscribed to. Without names, all are."""
+
+    def receive(self, request: Request) -> Rejection | None:
+        """Note a request; return what it rejects."""
+        known = self._subscriptions.get(request.type_url)
+        if known is None:
+            self._subscribe(request)
+            return None
+        if request.nonce != known.nonce:
+            return None
+        names = known.names if known.names is None and not request.names else _names(request)
+        if known.names != names:
+            known.names, known.version = names, ""
+        return known.answered(request) if known.nonce else None
+
+    def due(self, snapshot: Snapshot) -> Iterator[Response]:
+        """Yield the responses to send now, and note them as sent."""
+        for type_url, subscription in self._due_types():
+            resources = snapshot.select(type_url, subscription.names)
+            version = version_of(resources)
+            if resources and version != subscription.version:
+                nonce = self._sent(subscription, resources, version)
+                yield Response(type_url=type_url, nonce=nonce, version=version, resources=tuple(resources.values()))
+
+
+class Delta(_Stream):
+    """Each response has the resources that changed, and the names of those that are gone."""
+
+    def receive(self, request: Request) -> Rejection | None:
+        """Note a request; return what it rejects."""
+        known = self._subscriptions.get(request.type_url)
+        if known is None:
+            self._subscribe(request)
+            return None
+        self._change(known, request)
+        return known.answered(request) if request.nonce and request.nonce == known.nonce else None
+
+    def due(self, snapshot: Snapshot) -> Iterator[Response]:
+        """Yield the responses to send now, and note them as sent."""
+        for type_url, subscription in self._due_types():
+            resources = snapshot.select(type_url, subscription.names)
+            changed = tuple(one for name, one in resources.items() if subscription.sent.get(name) != one.version)
+            removed = tuple(name for name in subscription.sent if name not in resources)
+            if resources and (changed or removed):
+                version = version_of(resources)
+                nonce = self._sent(subscription, resources, version)
+                yield Response(type_url=type_url, nonce=nonce, version=version, resources=changed, removed=removed)
+
+    @staticmethod
+    def _change(known: _Subscription, request: Request) -> None:
+        """Change the subscription. A name that is subscribed to again is sent again. Raises `BadRequest`."""
+        for name in (*request.names, *request.removed_names):
+            known.sent.pop(name, None)
+        if _ALL in request.names:
+            known.names = None
+        elif known.names is not None:
+            known.names = _bounded((known.names | set(request.names)) - set(request.removed_names))

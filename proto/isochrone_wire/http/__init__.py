@@ -1,0 +1,1 @@
+"""HTTP that agents and clients of providers share. Pure."""

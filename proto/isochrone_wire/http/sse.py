@@ -1,0 +1,97 @@
+"""Decoder of server-sent events, after the WHATWG grammar.
+
+The laws:
+
+1. The boundaries of the reads never change the events.
+2. A line ends at LF, CRLF or a lone CR only; U+2028 and similar characters are ordinary text.
+3. An event ends at a blank line. Data without one at the end of the stream is not an event.
+4. Memory is bounded: a line or an event larger than `limit` bytes is an `SseOverflow`.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
+"""
+
+from dataclasses import dataclass
+
+LIMIT_BYTES = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event: its `data` lines joined by LF, and its type, empty for the default `message`."""
+
+    data: bytes
+    name: bytes = b""
+
+
+class SseOverflow(ValueError):  # noqa: N818  # named for the event; it becomes a garbled sample, not a crash
+    """A line or an event exceeds the size limit of the decoder."""
+
+
+class SseDecoder:
+    """Decodes the reads of one stream into events. `limit` is the maximum size of a line or an event in bytes."""
+
+    __slots__ = ("_after_cr", "_at_start", "_data", "_limit", "_line", "_line_size", "_name", "_size")
+
+    def __init__(self, *, limit: int = LIMIT_BYTES) -> None:
+        self._limit = limit
+        self._line: list[bytes] = []
+        self._line_size = 0
+        self._data: list[bytes] = []
+        self._size = 0
+        self._name = b""
+        self._after_cr = False
+        self._at_start = True
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Return the events that these bytes complete. Raises `SseOverflow`."""
+        data = self._with_plain_line_ends(data)
+        head, newline, rest = data.partition(b"\n")
+        self._hold(head)
+        if not newline:
+            return []
+        *lines, last = rest.split(b"\n")
+        first = b"".join(self._line)
+        self._line, self._line_size = [], 0
+        events = [event for line in (first, *lines) if (event := self._take(line))]
+        self._hold(last)
+        return events
+
+    def _with_plain_line_ends(self, data: bytes) -> bytes:
+        if not data:
+            return data
+        if self._after_cr and data.startswith(b"\n"):
+            data = data[1:]
+        self._after_cr = data.endswith(b"\r")
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+    def _hold(self, piece: bytes) -> None:
+        self._line_size += len(piece)
+        if self._line_size > self._limit:
+            raise SseOverflow(f"a line of the stream is longer than {self._limit} bytes")
+        if piece:
+            self._line.append(piece)
+
+    def _take(self, line: bytes) -> Event | None:
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._size += len(value) + bool(self._data)  # and the LF that joins the two
+            if self._size > self._limit:
+                raise SseOverflow(f"an event of the stream is larger than {self._limit} bytes")
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value
+        return None
+
+    def _dispatch(self) -> Event | None:
+        event = Event(b"\n".join(self._data), self._name) if self._data else None
+        self._data, self._size, self._name = [], 0, b""
+        return event

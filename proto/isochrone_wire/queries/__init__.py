@@ -1,0 +1,1 @@
+"""Queries of readers: their windows, the order of rows, and answers as JSON documents."""

@@ -1,0 +1,57 @@
+"""The order of differentials, and the selection of some of them by their decision. Pure."""
+
+import math
+from collections.abc import Callable
+
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric
+
+DECIDED = "decided"
+"""A selection: all decisions except `undecided`."""
+DEFAULT_SORT = "difference"
+
+
+def _by_target(row: Differential) -> tuple[str, float]:
+    return (row.target, 0)
+
+
+def _by_shift(row: Differential) -> tuple[float, str]:
+    return (_best_first(row.shift, row.metric), row.target)
+
+
+def _by_percent(row: Differential) -> tuple[float, str]:
+    return (_best_first(row.shift_percent, row.metric), row.target)
+
+
+def _best_first(value: float | None, metric: Metric) -> float:
+    if value is None:
+        return math.inf
+    return -value if metric.more_is_better else value
+
+
+_SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
+    DEFAULT_SORT: _by_shift,
+    "target": _by_target,
+    "percent": _by_percent,
+}
+SORTS = tuple(_SORT_KEY)
+FORMER_SORT = "shift"
+"""The former name of `difference`."""
+_SORT_KEY[FORMER_SORT] = _by_shift
+
+
+def select_rows(
+    answer: DifferentialList, *, sort: str = DEFAULT_SORT, only: str | None = None
+) -> tuple[Differential, ...]:
+    """Return the differentials to show, by region in the order of the answer, sorted within a region by one of `SORTS`.
+
+    `difference` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
+    `DECIDED` all except `undecided`.
+    """
+    regions = list(dict.fromkeys(row.region for row in answer.differentials))
+    kept = [row for row in answer.differentials if only is None or _kept(row.decision, only)]
+    by_sort = sorted(kept, key=_SORT_KEY[sort])
+    return tuple(sorted(by_sort, key=lambda row: regions.index(row.region)))
+
+
+def _kept(decision: Decision, only: str) -> bool:
+    return decision is not Decision.UNDECIDED if only == DECIDED else decision == only

@@ -1,0 +1,106 @@
+"""JSON documents of answers, as `--output json` prints them and the HTTP interface serves them. Pure.
+
+{"schema": "isochrone.leaderboard/1", "window": {"from_at": …, "until_at": …}, "order": "ttft", …, "rows": [{…}, …]}
+
+First comes the name of the document with its version, then the fields of the answer except its rows, then the rows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from isochrone_wire.answers import Metric
+from isochrone_wire.json_format import fields_to_json, to_json_value
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentFormat:
+    """The document of a class of answers: the name of its `schema`, and the field of the answer that holds its `rows`.
+
+    Rows are sorted by `order`, or stay as they are without one. The fields of the objects that are named in `inline`
+    are fields of the row. Fields of the answer that are named in `omitted` are not in the document.
+    """
+
+    schema: str
+    rows: str
+    order: Callable[[Any], Any] | None = None
+    inline: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+
+    def rows_of(self, answer: object) -> tuple[Any, ...]:
+        """Return the rows of an answer in their order."""
+        rows: tuple[Any, ...] = getattr(answer, self.rows)
+        return rows if self.order is None else tuple(sorted(rows, key=self.order))
+
+    def facts(self, answer: Any) -> Record:  # noqa: ANN401  # any class of answers
+        """Return the fields of the document besides its schema and its rows."""
+        left_out = (self.rows, *self.omitted)
+        return fields_to_json(answer, tuple(field.name for field in fields(answer) if field.name not in left_out))
+
+    def record(self, row: object) -> Record:
+        """Return a row as plain data."""
+        found: Record = to_json_value(row)
+        for name in self.inline:
+            found |= found.pop(name)
+        return found
+
+
+_PLACE_OF = {metric: place for place, metric in enumerate(Metric)}
+
+
+def _by_metric_newest_first(row: Any) -> tuple[int, int, str, str]:  # noqa: ANN401  # a change, as below
+    return (_PLACE_OF[row.metric], -row.changed_at, row.target, row.region)
+
+
+def _newest_first(row: Any) -> tuple[int, int]:  # noqa: ANN401  # an alert, as below
+    return (-row.raised_at, row.id)
+
+
+def _newest_open_first(row: Any) -> tuple[bool, int, int]:  # noqa: ANN401  # an incident, whose module is not imported
+    return (row.recovered_at is not None, -row.opened_at, row.id)
+
+
+FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
+    {
+        "AlertList": DocumentFormat(schema="isochrone.alerts/1", rows="alerts", order=_newest_first),
+        "CoverageList": DocumentFormat(
+            schema="isochrone.coverage/1", rows="coverage", order=attrgetter("region", "vantage", "target")
+        ),
+        "DifferentialList": DocumentFormat(schema="isochrone.diff/1", rows="differentials"),
+        "DriftList": DocumentFormat(schema="isochrone.drift/1", rows="events", order=_by_metric_newest_first),
+        "IncidentList": DocumentFormat(schema="isochrone.incidents/1", rows="incidents", order=_newest_open_first),
+        "LatencyBudgetList": DocumentFormat(schema="isochrone.budgets/1", rows="budgets"),
+        "Leaderboard": DocumentFormat(
+            schema="isochrone.leaderboard/1", rows="standings", order=attrgetter("region", "rank", "target")
+        ),
+        "RateLimitList": DocumentFormat(schema="isochrone.limits/1", rows="limits"),
+        "RouteEventList": DocumentFormat(schema="isochrone.route-events/1", rows="events"),
+        "SampleList": DocumentFormat(
+            schema="isochrone.samples/1",
+            rows="samples",
+            order=attrgetter("sample.round_at", "sample.dispatched_at", "target"),
+            inline=("sample",),
+            omitted=("resume_at",),
+        ),
+        "SeriesList": DocumentFormat(schema="isochrone.series/1", rows="series", order=attrgetter("region", "target")),
+        "SpendList": DocumentFormat(
+            schema="isochrone.spend/1", rows="spend", order=attrgetter("region", "vantage", "provider")
+        ),
+        "TargetList": DocumentFormat(schema="isochrone.targets/1", rows="targets", order=attrgetter("name")),
+        "VantageList": DocumentFormat(
+            schema="isochrone.regions/1", rows="vantages", order=attrgetter("region", "name")
+        ),
+    }
+)
+"""The formats by the names of the classes of answers, which few programs import all."""
+
+
+def document(answer: object) -> Record:
+    """Return an answer as a JSON document. Raises `KeyError` for a class without a format."""
+    found = FORMATS[type(answer).__name__]
+    rows = [found.record(row) for row in found.rows_of(answer)]
+    return {"schema": found.schema, **found.facts(answer), "rows": rows}

@@ -1,0 +1,63 @@
+"""docs/litellm.md keeps its word: its commands lead to another first choice in each region, and its program runs."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_litellm import PYTHON, environment, requires_litellm
+from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
+from testdata.waiting import eventually
+
+PORTS = ("8081", "8082", "4600", "4680", "4000")
+PAGE = (ROOT / "docs" / "litellm.md").read_text()
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+(PROGRAM,) = [text for language, text in BLOCKS if language == "python"]
+(SHOWN,) = [text for language, text in BLOCKS if not language]
+
+pytestmark = [requires_litellm, pytest.mark.slow]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that looks like a checkout, with the commands of this one and LiteLLM's proxy."""
+    with short_checkout() as path:
+        given = {key: value for key, value in environment(path).items() if os.environ.get(key) != value}
+        settings = " ".join(f"{key}={value}" for key, value in given.items())
+        command = path / "bin" / "litellm"
+        command.write_text(f'#!/bin/sh\nexec env {settings} {Path(PYTHON).parent / "litellm"} "$@"\n')
+        command.chmod(0o755)
+        yield path
+
+
+def output_of(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment(folder), timeout=240
+    )
+    return done.stdout or done.stderr
+
+
+def test_the_page_leads_to_another_first_choice_in_each_region(folder: Path) -> None:
+    """The third block prints what the page shows, the fourth the metrics; the program prints its region's choice."""
+    ports = unused_ports(PORTS)
+    page, program = with_ports(PAGE, ports), with_ports(PROGRAM, ports)
+    *start, ask, scrape = blocks_of(page)
+    assert len(start) == 2
+    found: list[str] = []
+
+    def is_as_shown() -> bool:
+        found.append(output_of(["bash", "-c", ask], folder))
+        return found[-1] == SHOWN
+
+    with running(start, folder) as log:
+        try:
+            eventually(120, is_as_shown, "the output that the page shows", every=0.5)
+        except AssertionError:
+            pytest.fail(f"{found[-1]}\n{log.read_text()[-4000:]}")
+        samples = output_of(["bash", "-c", scrape], folder)
+        for region in ("us-east-2", "ap-southeast-1"):
+            assert f'{{client_region="{region}",outcome="table",route="chat"}}' in samples
+        assert output_of([PYTHON, "-c", program], folder).splitlines()[-1] == "step-3.5-flash"

@@ -1,0 +1,1 @@
+"""The alerts of a simulated fleet, compared with the faults that were injected."""

@@ -1,0 +1,412 @@
+"""The live page in a real browser, of a collector with TLS and credentials: login, views, live changes, links."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fix_browser import Browser
+from fix_collector import Caller, Collector
+from fix_node import VARIABLE
+from isochrone_client.cli import cli
+from isochrone_collector.clock import now_at
+from isochrone_wire import identity_file
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import MINUTE_US, Vantage
+from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
+
+HOSTILE = "<script>document.title=1</script>"
+EU = Vantage(name="eu-1", region="eu-central-1")
+ROUNDS = 60
+SLOWER_US = 150_000
+WIDTHS = (1280, 390)
+ROUTE = f"/routes?region={US}&route=chat"
+PATHS = ["/", "/?baseline=us-east-2", f"/target/{FIRST}", ROUTE, "/fleet"]
+TABLE = "document.querySelector('main table') && !document.querySelector('.waiting, [aria-busy=true]')"
+LOGIN = "document.querySelector('form.login input[type=password]')"
+# As in the report: elements with an edge beyond the window, except in tables that scroll.
+BEYOND = """
+[...document.body.querySelectorAll('*')].filter((e) => !e.closest('.scroll, .unseen, .skip, svg') && e.clientWidth > 1)
+  .filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)
+  .map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 60))
+"""
+CELLS = """
+Object.fromEntries([...document.querySelectorAll('.matrix tbody tr')].map((row) => [row.querySelector('th').textContent,
+  [...row.querySelectorAll('td')].map((cell) => cell.textContent)]))
+"""
+# Weights and targets, in rank order.
+MEMBERS = """
+[...document.querySelectorAll('.routes tbody tr:has(.sum)')].map((row) =>
+  [row.querySelector('.sum').lastChild.textContent, row.querySelector('th').textContent])
+"""
+ROWS = """
+[...document.querySelectorAll('TABLE tbody tr')].map((row) =>
+  [...row.cells].map((cell) => cell.firstChild?.nodeValue ?? ''))
+"""
+AXE = """
+axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations
+  .filter((one) => ['serious', 'critical'].includes(one.impact))
+  .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))])))
+"""
+
+
+def latency(target: str, region: str) -> int:
+    """The first target is slower from Singapore."""
+    return 200_000 + (SLOWER_US if (target, region) == (FIRST, SG) else 0)
+
+
+@dataclass(slots=True)
+class Page:
+    """The page of a collector, in a browser with a session, and what its fleet has pushed until `until_at`."""
+
+    browser: Browser
+    collector: Collector
+    agents: Caller
+    fleet: Fleet
+    until_at: int
+
+    def open(self, path: str, *, width: int = 1280, dark: bool = False, ready: str = TABLE) -> None:
+        """Open a path and wait until its content is there."""
+        self.browser.open(f"{self.collector.http}{path}", width=width, dark=dark)
+        self.browser.until(ready)
+
+    @property
+    def credential(self) -> str:
+        """The credential of the collector's operator."""
+        return str(identity_file.read(self.collector.data_dir / "operator.json").credential)
+
+    def log_in(self, credential: str) -> None:
+        """Send the form of the login."""
+        self.browser.evaluate("document.querySelector('form.login input[type=password]').focus()")
+        self.browser.evaluate("document.querySelector('form.login input[type=password]').value = ''")
+        self.browser.ask("Input.insertText", text=credential)
+        self.browser.evaluate("document.querySelector('form.login button').click()")
+
+    def regions(self) -> list[str]:
+        """Return the regions of the matrix, in the order of its columns."""
+        found: list[str] = self.browser.evaluate(
+            "[...document.querySelectorAll('.matrix thead th button')].slice(1, -1).map((e) => e.dataset.key.slice(5))"
+        )
+        return found
+
+    @property
+    def fixed(self) -> str:
+        """The query of the window of the first rounds, which later ones do not change."""
+        return f"from={rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}&until={rfc3339(self.until_at)}"
+
+    def command(self, *words: str, window: str | None = "") -> list[dict[str, Any]]:
+        """Return the rows that a command prints, for the same window unless it has another or none."""
+        if window == "":
+            window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
+        identity = str(self.collector.data_dir / "operator.json")
+        options = [
+            "--collector",
+            self.collector.address,
+            "--identity",
+            identity,
+            *([] if window is None else ["--window", window]),
+            "--output",
+            "json",
+        ]
+        done = CliRunner().invoke(cli, [*words, *options])
+        assert done.exit_code == 0, done.output
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+        return rows
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, shared_guarded_collector: Collector) -> Iterator[Page]:
+    """A page after its login, with rounds of three providers, one of them hostile, from two regions."""
+    collector = shared_guarded_collector
+    plan = PLAN.replace("provider: gamma", f"provider: {json.dumps(HOSTILE)}")
+    plan = plan.replace("gamma/m", json.dumps(f"{HOSTILE}/m"))
+    assert collector.call.apply(plan).problems == ()
+    # Agents of the collector's user need no credential on its socket.
+    agents = Caller(f"unix:{collector.data_dir}/collector.sock")
+    fleet = Fleet({target.name: target.id for target in agents.targets().targets})
+    until_at = now_at() // MINUTE_US * MINUTE_US
+    fleet.push_rounds(agents, rounds_until(until_at, ROUNDS), latency)
+    browser.ask("Security.enable")
+    browser.ask("Security.setIgnoreCertificateErrors", ignore=True)
+    found = Page(browser, collector, agents, fleet, until_at)
+    found.open("/", ready=LOGIN)
+    found.log_in(found.credential)
+    browser.until(TABLE)
+    yield found
+    agents.channel.close()
+    browser.ask("Security.setIgnoreCertificateErrors", ignore=False)
+
+
+def test_login_and_logout(page: Page) -> None:
+    """Without a session there is a form instead of data; a wrong credential is refused with the reason, and never is in
+    the address. After the login the same address shows its view.
+    """
+    browser = page.browser
+    page.open(f"/?baseline={US}")
+    browser.evaluate(
+        "[...document.querySelectorAll('header button')].find((e) => e.textContent.includes('log out')).click()"
+    )
+    browser.until(LOGIN)
+    assert browser.evaluate("document.querySelector('table')") is None
+    page.log_in(page.credential[:-4])
+    browser.until("document.querySelector('.refused')")
+    assert "credential" in browser.evaluate("document.querySelector('.refused').textContent")
+    page.log_in(page.credential)
+    browser.until("document.querySelector('.matrix')")
+    assert browser.evaluate("location.search") == f"?baseline={US}"
+    assert browser.evaluate("document.cookie") == ""
+
+
+@pytest.mark.parametrize(
+    ("metric", "quantity", "scale"), [("ttft", "ttft_p50_us", 1e-3), ("speed", "tokens_per_second_p50", 1)]
+)
+def test_the_matrix_has_the_numbers_of_the_command(page: Page, metric: str, quantity: str, scale: float) -> None:
+    """For the same window each cell is what `isochrone leaderboard --output json` prints, rounded."""
+    page.open(f"/?metric={metric}&{page.fixed}")
+    cells, regions = page.browser.evaluate(CELLS), page.regions()
+    rows = page.command("leaderboard")
+    assert len(rows) == 6
+    for row in rows:
+        assert cells[row["target"]][regions.index(row["region"])] == f"{row[quantity]['value'] * scale:.0f}"
+
+
+def test_goodput_is_that_of_the_command(page: Page) -> None:
+    """With the metric goodput, each cell is the share of `isochrone slo` for the chosen use."""
+    page.open(f"/?metric=goodput&use=code&{page.fixed}")
+    cells, regions = page.browser.evaluate(CELLS), page.regions()
+    rows = page.command("slo", "--use", "code")
+    assert len(rows) == 6
+    for row in rows:
+        assert cells[row["target"]][regions.index(row["region"])] == f"{100 * row['goodput']['value']:.0f}"
+
+
+def test_differences_are_those_of_the_command(page: Page) -> None:
+    """With a baseline each other cell has the difference of a decided differential, its colour, and its facts."""
+    page.open(f"/?baseline={US}&{page.fixed}")
+    page.browser.until("document.querySelector('.worse3')")
+    cells, regions = page.browser.evaluate(CELLS), page.regions()
+    rows = {row["target"]: row for row in page.command("diff", "--baseline", US)}
+    assert rows[FIRST]["decision"] == "slower"
+    for target, row in rows.items():
+        shown = "same" if row["decision"] == "equivalent" else f"{row['shift'] / 1000:+.0f}"
+        assert cells[target][regions.index(SG)] == shown
+    label = page.browser.evaluate("document.querySelector('.worse3 button').getAttribute('aria-label')")
+    assert "decision: slower" in label
+    assert f"rounds ≈ independent: {ROUNDS}" in label
+
+
+def test_new_samples_arrive_without_a_reload(page: Page) -> None:
+    """A region that has its first samples gets a column, in the same document."""
+    page.open("/")
+    page.browser.until("document.querySelector('.liveness.live')")
+    page.browser.evaluate("window.before = document.querySelector('.matrix')")
+    assert EU.region not in page.regions()
+    page.fleet.push_rounds(page.agents, rounds_until(now_at(), 30), latency, vantages=[EU])
+    page.browser.until(f"document.querySelector('thead').textContent.includes('{EU.region}')", seconds=20)
+    page.browser.until("document.querySelectorAll('.matrix tbody tr:first-child .cell').length === 3", seconds=20)
+    assert page.browser.evaluate("window.before === document.querySelector('.matrix')") is True
+
+
+def test_a_link_restores_the_state(page: Page) -> None:
+    """What a user chooses is in the address; the same address shows it again, and going back shows what was before."""
+    browser = page.browser
+    page.open("/")
+    browser.evaluate("document.querySelector('.segments input[value=speed]').click()")
+    browser.until("location.search === '?metric=speed'")
+    browser.evaluate("document.querySelector('[data-key=\"sort price\"]').click()")
+    browser.until("location.search.includes('sort=price')")
+    browser.evaluate("[...document.querySelectorAll('nav a')].find((e) => e.textContent === 'Fleet').click()")
+    browser.until("location.pathname === '/fleet' && document.querySelector('h2')")
+    browser.evaluate("history.back()")
+    browser.until("document.querySelector('.segments input[value=speed]')?.checked")
+    link = browser.evaluate("location.pathname + location.search")
+    page.open(link)
+    assert browser.evaluate("document.querySelector('.segments input[value=speed]').checked") is True
+    assert browser.evaluate("document.querySelector('th[aria-sort]').textContent").startswith("output")
+
+
+def test_filters_select_rows(page: Page) -> None:
+    """A provider selects its targets, also by name from the address."""
+    page.open("/?provider=beta")
+    assert page.browser.evaluate(f"Object.keys({CELLS})") == [SECOND]
+    page.open("/?find=ALPHA")
+    assert page.browser.evaluate(f"Object.keys({CELLS})") == [FIRST]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_else_is_requested_and_nothing_fails(page: Page, path: str) -> None:
+    """Every request goes to the collector, the console stays empty, and a hostile name is text."""
+    page.open(path)
+    requested = {event["request"]["url"] for event in page.browser.seen("Network.requestWillBeSent")}
+    assert requested
+    assert [url for url in requested if not url.startswith(f"{page.collector.http}/")] == []
+    assert page.browser.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+    assert page.browser.evaluate("document.querySelectorAll('body script').length") == 0
+    assert path.startswith("/target/") or HOSTILE in page.browser.evaluate("document.querySelector('main').textContent")
+    assert page.browser.evaluate("document.title") != "1"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_cut_off(page: Page, path: str, width: int) -> None:
+    """The page is as wide as the window; only tables scroll sideways."""
+    page.open(path, width=width)
+    assert page.browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.browser.evaluate(BEYOND) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_it_is_accessible(page: Page, path: str, dark: bool) -> None:  # noqa: FBT001  # a case of the table
+    """axe-core finds no serious violation, in light and dark."""
+    script = Path(os.environ.get(VARIABLE, "")) / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        pytest.skip(f"{VARIABLE} has no package axe-core; run .ci/node-modules")
+    page.open(path, dark=dark)
+    page.browser.evaluate(script.read_text() + "; true")
+    answer = page.browser.ask("Runtime.evaluate", expression=AXE, awaitPromise=True, returnByValue=True)
+    assert json.loads(answer["result"]["value"]) == []
+
+
+def test_cells_are_reached_by_keyboard(page: Page) -> None:
+    """The matrix is one stop of the tab key; arrow keys move in it, and the facts of a cell are shown."""
+    page.open("/")
+    browser = page.browser
+    assert browser.evaluate("document.querySelectorAll('.matrix tbody [tabindex=\"0\"]').length") == 1
+    browser.evaluate("document.querySelector('.matrix tbody [tabindex=\"0\"]').focus()")
+    first = browser.evaluate("document.activeElement.dataset.key")
+    browser.press("ArrowRight")
+    browser.press("ArrowDown")
+    assert browser.evaluate("document.activeElement.dataset.key") != first
+    assert "95 % interval" in browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('.details').hidden") is True
+
+
+def test_colours_are_chosen_in_the_address(page: Page) -> None:
+    """The theme of the address overrides that of the system."""
+    page.open("/?theme=dark", dark=False)
+    assert page.browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    page.open("/?theme=light", dark=True)
+    assert page.browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_it_can_be_printed(page: Page) -> None:
+    """Controls are not printed."""
+    page.open("/")
+    page.browser.ask("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert page.browser.evaluate("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    finally:
+        page.browser.ask("Emulation.setEmulatedMedia", media="")
+
+
+def test_routes_have_the_table_and_the_reasons_of_the_command(page: Page) -> None:
+    """A link of the overview shows the members in rank order with their weights, and each step of the decision."""
+    browser = page.browser
+    page.open("/routes", ready="document.querySelector('.routes a')")
+    browser.evaluate(f"[...document.querySelectorAll('.routes a')].find((e) => e.href.includes('{US}')).click()")
+    browser.until("document.querySelector('.steps') && document.querySelector('.weights rect')")
+    rows = page.command("routes", "--region", US, window=None)[0]["entries"]
+    assert browser.evaluate(MEMBERS) == [[f"{100 * row['weight']:.0f}", row["target"]] for row in rows]
+    assert browser.evaluate("document.querySelector('.steps').textContent").startswith("plan ")
+    assert "byte for byte" in browser.evaluate("document.querySelector('main').textContent")
+
+
+def test_a_slider_shows_past_tables(page: Page) -> None:
+    """Arrow keys move to the first table of a route, which the address restores; a button shows the newest again."""
+    browser = page.browser
+    page.open(ROUTE, ready="document.querySelector('.slider input:not([disabled])')")
+    browser.evaluate("document.querySelector('.slider input').focus()")
+    browser.press("Home")
+    browser.until("location.search.includes('generation=') && document.querySelector('.past')")
+    first = browser.evaluate("new URLSearchParams(location.search).get('generation')")
+    assert f"generation {first}," in browser.evaluate("document.querySelector('.slider input').ariaValueText")
+    assert f"generation {first}," in browser.evaluate("document.querySelector('.past').textContent")
+    page.open(f"{ROUTE}&generation={first}", ready="document.querySelector('.past')")
+    assert browser.evaluate("Number(document.querySelector('.slider input').value)") < 0
+    browser.evaluate("[...document.querySelectorAll('.slider button')][0].click()")
+    browser.until("!location.search.includes('generation') && !document.querySelector('.past')")
+
+
+def test_a_switch_arrives_in_the_routes(page: Page) -> None:
+    """When the first choice fails everywhere, an open page shows the switch with its sentence, and the new weights."""
+    browser = page.browser
+    page.open(ROUTE, ready="document.querySelector('.weights')")
+    browser.until("document.querySelector('.liveness.live')")
+    browser.evaluate("window.before = document.querySelector('.weights')")
+    at, first = now_at(), browser.evaluate(MEMBERS)[0][1]
+    page.fleet.push_rounds(
+        page.agents,
+        [at - place for place in (3, 2, 1, 0)],
+        lambda target, region: None if target == first else latency(target, region),
+    )
+    browser.until("document.querySelector('main').textContent.includes('hard')")
+    rows = page.command("routes", "history", "--route", "chat", "--region", US, window="1h")
+    (switch,) = (row for row in rows if row["change"] == "hard")
+    browser.until(f"document.querySelector('main').textContent.includes({json.dumps(switch['sentence'])})")
+    weights = {target: f"{100 * weight:.0f}" for target, weight in switch["weights"].items()}
+    browser.until(f"({MEMBERS})[0][1] !== {json.dumps(first)}")
+    assert {target: weight for weight, target in browser.evaluate(MEMBERS)} == weights
+    assert browser.evaluate("window.before === document.querySelector('.weights')") is True
+
+
+def test_a_target_has_the_numbers_of_the_command(page: Page) -> None:
+    """For the same window each bucket and each difference is what the command prints, rounded."""
+    page.open(f"/target/{FIRST}?baseline={US}&{page.fixed}")
+    page.browser.until("document.querySelector('.differences')")
+    shown = {tuple(row[:2]): row for row in page.browser.evaluate(ROWS.replace("TABLE", ".values table"))}
+    wanted = {
+        (rfc3339(point["at"])[:16].replace("T", " "), row["region"]): point
+        for row in page.command("series", "--target", FIRST, "--region", US, "--region", SG, "--points", "120")
+        for point in row["points"]
+    }
+    assert len(wanted) == 2 * ROUNDS
+    for key, point in wanted.items():
+        assert shown[key][2:7] == [*(f"{point[name] / 1000:.0f}" for name in ("p10", "p50", "p90")), "2", "2"]
+    assert page.browser.evaluate("document.querySelectorAll('.bucket').length") == len(shown)
+    (row,) = page.command("diff", "--target", FIRST, "--baseline", US, "--against", SG)
+    differences = {cells[0]: cells for cells in page.browser.evaluate(ROWS.replace("TABLE", ".differences"))}
+    assert (differences[SG][2], differences[SG][4]) == (f"{row['shift'] / 1000:+.0f}", "slower")
+
+
+def test_the_name_of_a_target_opens_it(page: Page) -> None:
+    """It is a link in the matrix, and keeps the window."""
+    page.open(f"/?{page.fixed}")
+    page.browser.evaluate(f"document.querySelector('.matrix tr[data-key=\"{FIRST}\"] th a').click()")
+    page.browser.until("document.querySelector('.bands')")
+    path, query = page.browser.evaluate("[location.pathname, new URLSearchParams(location.search).toString()]")
+    assert (path, query) == (f"/target/{FIRST}", page.fixed.replace(":", "%3A"))
+
+
+def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
+    """Arrow keys reach a bucket, and Enter opens the waterfall of a request of it, which the address keeps."""
+    browser = page.browser
+    page.open(f"/target/{FIRST}?{page.fixed}")
+    assert browser.evaluate("document.querySelectorAll('.bucket[tabindex=\"0\"]').length") == 1
+    browser.evaluate("document.querySelector('.bucket').focus()")
+    for _ in range(browser.evaluate("document.querySelectorAll('.bands h3').length") - 1):
+        browser.press("ArrowDown")
+    browser.press("ArrowRight")
+    label = browser.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert label.startswith(US)
+    assert "median" in label
+    browser.press("Enter")
+    browser.until("document.querySelector('.request .waterfall')")
+    address, shown = browser.evaluate("[location.href, document.querySelector('.request').textContent]")
+    rows = page.command("samples", "--target", FIRST, "--region", US, "--limit", "1000")
+    (sample,) = (row for row in rows if row["id"] in shown)
+    phases = browser.evaluate(ROWS.replace("TABLE", ".waterfall"))
+    assert phases[-1][-1] == f"{sample['e2e_us'] / 1000:.0f}"
+    page.open(address.removeprefix(page.collector.http))
+    assert browser.evaluate("document.querySelector('.request').textContent") == shown
+    browser.evaluate(
+        "document.querySelector('.request select').value = document.querySelector('.request option').value"
+    )
+    browser.evaluate("document.querySelector('.request select').dispatchEvent(new Event('change'))")
+    browser.until("location.search.includes('sample=')")

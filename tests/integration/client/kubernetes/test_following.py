@@ -1,0 +1,213 @@
+"""`isochrone routes kubernetes` as processes, with an API server and a service of route tables on real sockets."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fix_kubernetes import NAMESPACE, ApiServer
+from fix_routes import FakeRoutes
+from fix_simulator import Simulator
+from isochrone_client.errors import ClusterError
+from isochrone_client.kubernetes.cluster import Cluster, ConflictError
+from isochrone_client.kubernetes.election import Election
+from isochrone_client.kubernetes.reconciler import Reconciler
+from isochrone_client.kubernetes.route_objects import HTTP_ROUTE, change_of
+from testdata.preforked import Program
+from testdata.routes import CHAT
+from testdata.served_tables import fresh
+from testdata.waiting import eventually
+
+PATIENCE = 20.0
+FIRST, SECOND, THIRD = (entry.target for entry in CHAT.entries)
+METADATA: dict[str, Any] = {
+    "labels": {"isochrone/route": "chat"},
+    "annotations": {"isochrone/targets": f"one={FIRST}, two={SECOND}"},
+}
+HTTP_SPEC: dict[str, Any] = {
+    "parentRefs": [{"name": "gateway"}],
+    "rules": [
+        {
+            "matches": [{"path": {"type": "PathPrefix", "value": "/v1"}}],
+            "filters": [{"type": "URLRewrite"}],
+            "backendRefs": [{"name": "one", "port": 443}, {"name": "two", "port": 443}],
+        }
+    ],
+}
+AI_SPEC: dict[str, Any] = {"rules": [{"backendRefs": [{"name": "one"}, {"name": "two"}]}]}
+
+
+@contextmanager
+def started(api: ApiServer, routing: FakeRoutes, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command as a separate process, killed at the end of the block; its stderr is in `log`."""
+    options = ["--region", "us-east-2", "--server", api.url, "--namespace", NAMESPACE, "--route", "chat"]
+    environment = {**os.environ, "ISOCHRONE_COLLECTOR": routing.address}
+    with (
+        log.open("wb") as errors,
+        Program[bytes]("isochrone_client", "routes", "kubernetes", *options, env=environment, stderr=errors) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def weights(api: ApiServer, plural: str = "httproutes", name: str = "llm") -> list[int]:
+    return [one["weight"] for one in api.get(plural, name)["spec"]["rules"][0]["backendRefs"]]
+
+
+def holder(api: ApiServer) -> str:
+    """The holder of the lease; empty without one."""
+    lease = api.objects.get(("leases", "isochrone-us-east-2"))
+    return str(lease["spec"]["holderIdentity"]) if lease else ""
+
+
+def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+    """Weights and priorities are those of the table, move with the next one, and come back after a user's change; every
+    other field stays, and an object without the label is never written.
+    """
+    routing.restart(fresh(48))
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    api_server.put("aigatewayroutes", "llm", spec=AI_SPEC, **METADATA)
+    api_server.put("httproutes", "other", spec=HTTP_SPEC)
+    with started(api_server, routing, tmp_path / "log"):
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the weights of generation 48")
+        eventually(PATIENCE, lambda: weights(api_server, "aigatewayroutes") == [1000, 1000], "weights")
+        backends = api_server.get("aigatewayroutes", "llm")["spec"]["rules"][0]["backendRefs"]
+        assert [one["priority"] for one in backends] == [0, 1]
+        routing.publish(replace(fresh(49), move_within_us=0))
+        eventually(PATIENCE, lambda: weights(api_server) == [0, 1000], "the weights of generation 49")
+        api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+        eventually(PATIENCE, lambda: weights(api_server) == [0, 1000], "the user's change is replaced")
+        live = api_server.get("httproutes", "llm")
+    assert live["spec"]["rules"][0]["filters"] == HTTP_SPEC["rules"][0]["filters"]
+    assert live["metadata"]["annotations"]["isochrone/generation"] == "49"
+    assert api_server.owner("httproutes", "llm", "spec.rules") == ["isochrone"]
+    assert api_server.owner("httproutes", "llm", "spec.parentRefs") == ["kubectl"]
+    assert {name for _, plural, name, _ in api_server.writes if plural == "httproutes"} == {"llm"}
+    assert all(set(body["spec"]) == {"rules"} for body in api_server.patched("httproutes"))
+
+
+def test_an_expired_table_gives_way_to_the_static_order(
+    api_server: ApiServer, routing: FakeRoutes, tmp_path: Path
+) -> None:
+    """After `stale_until` all traffic goes to the first of the plan's order that the rule has."""
+    table = replace(fresh(49, seconds=6), static_order=(FIRST, SECOND))
+    routing.restart(table)
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    with started(api_server, routing, tmp_path / "log"):
+        eventually(PATIENCE, lambda: weights(api_server) == [0, 1000], "the weights of the table")
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the static order")
+    assert "the cluster has the static order" in (tmp_path / "log").read_text()
+
+
+def test_one_of_two_replicas_leads(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+    """Only the holder of the lease writes; when it ends, the other one leads at once and follows."""
+    routing.restart(fresh(48))
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    with started(api_server, routing, tmp_path / "a") as first:
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the first one follows")
+        leader = holder(api_server)
+        with started(api_server, routing, tmp_path / "b"):
+            eventually(PATIENCE, lambda: "received" in (tmp_path / "b").read_text(), "the second one has tables")
+            assert holder(api_server) == leader
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(60) == 0
+            assert holder(api_server) != leader
+            eventually(PATIENCE, lambda: holder(api_server) not in ("", leader), "the second one leads")
+            routing.publish(replace(fresh(49), move_within_us=0))
+            eventually(PATIENCE, lambda: weights(api_server) == [0, 1000], "the second one follows")
+    assert "leading" in (tmp_path / "b").read_text()
+
+
+def test_an_api_server_that_is_away_is_waited_for(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+    """The outage is reported once; afterwards the objects follow, also if one kind is not installed."""
+    api_server.installed.discard("aigatewayroutes")
+    api_server.is_away = True
+    routing.restart(fresh(48))
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    with started(api_server, routing, tmp_path / "log"):
+        eventually(PATIENCE, lambda: "the API server refused: 503" in (tmp_path / "log").read_text(), "a report")
+        api_server.is_away = False
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the weights")
+    assert (tmp_path / "log").read_text().count("503") == 1
+
+
+def test_problems_are_reported_once(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+    """An object that cannot follow is named with the reason, and stays."""
+    routing.restart(fresh(48))
+    api_server.put("httproutes", "bare", spec=HTTP_SPEC, labels=METADATA["labels"])
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    with started(api_server, routing, tmp_path / "log"):
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the other one follows")
+        routing.publish(replace(fresh(49), move_within_us=0))
+        eventually(PATIENCE, lambda: weights(api_server) == [0, 1000], "the other one follows again")
+    assert weights(api_server, name="bare") == [1, 1]
+    assert (tmp_path / "log").read_text().count("HTTPRoute bare: the annotation isochrone/targets is missing") == 1
+
+
+def test_a_watch_wakes_the_loop(api_server: ApiServer) -> None:
+    """A change of an object is answered although the clock stands still, so that no reading is due by time."""
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    with closing(Cluster(api_server.url, NAMESPACE)) as cluster:
+        reconciler = Reconciler(
+            cluster=cluster, lease="here", election=Election("me"), report=lambda _: None, clock=lambda: 1000.0
+        )
+        reconciler.receive([fresh(48)])
+        reconciler.start()
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the weights")
+        api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+        eventually(PATIENCE, lambda: weights(api_server) == [1000, 0], "the weights again")
+        reconciler.stop()
+        api_server.is_away = True
+
+
+def test_a_change_in_between_is_not_overwritten(api_server: ApiServer) -> None:
+    """A patch made from an earlier version is refused, so that it cannot undo another change of the rules."""
+    live = api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
+    patch = change_of(HTTP_ROUTE, live, {"chat": CHAT}).patch
+    assert patch is not None
+    api_server.put("httproutes", "llm", spec=HTTP_SPEC | {"hostnames": ["llm.example"]}, **METADATA)
+    with closing(Cluster(api_server.url, NAMESPACE)) as cluster, pytest.raises(ConflictError, match="409"):
+        cluster.apply(HTTP_ROUTE, patch)
+
+
+def test_the_token_of_the_service_account(api_server: ApiServer, tls_simulator: Simulator, tmp_path: Path) -> None:
+    """The token is read anew for each call, because it is replaced while the pod runs."""
+    assert tls_simulator.ca is not None
+    (tmp_path / "ca.crt").write_text(Path(tls_simulator.ca).read_text())
+    api_server.token = "first"
+    (tmp_path / "token").write_text("first\n")
+    with closing(Cluster(api_server.url, NAMESPACE, tmp_path)) as cluster:
+        assert cluster.list(HTTP_ROUTE) == []
+        api_server.token = "second"
+        with pytest.raises(ClusterError, match="401 Unauthorized"):
+            cluster.list(HTTP_ROUTE)
+        (tmp_path / "token").write_text("second\n")
+        assert cluster.list(HTTP_ROUTE) == []
+
+
+def test_without_the_extra_one_line_names_it() -> None:
+    """Without httpx the command ends with one error, whose hint installs it."""
+    code = (
+        "import sys; sys.modules['httpx'] = None; sys.argv[1:] = ['routes', 'kubernetes', '--region', 'us-east-2'];"
+        "from isochrone_client.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "hint: pip install 'isochrone[kubernetes]'\n" in done.stderr
+
+
+def test_outside_a_cluster_the_server_must_be_named() -> None:
+    """Without a service account and --server the command ends with a usage error."""
+    words = ["-m", "isochrone_client", "routes", "kubernetes", "--region", "us-east-2"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "name the API server with --server" in done.stderr

@@ -1,0 +1,388 @@
+"""The transports of `isochrone.routing` with the SDKs of OpenAI and Anthropic, against the simulator's providers."""
+
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+import isochrone.routing.httpx
+import isochrone.routing.httpx2
+from fix_routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
+from fix_simulator import Simulator
+from isochrone.routing import Routes
+from isochrone_client.clock import now_at
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import Hedge, RouteState
+from testdata import sdks
+from testdata.ports import dead_url
+from testdata.waiting import eventually
+
+TOOLS: Any = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def test_a_request_goes_to_the_member_with_its_model(world: World) -> None:
+    """The route's name is replaced by the member's model, in complete answers and in streams."""
+    world.first_then("none", "crlf")
+    client = client_of(world.routes())
+    assert (ask(client), stream(client)) == ("fault-none", "fault-none")
+
+
+def test_traffic_is_split_by_the_weights(world: World) -> None:
+    """Of 60 requests about three in four go to the first member."""
+    world.publish(world.entry("none", weight=0.75), world.entry("crlf", weight=0.25))
+    client = client_of(world.routes())
+    served = Counter(ask(client) for _ in range(60))
+    assert 32 <= served["fault-none"] <= 57
+    assert served.total() == 60
+
+
+@pytest.mark.parametrize("asked", [ask, stream])
+def test_a_dead_first_choice_costs_no_request(world: World, asked: Any) -> None:
+    """If nothing listens at the first choice, ten of ten requests are served by the second."""
+    world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
+    routes = world.routes()
+    client = client_of(routes)
+    assert [asked(client) for _ in range(10)] == ["fault-none"] * 10
+    # After a failure the member rests, so that not every request waits for it.
+    assert 1 <= routes.counters["failovers"] <= 9
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "503"])
+@pytest.mark.parametrize("asked", [ask, stream])
+def test_a_failing_first_choice_costs_no_request(world: World, asked: Any, fault: str) -> None:
+    """A 429 and a 5xx of the first choice are followed by the second."""
+    world.first_then(fault, "none")
+    client = client_of(world.routes())
+    assert [asked(client) for _ in range(5)] == ["fault-none"] * 5
+
+
+@pytest.mark.parametrize("fault", ["in-band-error-first", "role-only"])
+def test_a_stream_that_fails_before_its_first_content(world: World, fault: str) -> None:
+    """An error under status 200 is a failure of the member as long as the caller has no content; a finish is an end."""
+    world.first_then(fault, "none")
+    client = client_of(world.routes())
+    if fault == "role-only":
+        chunks = list(client.chat.completions.create(model="chat", messages=MESSAGES, stream=True))
+        assert chunks[0].model == "fault-role-only"
+    else:
+        assert stream(client) == "fault-none"
+
+
+def test_a_stream_that_fails_later_is_the_callers(world: World) -> None:
+    """After content, an error is passed on: another member would answer differently."""
+    world.first_then("reset", "none")
+    client = client_of(world.routes())
+    with pytest.raises(sdks.openai.APIConnectionError):
+        list(client.chat.completions.create(model="chat", messages=MESSAGES, stream=True))
+
+
+def test_the_last_failure_is_returned(world: World) -> None:
+    """If every member fails, the caller gets the response of the last one, or its error."""
+    world.first_then("500", "503")
+    client = client_of(world.routes())
+    with pytest.raises(sdks.openai.InternalServerError) as caught:
+        ask(client)
+    assert caught.value.status_code == 503
+    world.publish(world.entry("none", weight=1.0, url=dead_url()))
+    routes = world.routes()
+    with pytest.raises(sdks.openai.APIConnectionError):
+        ask(client_of(routes))
+
+
+def test_throttled_members_are_left_alone(world: World) -> None:
+    """When every member has answered 429, the next request is refused with the time to wait, without asking them."""
+    world.publish(world.entry("429", weight=1.0))
+    routes = world.routes()
+    client = client_of(routes)
+    with pytest.raises(sdks.openai.RateLimitError):
+        ask(client)
+    with pytest.raises(sdks.openai.RateLimitError, match="no member of the route has capacity") as caught:
+        ask(client)
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+    assert routes.counters["no_capacity"] == 1
+
+
+def test_a_route_without_members_of_the_dialect_is_untouched(world: World) -> None:
+    """A request is never sent to a member that speaks another dialect."""
+    world.publish(world.entry("none", weight=1.0, dialect="gemini"))
+    routes = world.routes()
+    with pytest.raises(sdks.openai.APIConnectionError):
+        ask(client_of(routes))
+    assert routes.counters["no_member"] == 1
+
+
+def test_keys_are_those_of_the_members(world: World, simulator_with_key: Simulator) -> None:
+    """A member gets its own key and not the caller's; a member whose key is missing is left out."""
+    url = simulator_with_key.base_url
+    world.publish(
+        world.entry("crlf", weight=1.0, url=url, credential_ref="other"),
+        world.entry("none", url=url, credential_ref="sim"),
+    )
+    world.server.lines[-1] = world.server.lines[-1].replace(b"fault-none", b"kimi-k2.5")
+    routes = world.routes(keys={"sim": "sk-simulator-right-key"})
+    client = client_of(routes)
+    assert ask(client, temperature=1) == "kimi-k2.5"
+    assert routes.counters["key_missing"] == 1
+
+
+def test_keys_come_from_the_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `keys`, the key of a credential is in the variable that exports name, too, without a line feed."""
+    world.publish(world.entry("none", weight=1.0, credential_ref="my-sim"))
+    routes = world.routes()
+    (entry,) = routes.table("chat").entries  # type: ignore[union-attr]  # published above
+    assert routes.key(entry) is None
+    monkeypatch.setenv("MY_SIM_API_KEY", "sk-1\n")
+    assert routes.key(entry) == "sk-1"
+
+
+def test_other_hosts_get_nothing(world: World) -> None:
+    """With `hosts`, a table cannot send requests and keys elsewhere."""
+    world.publish(world.entry("none", weight=1.0, url="http://localhost:1/v1"), world.entry("crlf"))
+    routes = world.routes(hosts=["127.0.0.1"])
+    assert ask(client_of(routes)) == "fault-crlf"
+    assert routes.counters["host_refused"] == 1
+
+
+def test_a_stalled_stream_is_hedged(world: World) -> None:
+    """If the first choice has no content after the delay, the second answers, and the first is cancelled."""
+    before = len(world.simulator.truth())
+    world.first_then("silence", "none", hedge=Hedge(target="sim/none", delay_us=100_000))
+    routes = world.routes()
+    assert stream(client_of(routes)) == "fault-none"
+    assert (routes.counters["hedges"], routes.counters["hedges_won"]) == (1, 1)
+    eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left", "complete"], "both exchanges ended")
+
+
+def test_a_head_without_content_is_hedged(world: World) -> None:
+    """The first content wins, not the first head."""
+    world.first_then("headers-only", "none", hedge=Hedge(target="sim/none", delay_us=100_000))
+    assert stream(client_of(world.routes())) == "fault-none"
+
+
+def test_hedges_have_a_budget(world: World) -> None:
+    """After the first hedge, one needs twenty requests; a request without one waits for its member."""
+    world.first_then("slow-headers", "none", hedge=Hedge(target="sim/none", delay_us=50_000))
+    routes = world.routes()
+    client = client_of(routes)
+    assert [stream(client) for _ in range(3)] == ["fault-none", "fault-slow-headers", "fault-slow-headers"]
+    assert routes.counters["hedges"] == 1
+
+
+@pytest.mark.parametrize(
+    ("hedge", "request_options", "table", "reason"),
+    [
+        (Hedge(target="sim/none", stall_lift=4.0, reason="the two stall together"), {}, {}, "not_published"),
+        (Hedge(target="sim/none", delay_us=50_000), {"tools": TOOLS}, {}, "tool_call"),
+        (Hedge(target="sim/none", delay_us=50_000), {}, {"state": RouteState.DEGRADED}, "state"),
+    ],
+)
+def test_what_is_not_hedged(
+    world: World, hedge: Hedge, request_options: dict[str, Any], table: dict[str, Any], reason: str
+) -> None:
+    """Members that stall together, tool calls and degraded routes have no second request."""
+    world.first_then("slow-headers", "none", hedge=hedge, **table)
+    routes = world.routes()
+    assert stream(client_of(routes), **request_options) == "fault-slow-headers"
+    assert (routes.counters["hedges"], routes.counters[f"not_hedged_{reason}"]) == (0, 1)
+
+
+def test_tool_calls_are_hedged_on_request(world: World) -> None:
+    """`hedge_tool_calls` is for tools without effects."""
+    world.first_then("silence", "none", hedge=Hedge(target="sim/none", delay_us=50_000))
+    routes = world.routes(hedge_tool_calls=True)
+    assert stream(client_of(routes), tools=TOOLS) == "fault-none"
+
+
+def test_a_hedged_failure_goes_on_to_the_third(world: World) -> None:
+    """If neither of the two answers, the next member is asked."""
+    world.publish(
+        world.entry("slow-headers", weight=1.0, url=dead_url(), hedge=Hedge(target="sim/500", delay_us=50_000)),
+        world.entry("500"),
+        world.entry("none"),
+    )
+    assert stream(client_of(world.routes())) == "fault-none"
+
+
+def test_a_restarted_service_has_the_last_table(world: World) -> None:
+    """Without the collector, a new process uses the tables that the last one kept, with their instants."""
+    world.first_then("none", "crlf")
+    world.routes()
+    eventually(PATIENCE, lambda: any(world.cache.glob("tables-*")), "the file")
+    world.server.stop()
+    assert ask(client_of(world.routes())) == "fault-none"
+    (kept,) = world.cache.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.write_text("garbage")
+    with pytest.raises(sdks.openai.APIConnectionError):
+        ask(client_of(Routes(world.server.url, REGION, cache_folder=world.cache)))
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(world: World, tmp_path: Path) -> None:
+    """A read-only container routes, too."""
+    (tmp_path / "file").touch()
+    world.first_then("none", "crlf")
+    routes = world.routes(cache_folder=tmp_path / "file")
+    assert ask(client_of(routes)) == "fault-none"
+    eventually(PATIENCE, lambda: routes.counters["cache_failed"] == 1, "the failure")
+
+
+def test_garbage_is_ignored_and_counted(world: World) -> None:
+    """What is no table changes nothing, and neither does one of another region."""
+    world.first_then("none", "crlf")
+    routes = world.routes()
+    world.server.publish_line(b"garbage")
+    world.server.publish_line(b"[" * 100_000)
+    world.first_then("crlf", "none", client_region="eu-central-1")
+    eventually(PATIENCE, lambda: routes.counters["tables_ignored"] == 3, "three ignored")
+    assert ask(client_of(routes)) == "fault-none"
+    world.first_then("crlf", "none")
+    eventually(PATIENCE, lambda: ask(client_of(routes)) == "fault-crlf", "the next table")
+
+
+def test_a_stream_resumes_after_the_last_generation(world: World) -> None:
+    """After a restart of the collector, the stream goes on, authenticated."""
+    world.first_then("none", "crlf")
+    client = client_of(world.routes(token="secret"))
+    world.server.stop()
+    world.first_then("crlf", "none")
+    world.server.start()
+    eventually(PATIENCE, lambda: ask(client) == "fault-crlf", "the table of the restarted collector")
+    assert [one.get("last-event-id") for one in world.server.requests][:2] == [None, "1"]
+    assert {one["authorization"] for one in world.server.requests} == {"Bearer secret"}
+    assert world.server.requests[0]["path"] == "/v1/routes/us-east-2/watch"
+
+
+def test_another_database_replaces_the_tables(world: World) -> None:
+    """A lower generation that was built clearly later is of another database; a stale collector's is not."""
+    world.generation = 100
+    world.first_then("none", "crlf")
+    routes = world.routes()
+    world.server.stop()
+    world.server.lines.clear()
+    world.generation = 1
+    world.first_then("crlf", "none")
+    world.server.start()
+    eventually(PATIENCE, lambda: len(world.server.requests) > 1, "the next stream")
+    assert ask(client_of(routes)) == "fault-none"
+    table = world.first_then("crlf", "none")
+    world.server.lines.pop()
+    world.server.publish(replace(table, built_at=now_at() + 11 * SECOND_US))
+    eventually(PATIENCE, lambda: ask(client_of(routes)) == "fault-crlf", "the table of the other database")
+
+
+def test_a_wrong_local_clock_expires_nothing(world: World) -> None:
+    """The collector's `Date` decides, not the clock of this machine."""
+    world.server.date = "Sat, 21 Nov 2026 08:00:00 GMT"
+    table = world.first_then("none", "crlf", static_order=("sim/crlf", "sim/none"))
+    world.server.lines.pop()
+    at = 1_795_248_000 * SECOND_US
+    world.server.publish(replace(table, built_at=at, fresh_until_at=at + SECOND_US, stale_until_at=at + 60 * SECOND_US))
+    assert ask(client_of(world.routes())) == "fault-none"
+
+
+def test_watch_yields_each_table(world: World) -> None:
+    """First the newest table of each route, then each newer one."""
+    world.first_then("none", "crlf")
+    routes = world.routes()
+    watched = routes.watch()
+    assert next(watched).generation == 1
+    world.first_then("crlf", "none")
+    assert next(watched).generation == 2
+
+
+async def test_watch_async_yields_each_table(world: World) -> None:
+    """As `watch`, on an event loop."""
+    world.first_then("none", "crlf")
+    routes = await asyncio.to_thread(world.routes)
+    watched = routes.watch_async()
+    assert (await anext(watched)).generation == 1
+    world.first_then("crlf", "none")
+    assert (await asyncio.wait_for(anext(watched), PATIENCE)).generation == 2
+    await watched.aclose()  # type: ignore[attr-defined]  # a generator
+
+
+def test_pick_is_for_other_programs(world: World) -> None:
+    """A choice has all that a request needs; targets that have failed for it are left out."""
+    world.first_then("none", "crlf")
+    routes = world.routes()
+    picked = routes.pick("chat")
+    assert picked is not None
+    assert (picked.model, picked.base_url, picked.is_static) == ("fault-none", world.simulator.base_url, False)
+    second = routes.pick("chat", without=["sim/none"])
+    assert second is not None
+    assert second.model == "fault-crlf"
+    assert routes.pick("chat", without=["sim/none", "sim/crlf"]) is None
+    assert routes.pick("unknown") is None
+
+
+def test_the_sdk_accepts_a_client_of_httpx(world: World) -> None:
+    """OpenAI's SDK takes clients of httpx, too, which other programs use."""
+    world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
+    transport = isochrone.routing.httpx.Transport(world.routes())
+    http_client: Any = httpx.Client(transport=transport)
+    client = sdks.openai.OpenAI(http_client=http_client, base_url=dead_url(), api_key="caller", max_retries=0)
+    assert (ask(client), stream(client)) == ("fault-none", "fault-none")
+
+
+def test_anthropic_messages(world: World) -> None:
+    """Anthropic's SDK fails over, streams and is hedged in its own dialect."""
+    world.publish(
+        world.entry("in-band-error-first", weight=1.0, dialect="anthropic"),
+        world.entry("none", dialect="anthropic"),
+    )
+    http_client = httpx2.Client(transport=isochrone.routing.httpx2.Transport(world.routes()))
+    client: Any = sdks.anthropic.Anthropic(http_client=http_client, api_key="caller", max_retries=0)
+    with client.messages.stream(model="chat", messages=MESSAGES, max_tokens=3) as events:
+        assert "".join(events.text_stream)
+        assert events.get_final_message().model == "fault-none"
+
+
+async def test_async_requests(world: World) -> None:
+    """The asynchronous SDK fails over and is hedged on its own event loop."""
+    world.first_then("silence", "none", hedge=Hedge(target="sim/none", delay_us=50_000))
+    routes = await asyncio.to_thread(world.routes)
+    transport = isochrone.routing.httpx2.AsyncTransport(routes)
+    async with httpx2.AsyncClient(transport=transport) as http_client:
+        client: Any = sdks.openai.AsyncOpenAI(http_client=http_client, base_url=dead_url(), api_key="-", max_retries=0)
+        events = await client.chat.completions.create(model="chat", messages=MESSAGES, max_tokens=3, stream=True)
+        chunks = [chunk async for chunk in events]
+        assert chunks[0].model == "fault-none"
+        world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
+        await asyncio.to_thread(eventually, PATIENCE, lambda: world.newest(routes) == 2, "the next table")
+        answers = await asyncio.gather(
+            *(client.chat.completions.create(model="chat", messages=MESSAGES, max_tokens=3) for _ in range(10))
+        )
+        assert {answer.model for answer in answers} == {"fault-none"}
+
+
+def test_the_first_request_waits_for_the_tables(world: World) -> None:
+    """A request that starts everything is routed, and so is one for a route whose table comes second."""
+    world.first_then("none", "crlf", route="other")
+    world.first_then("none", "crlf")
+    with Routes(world.server.url, REGION, cache_folder=None) as routes:
+        assert ask(client_of(routes)) == "fault-none"
+
+
+def test_many_threads_share_a_client(world: World) -> None:
+    """Requests of forty threads are answered, each with its own content."""
+    world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
+    client = client_of(world.routes())
+    with ThreadPoolExecutor(40) as threads:
+        assert set(threads.map(lambda _: stream(client), range(80))) == {"fault-none"}
+
+
+def test_a_closed_stream_frees_its_connection(world: World) -> None:
+    """A caller that stops reading ends the provider's answer."""
+    world.first_then("none", "crlf")
+    client = client_of(world.routes())
+    before = len(world.simulator.truth())
+    events = client.chat.completions.create(model="chat", messages=MESSAGES, max_tokens=100_000, stream=True)
+    next(iter(events))
+    events.close()
+    eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left"], "the end of the exchange")

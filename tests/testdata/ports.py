@@ -1,0 +1,39 @@
+"""Ports of this machine at which nothing listens.
+
+They are below those that the system gives to connections and to servers that ask for any port: a connection of another
+test may otherwise take a port before the server of this one listens there.
+"""
+
+import random
+import socket
+from contextlib import ExitStack
+
+# The range of Linux begins at 32 768.
+_PORTS = range(12_000, 32_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports that are free now."""
+    with ExitStack() as stack:
+        return [_bound(stack) for _ in range(count)]
+
+
+def _bound(stack: ExitStack) -> int:
+    """Return a port that is taken until the stack ends."""
+    while True:
+        port = random.choice(_PORTS)
+        try:
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        return port
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    return free_ports(1)[0]
+
+
+def dead_url() -> str:
+    """Return the base URL of a provider that is not there."""
+    return f"http://127.0.0.1:{free_port()}/v1"

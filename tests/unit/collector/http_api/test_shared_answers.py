@@ -1,0 +1,103 @@
+"""Answers that callers share: one query for all who accept its age, and an own one for the others."""
+
+import asyncio
+
+import pytest
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.http_api import shared_answers
+from isochrone_collector.http_api.shared_answers import SharedAnswers, max_age_s
+
+WITHIN_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def share_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share answers for longer than a busy machine takes for a test."""
+    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 1000.0)
+
+
+class Query:
+    """A query that counts its runs and waits until it is released."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.released = asyncio.Event()
+
+    async def __call__(self) -> int:
+        """Return the number of the run."""
+        self.runs += 1
+        run = self.runs
+        await self.released.wait()
+        return run
+
+
+async def failing() -> int:
+    """Fail as a query of an unknown target."""
+    raise BadRequest("no")
+
+
+async def test_callers_at_the_same_time_share_a_query() -> None:
+    """A query that runs answers all of its callers, also if the first one disconnects."""
+    shared, query = SharedAnswers[int](), Query()
+    async with asyncio.timeout(WITHIN_S):
+        first, *others = (asyncio.ensure_future(shared.get("a", query, max_age_s=10)) for _ in range(3))
+        other = asyncio.ensure_future(shared.get("b", query, max_age_s=10))
+        await asyncio.sleep(0)
+        first.cancel()
+        query.released.set()
+        assert [(await one)[0] for one in others] == [1, 1]
+        assert (await other)[0] == 2
+    assert first.cancelled()
+
+
+async def test_an_answer_is_as_old_as_the_caller_accepts() -> None:
+    """A caller who accepts no age has a query of its own; one who accepts little has it once that has passed."""
+    shared, query = SharedAnswers[int](), Query()
+    query.released.set()
+    assert (await shared.get("a", query, max_age_s=10))[0] == 1
+    assert await shared.get("a", query, max_age_s=0) == (2, 0.0)
+    answer, age_s = await shared.get("a", query, max_age_s=10)
+    assert (answer, age_s > 0) == (1, True)
+    await asyncio.sleep(0.02)
+    assert (await shared.get("a", query, max_age_s=0.01))[0] == 3
+
+
+async def test_an_answer_is_shared_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much a caller accepts, a fast query is repeated after a while."""
+    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 0.0)
+    monkeypatch.setattr(shared_answers, "_SHARED_SHARE", 0)
+    shared, query = SharedAnswers[int](), Query()
+    query.released.set()
+    assert (await shared.get("a", query, max_age_s=1000))[0] == 1
+    await asyncio.sleep(0.02)
+    assert (await shared.get("a", query, max_age_s=1000))[0] == 2
+
+
+async def test_a_failure_is_not_kept() -> None:
+    """All who wait for a query get its error, and the next one asks again."""
+    shared, query = SharedAnswers[int](), Query()
+    query.released.set()
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            await shared.get("a", failing, max_age_s=10)
+    assert (await shared.get("a", query, max_age_s=10))[0] == 1
+
+
+async def test_the_number_of_answers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest answer is forgotten first."""
+    monkeypatch.setattr(shared_answers, "_MAX_ENTRIES", 2)
+    shared, query = SharedAnswers[int](), Query()
+    query.released.set()
+    for key in ("a", "b", "c", "b", "a"):
+        await shared.get(key, query, max_age_s=10)
+    assert query.runs == 4
+
+
+@pytest.mark.parametrize(
+    ("header", "age_s"),
+    [("", 0), ("no-cache", 0), ("max-age=10", 10), ("no-transform, max-age=3", 3), ("s-max-age=3", 0)],
+)
+def test_the_accepted_age(header: str, age_s: float) -> None:
+    """It is the directive max-age of a request."""
+    assert max_age_s(header) == age_s

@@ -1,0 +1,206 @@
+"""The routing client passes the cases that all clients share, `clients/cases.json`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isochrone.routing.attempts import order
+from isochrone.routing.cooldowns import Cooldowns
+from isochrone.routing.documents import read_table
+from isochrone.routing.engine import retry_after_s
+from isochrone.routing.errors import TableError
+from isochrone.routing.hedging import HedgeBudget, HedgePlan, plan_hedge
+from isochrone_wire.consumer.followed_tables import FollowedTables
+from isochrone_wire.consumer.table_cursor import TableCursor
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import SECOND_US
+from testdata.routes import NOW_AT
+
+CASES = json.loads((Path(__file__).resolve().parents[4] / "clients" / "cases.json").read_text())
+
+
+def cases(subject: str) -> pytest.MarkDecorator:
+    """A parameter `case` for each case of a subject."""
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case["law"]) for case in CASES[subject]])
+
+
+def instant(seconds: float) -> str:
+    return rfc3339(NOW_AT + round(seconds * SECOND_US))
+
+
+def document(
+    *,
+    weights: dict[str, Any],
+    generation: int = 1,
+    built: float = 0,
+    fresh: float | None = None,
+    stale: float = 100,
+    static_order: tuple[str, ...] = (),
+    state: str = "ok",
+    move_within: float = 0,
+    unassigned: float = 0,
+) -> dict[str, Any]:
+    """A table of a case as the JSON of a collector."""
+    entries = [
+        {
+            "rank": rank,
+            "weight": weight,
+            "target": name,
+            "provider": name,
+            "model": f"model-{name}",
+            "dialect": "openai-chat",
+            "base_url": f"https://{name}.example/v1",
+            "credential_ref": None,
+            "hedge": None,
+        }
+        for rank, (name, weight) in enumerate(weights.items(), start=1)
+    ]
+    return {
+        "schema": "isochrone.routes/1",
+        "generation": generation,
+        "etag": f"g{generation}",
+        "client_region": "us-east-2",
+        "route": "chat",
+        "built_at": instant(built),
+        "fresh_until_at": instant(stale if fresh is None else fresh),
+        "stale_until_at": instant(stale),
+        "state": state,
+        "entries": entries,
+        "static_order": list(static_order),
+        "unassigned": unassigned,
+        "move_within_us": round(move_within * SECOND_US),
+    }
+
+
+def table(**fields: Any) -> Any:
+    return read_table(json.dumps(document(**fields)))
+
+
+@cases("order")
+def test_order(case: dict[str, Any]) -> None:
+    """The first member is drawn by weight, the others follow by rank; see the law of each case."""
+    whole = document(weights=case["weights"])
+    entries = table(weights={"a": 1}).entries
+    entries = tuple(
+        type(entries[0])(**{**_fields(entries[0]), "target": one["target"], "weight": one["weight"]})
+        for one in whole["entries"]
+    )
+    found = order(
+        entries,
+        unassigned=case.get("unassigned", 0),
+        draw=case["draw"],
+        throttled=case.get("throttled", ()),
+        failing=case.get("failing", ()),
+    )
+    assert [entry.target for entry in found] == case["order"]
+
+
+def _fields(entry: Any) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in entry.__dataclass_fields__}
+
+
+@cases("tables")
+def test_tables(case: dict[str, Any]) -> None:
+    """Switches, expiry and the static order; see the law of each case."""
+    tables = FollowedTables(share=case["share"])
+    for step in case["steps"]:
+        if "receive" in step:
+            tables.receive(table(**step["receive"]))
+            continue
+        now_at = NOW_AT + round(step["at"] * SECOND_US)
+        if "planned" in step:
+            tables.forget_removed(step["planned"], now_at)
+            continue
+        found = tables.at(now_at)
+        if step["generation"] is None:
+            assert found == ()
+            continue
+        (one,) = found
+        assert one.generation == step["generation"]
+        assert {entry.target: entry.weight for entry in one.entries} == step["weights"]
+        assert [entry.target for entry in one.entries] == list(step["weights"])
+        assert (one.state == "insufficient_data") is step.get("is_static", False)
+
+
+@cases("newer")
+def test_newer(case: dict[str, Any]) -> None:
+    """Which tables replace those seen before; see the law of each case."""
+    cursor = TableCursor()
+    for generation, built in case["seen"]:
+        cursor = cursor.advance(table(weights={"a": 1}, generation=generation, built=built))
+    generation, built = case["table"]
+    received = table(weights={"a": 1}, generation=generation, built=built)
+    assert cursor.compare(received).value == case["relation"]
+
+
+@cases("hedge")
+def test_hedge(case: dict[str, Any]) -> None:
+    """When a second request is sent; see the law of each case."""
+    plain = document(weights={name: float(name == case["order"][0]) for name in case["order"]})
+    plain["entries"][0]["hedge"] = case["published"]
+    plain["state"] = case.get("state", "ok")
+    one = read_table(json.dumps(plain))
+    found = plan_hedge(
+        one,
+        one.entries,
+        is_streamed=case.get("is_streamed", True),
+        has_tools=case.get("has_tools", False),
+        allow_tools=case.get("allow_tools", False),
+    )
+    if isinstance(found, HedgePlan):
+        assert {"delay_us": found.delay_us, "target": found.entry.target} == case["hedge"]
+    else:
+        assert found.value == case["refused"]
+
+
+@cases("budget")
+def test_budget(case: dict[str, Any]) -> None:
+    """How many second requests are sent: `r` is a request, `h` asks for a hedge; see the law of each case."""
+    budget = HedgeBudget(ratio=case["ratio"], burst=case["burst"])
+    granted = ""
+    for ask in case["asks"]:
+        if ask == "r":
+            budget.add_request()
+        granted += "." if ask == "r" else "y" if budget.take() else "n"
+    assert granted == case["granted"]
+
+
+@cases("cooldowns")
+def test_cooldowns(case: dict[str, Any]) -> None:
+    """How long a member rests after a 429 or a failure; see the law of each case."""
+    cooldowns = Cooldowns()
+    for step in case["steps"]:
+        now_s, draw = step["at"], step.get("draw", 0)
+        for _ in range(step.get("times", 1)):
+            if "throttle" in step:
+                retry_after = step.get("retry_after")
+                cooldowns.throttle(step["throttle"], retry_after_s=retry_after, now_s=now_s, draw=draw)
+            if "fail" in step:
+                cooldowns.fail(step["fail"], now_s=now_s, draw=draw)
+            if "succeed" in step:
+                cooldowns.succeed(step["succeed"])
+        assert cooldowns.throttled(now_s) == step.get("throttled", cooldowns.throttled(now_s))
+        assert cooldowns.failing(now_s) == frozenset(step.get("failing", cooldowns.failing(now_s)))
+
+
+@cases("retry_after")
+def test_retry_after(case: dict[str, Any]) -> None:
+    """How long a provider asks to wait; see the law of each case."""
+    headers = [(name.title().encode(), value.encode()) for name, value in case["headers"].items()]
+    assert retry_after_s(headers) == case["seconds"]
+
+
+@cases("garbage")
+def test_garbage(case: dict[str, Any]) -> None:
+    """Documents on which no client acts."""
+    plain = document(weights=case.get("weights", {"a": 1, "b": 0}))
+    if "weights" not in case:
+        read_table(json.dumps(plain))
+    plain |= case.get("change", {})
+    plain.pop(case.get("remove", ""), None)
+    if "entry" in case:
+        plain["entries"][0] |= case["entry"]
+    with pytest.raises(TableError):
+        read_table(case.get("text", json.dumps(plain)))

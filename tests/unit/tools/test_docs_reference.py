@@ -1,0 +1,76 @@
+"""The reference pages of the documentation are complete."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from isochrone_agent.probe.dialects import providers
+from isochrone_wire.plan_document import document
+from tools import docs_reference
+from tools.docs_reference import HOLDERS, PARTS, PROGRAMS
+
+ROOT = Path(__file__).parents[3]
+KEYS = [(key, part) for part, shape in PARTS.items() for key in docs_reference.keys_of(shape)]
+
+
+@pytest.mark.parametrize(("key", "part"), KEYS)
+def test_each_key_of_a_plan_is_explained(key: str, part: str) -> None:
+    """Each key that the schema has is in the table of docs/collector.md, with its part."""
+    assert docs_reference.meaning_of(key, part) is not None
+
+
+def test_no_other_key_is_explained() -> None:
+    """Each row of that table is about a key of the schema."""
+    known = {*KEYS, *HOLDERS.values()}
+    rows = [(key, part) for row in docs_reference.meanings() for key in row.keys for part in row.parts]
+    assert len(rows) > 60
+    assert [row for row in rows if row not in known] == []
+
+
+def test_values_and_defaults_come_from_the_schema() -> None:
+    """Durations have units, numbers their bounds, names their choices, and defaults are written as in a document."""
+    page = docs_reference.configuration_page()
+    for line in (
+        r"\| `every` \| interval [^|]*\| a duration, 200ms to 7d \| `1m` \|",
+        r"\| `overlap` \| [^|]*\| `skip` or `allow` \| `skip` \|",
+        r"\| `baseline` \| [^|]*\| a text, at most 200 characters \| required \|",
+        r"\| `temperature` \| [^|]*\| a number, from 0 to 2 \| not sent \|",
+        r"\| `class` \| [^|]*\| `voice` or `code` [^|]*\| `custom` \|",
+        r"\| `concurrency` \| [^|]*\| a whole number, from 1 to 1.000 \| `1` \|",
+    ):
+        assert re.search(line, page), line
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_command_has_its_help(program: str) -> None:
+    """The page of a program has a section for it and for each of its commands, with usage and example."""
+    page = docs_reference.cli_page(program)
+    for context in docs_reference.commands(program):
+        section = page.partition(f"## {context.command_path}\n")[2].partition("\n## ")[0]
+        assert f"Usage: {context.command_path} " in section
+        assert "-h, --help" in section
+        assert isinstance(context.command, click.Group) or "Example:" in section
+
+
+def test_each_variable_is_listed() -> None:
+    """Each environment variable that an option reads is in the table, once per meaning of its default."""
+    variables = [row[0] for row in docs_reference.environment()]
+    assert {"`ISOCHRONE_COLLECTOR`", "`ISOCHRONE_VANTAGE`", "`ISOCHRONE_LISTEN`", "`ISOCHRONE_SIM_API_KEY`"} <= {
+        *variables
+    }
+    assert variables == sorted(variables)
+
+
+def test_the_plan_of_the_quickstart_is_valid() -> None:
+    """The plan that a newcomer copies is accepted, and its key is one that the catalogue sends to that address."""
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    [plan] = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    reading = document.load(plan, version=1)
+    assert reading.problems == ()
+    assert reading.plan is not None
+    [target] = reading.plan.targets
+    provider = providers.CATALOGUE[target.credential or ""]
+    assert target.base_url == provider.base_url
+    assert f"export {provider.key_env}=" in page
