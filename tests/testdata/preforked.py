@@ -1,12 +1,13 @@
 """Programs of this project as processes that start at once, because they are forked from one that has imported them.
 
 The tests start hundreds of collectors, agents and commands, whose imports take up to a second of processor time each:
-most of that of all integration tests. Here, a server per program imports all its modules once, and forks. The new
-process has its own arguments, environment, working folder and standard streams, and is a child of the test's process
-like any other. It differs from `python -m` in the command line that `ps` shows, and in what is already imported. Tests
-of the start itself, of imports and of the command line use the real command.
+most of that of all integration tests. Here, a server imports all modules of a program when that is first needed, and
+forks; one serves all programs, which share most of their libraries. The new process has its own arguments, environment,
+working folder and standard streams, and is a child of the test's process like any other. It differs from `python -m` in
+the command line that `ps` shows, and in what is already imported. Tests of the start itself, of imports and of the
+command line use the real command.
 
-usage: preforked.py MODULE FD serves requests from the socket FD (by `Program`)
+usage: preforked.py FD serves requests from the socket FD (by `Program`)
 """
 
 import atexit
@@ -51,7 +52,7 @@ class Program(subprocess.Popen[AnyStr]):
         streams = [own if theirs == -1 else theirs for own, theirs in enumerate((pipes[0], pipes[3], pipes[5]))]
         request = self._request | {"cwd": os.fspath(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
         try:
-            self.pid = _server(str(self._request["module"])).fork(request, streams)
+            self.pid = _server().fork(request, streams)
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]  # as above
@@ -70,13 +71,13 @@ def run(module: str, *arguments: str, stdin: str = "", timeout: float = 60.0, **
 
 
 class _Server:
-    """The process that forks one program."""
+    """The process that forks the programs."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, module, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -102,14 +103,15 @@ class _Server:
 
 
 @cache
-def _server(module: str) -> _Server:
-    return _Server(module)
+def _server() -> _Server:
+    return _Server()
 
 
 def _adopt_orphans(adopted: bool) -> None:  # noqa: FBT001  # prctl has this flag
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopted), 0, 0, 0)
 
 
+@cache
 def _import_all(module: str) -> None:
     package = importlib.import_module(module)
     for found in pkgutil.walk_packages(package.__path__, f"{module}."):
@@ -127,6 +129,8 @@ def _await_request(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
         content, streams, *_ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 3)
         if not content:
             sys.exit()
+        request = json.loads(content)
+        _import_all(request["module"])
         reader, writer = os.pipe()
         middle = os.fork()
         if not middle:
@@ -134,7 +138,7 @@ def _await_request(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
             if not child:
                 os.close(reader)
                 os.close(writer)
-                return json.loads(content), streams
+                return request, streams
             os.write(writer, str(child).encode())
             os._exit(0)
         os.waitpid(middle, 0)
@@ -158,10 +162,9 @@ def _use(streams: Sequence[int]) -> None:
 
 def main() -> None:
     """Fork a process for each request; each of them ends as its program does."""
-    module, requests = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
+    requests = socket.socket(fileno=int(sys.argv[1]))
     # Like `python -m`, without the folder of this script.
     del sys.path[0]
-    _import_all(module)
     request, streams = _await_request(requests)
     requests.close()
     _use(streams)
@@ -169,8 +172,8 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.path.insert(0, request["cwd"])
-    sys.argv = [module, *request["arguments"]]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.argv = [request["module"], *request["arguments"]]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

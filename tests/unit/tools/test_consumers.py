@@ -15,14 +15,14 @@ WHOLE = f"import pytest\n\n{ALL}\ndef test_all(record_property): "
 
 
 def run(folder: Path, text: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest with the plugin on a module."""
+    """Run pytest with the plugin on a module, and without others: to load them takes longer than all tests."""
     (folder / "test_contract.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  consumer(name, case): a contract test\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tools.consumers", *more]
     return subprocess.run(
         [*command, "-m", "consumer", "test_contract.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -37,7 +37,7 @@ def cell(done: subprocess.CompletedProcess[str], name: str, case: str) -> str:
     return line[begin:].split("  ")[0].strip()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "workers"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["one process", "workers"])
 def test_all_cases_pass(tmp_path: Path, workers: tuple[str, ...]) -> None:
     """Every consumer has every case, also when the tests run in other processes; the table has the time of a move."""
     done = run(tmp_path, WHOLE + "record_property('moved_s', 0.25)", *workers)

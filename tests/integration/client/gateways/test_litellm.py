@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,30 +33,36 @@ _ASKING = """
 import json, logging, os, sys, yaml
 logging.disable(logging.CRITICAL)
 from litellm import Router
-config = yaml.safe_load(open(sys.argv[1]))
-for model in config["model_list"]:
-    key = model["litellm_params"]["api_key"]
-    if key.startswith("os.environ/"):
-        model["litellm_params"]["api_key"] = os.environ[key.removeprefix("os.environ/")]
-router = Router(model_list=config["model_list"], **config["router_settings"])
-message = [{"role": "user", "content": "Hello"}]
-print(json.dumps([router.completion(model="chat", messages=message).model for _ in range(int(sys.argv[2]))]))
+def ask(path, times):
+    config = yaml.safe_load(open(path))
+    for model in config["model_list"]:
+        key = model["litellm_params"]["api_key"]
+        if key.startswith("os.environ/"):
+            model["litellm_params"]["api_key"] = os.environ[key.removeprefix("os.environ/")]
+    router = Router(model_list=config["model_list"], **config["router_settings"])
+    message = [{"role": "user", "content": "Hello"}]
+    return [router.completion(model="chat", messages=message).model for _ in range(int(times))]
+print(json.dumps([ask(*one) for one in zip(sys.argv[1::2], sys.argv[2::2])]))
 """
+FIRST, SECOND = "deepseek-v4-flash", "qwen3-32b"
 
 
 @dataclass(slots=True)
 class Providers:
-    """The APIs of all members on one port: each answers with the requested model, except the dead one."""
+    """The APIs of all members on one port: each answers with the requested model, except the dead one. `requests` are
+    as many as are sent, and `served` counts those that each model answered.
+    """
 
+    requests: int
     dead: str = ""
     port: int = 0
     keys: dict[str, str | None] = field(default_factory=dict)
+    served: Counter[str] = field(default_factory=Counter)
 
 
-@pytest.fixture
-def providers() -> Iterator[Providers]:
-    """The APIs on loopback."""
-    providers = Providers()
+@contextmanager
+def running(providers: Providers) -> Iterator[None]:
+    """Run the APIs on loopback."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -78,41 +85,57 @@ def providers() -> Iterator[Providers]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     providers.port = server.server_address[1]
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield providers
-    server.shutdown()
-    server.server_close()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
-def asked(providers: Providers, folder: Path, times: int) -> Counter[str]:
-    """Count the models that answered `times` requests for the route."""
+def write_config(providers: Providers, config: Path) -> None:
+    """Write the export for a route whose members these are."""
     base_url = f"http://127.0.0.1:{providers.port}/v1"
     table = replace(CHAT, entries=tuple(replace(entry, base_url=base_url) for entry in CHAT.entries))
     tables = RegionTables(client_region="us-east-2", generation=48, etag="e", answered_at=NOW_AT, tables=(table,))
-    config = folder / "litellm.yaml"
     config.write_text(renderer("litellm")(tables)[""])
-    done = subprocess.run(
-        [str(PYTHON), "-c", _ASKING, str(config), str(times)],
-        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DEEPSEEK_API_KEY": "d", "QWEN_API_KEY": "q"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Providers, Providers]:
+    """Providers that are well, and some whose first choice is dead, after their requests. One program asks both:
+    LiteLLM takes seconds to import.
+    """
+    folder = tmp_path_factory.mktemp("litellm")
+    well, ill = Providers(requests=80), Providers(requests=10, dead=FIRST)
+    with running(well), running(ill):
+        words: list[str] = []
+        for place, providers in enumerate((well, ill)):
+            config = folder / f"{place}.yaml"
+            write_config(providers, config)
+            words += [str(config), str(providers.requests)]
+        done = subprocess.run(
+            [str(PYTHON), "-c", _ASKING, *words],
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DEEPSEEK_API_KEY": "d", "QWEN_API_KEY": "q"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
     assert done.returncode == 0, done.stderr
-    return Counter(json.loads(done.stdout.splitlines()[-1]))
+    well.served, ill.served = map(Counter, json.loads(done.stdout.splitlines()[-1]))
+    return well, ill
 
 
-def test_traffic_is_split_by_the_weights(providers: Providers, tmp_path: Path) -> None:
+def test_traffic_is_split_by_the_weights(asked: tuple[Providers, Providers]) -> None:
     """Of 80 requests about three in four go to the first member, the others to the second, each with its key."""
-    served = asked(providers, tmp_path, 80)
-    assert set(served) == {"deepseek-v4-flash", "qwen3-32b"}
-    assert 42 <= served["deepseek-v4-flash"] <= 75
-    assert providers.keys == {"deepseek-v4-flash": "Bearer d", "qwen3-32b": "Bearer q"}
+    well, _ = asked
+    assert set(well.served) == {FIRST, SECOND}
+    assert 42 <= well.served[FIRST] <= 75
+    assert well.keys == {FIRST: "Bearer d", SECOND: "Bearer q"}
 
 
-def test_requests_survive_a_dead_first_choice(providers: Providers, tmp_path: Path) -> None:
+def test_requests_survive_a_dead_first_choice(asked: tuple[Providers, Providers]) -> None:
     """If the first choice fails, ten of ten requests are served by other members."""
-    providers.dead = "deepseek-v4-flash"
-    served = asked(providers, tmp_path, 10)
-    assert served.total() == 10
-    assert "deepseek-v4-flash" not in served
+    _, ill = asked
+    assert ill.served.total() == 10
+    assert FIRST not in ill.served
