@@ -299,6 +299,13 @@ def shared_guarded_collector(tmp_path_factory: pytest.TempPathFactory, shared_da
         yield start(more=["--tls", *KEEP_A_MONTH])
 
 
+@pytest.fixture(scope="module")
+def shared_public_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
+    """A collector with a public page, whose other answers need credentials, shared by the tests of a module."""
+    with _collectors(tmp_path_factory.mktemp("public"), lambda: shared_database_url) as start:
+        yield start(more=["--public-page", *KEEP_A_MONTH], trusting=False)
+
+
 @contextmanager
 def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartCollector]:
     started: list[Collector] = []

@@ -120,9 +120,14 @@ class StartWeb(Protocol):
     """Starts the interface with the limits of the test."""
 
     async def __call__(
-        self, *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US, required: bool = False
+        self,
+        *,
+        max_watchers: int = MAX_WATCHERS,
+        heartbeat_us: int = HEARTBEAT_US,
+        required: bool = False,
+        public_page: bool = False,
     ) -> Web:
-        """Return the interface, without tables. Credentials may be `required`."""
+        """Return the interface, without tables. Credentials may be `required`, and the status open."""
         ...
 
 
@@ -143,7 +148,11 @@ async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     async with AsyncExitStack() as stack:
 
         async def start(
-            *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US, required: bool = False
+            *,
+            max_watchers: int = MAX_WATCHERS,
+            heartbeat_us: int = HEARTBEAT_US,
+            required: bool = False,
+            public_page: bool = False,
         ) -> Web:
             publisher = Publisher(
                 database=local.database,
@@ -170,7 +179,8 @@ async def _interfaces(local: InProcessCollector) -> AsyncIterator[StartWeb]:
                 clock=local.clock,
                 metrics=list,
             )
-            address = await stack.enter_async_context(listening(create_app(sources), Address("127.0.0.1", 0), tls=None))
+            app = create_app(sources, public_page=public_page)
+            address = await stack.enter_async_context(listening(app, Address("127.0.0.1", 0), tls=None))
             web = Web(local, sources, address)
             stack.callback(publisher.close)
             stack.callback(changes.close)

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isochrone_collector import receivers, webhook_signature
+from isochrone_collector import receivers, trusted_proxy, webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.receivers import Format, Receiver
+from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_wire import address as wire_address
 from isochrone_wire import durations
 from isochrone_wire.address import DEFAULT_PORT, Address
@@ -88,6 +89,9 @@ class Settings:
     http: Address | None = None
     # Further names of this machine in requests over HTTP without TLS.
     http_hosts: tuple[str, ...] = ()
+    # Whether the status of targets needs no credential.
+    public_page: bool = False
+    proxy: TrustedProxy | None = None
     retention: RetentionPeriods = RetentionPeriods()
     receivers: tuple[Receiver, ...] = ()
     # The share of the disk of the embedded PostgreSQL below which there is little room.
@@ -112,6 +116,10 @@ def check(
     unix_socket: str | None = None,
     http_listen: str = "off",
     http_host: Sequence[str] = (),
+    public_page: bool = False,
+    proxy_user_header: str | None = None,
+    proxy_secret_file: Path | None = None,
+    proxy_address: Sequence[str] = (),
     keep_samples: str = "",
     keep_hours: str = "",
     keep_days: str = "",
@@ -135,6 +143,12 @@ def check(
     wanted = tls or is_exposed or certificate is not None or client_ca is not None
     if wanted and trust_loopback:
         raise SettingsError("--trust-loopback contradicts TLS, which this collector requires", hint="omit one of them")
+    proxy = trusted_proxy.check(proxy_user_header, proxy_secret_file, proxy_address, environment)
+    if proxy is not None and trust_loopback:
+        raise SettingsError(
+            "--proxy-user-header contradicts --trust-loopback, with which every caller is an operator",
+            hint="omit one of them",
+        )
     folder = (data_dir or local_socket.default_data_dir(environment)).absolute()
     return Settings(
         listen=address,
@@ -146,6 +160,8 @@ def check(
         https=wanted,
         http=http,
         http_hosts=tuple(host.lower() for host in http_host),
+        public_page=public_page,
+        proxy=proxy,
         retention=_retention(keep_samples, keep_hours, keep_days, keep_incidents),
         question_timeout_us=_question_timeout_us(question_timeout),
         disk_low_percent=disk_low,

@@ -9,16 +9,19 @@ in constant time.
 
 import asyncio
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.auth.rate_limit import LeakyBucket
+import structlog
+
+from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
 from isochrone_collector.auth.refusal_log import without_details
 from isochrone_collector.auth.sessions import Sessions
 from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_wire.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import Role, is_expiring
@@ -29,8 +32,11 @@ _UNKNOWN_PER_SECOND = 50.0
 # Time for calls in flight, and for other processes with the same identity file.
 _RENEWED_OVERLAP_US = 600 * SECOND_US
 _BEARER = "bearer "
+_USERS_LOGGED_PER_SECOND = 1 / 3600
 
 Metadata = Iterable[tuple[str, str | bytes]]
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +60,25 @@ LOCAL = Principal(role=Role.OPERATOR, name="local", has_credential=False)
 
 class Authenticator:
     """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`. `sessions`
-    are those of browsers.
+    are those of browsers, and `proxy` authenticates users of its own.
     """
 
     def __init__(
-        self, *, database: Database, clock: Callable[[], int], required: bool, local: Principal = LOCAL
+        self,
+        *,
+        database: Database,
+        clock: Callable[[], int],
+        required: bool,
+        local: Principal = LOCAL,
+        proxy: TrustedProxy | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._required = required
         self._local = local
         self.sessions = Sessions(clock=clock)
+        self.proxy = proxy
+        self._logged_users = BucketPerKey(per_second=_USERS_LOGGED_PER_SECOND, burst=1)
         self._known: dict[int, CredentialRow] = {}
         self._counts: CredentialCounts | None = None
         self._read_at = 0
@@ -116,6 +130,19 @@ class Authenticator:
         if row is None:
             raise NotAdmitted("this collector does not know the credential of the session")
         return self._admit(row, roles)
+
+    def authenticate_proxy(self, headers: Callable[[str], Sequence[str]], address: str) -> Principal | None:
+        """Return the user whom the trusted proxy names in a request from an IP address, as a reader `oidc:USER`; `None`
+        without a proxy, and for requests of others. Each user is logged once an hour. Raises `NotAdmitted` for a user
+        that cannot be read.
+        """
+        user = self.proxy.user_of(headers, address) if self.proxy and self._required else None
+        if user is None:
+            return None
+        principal = Principal(role=Role.READER, name=f"oidc:{user}")
+        if self._logged_users.take(principal.name, self._clock()):
+            _log.info("reader.proxied", principal=principal.name, proxy=address)
+        return principal
 
     async def require_vantage(self, metadata: Metadata | None, vantage: Vantage) -> None:
         """Check that the caller is that vantage, in that region. Raises like `authenticate`, and `Forbidden`."""

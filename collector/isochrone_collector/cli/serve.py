@@ -77,6 +77,32 @@ def _kept(kept_us: int | None) -> str:
     help="Further name in the Host header that HTTP without TLS accepts; by default localhost and the address.",
 )
 @click.option(
+    "--public-page",
+    envvar="ISOCHRONE_PUBLIC_PAGE",
+    is_flag=True,
+    help="Status of all targets (/status, /v1/status) and badges without a login, for the public.",
+)
+@click.option(
+    "--proxy-user-header",
+    envvar="ISOCHRONE_PROXY_USER_HEADER",
+    metavar="NAME",
+    help="Header in which a reverse proxy names the user it has authenticated, such as X-Forwarded-User; the user may "
+    "read. Requires --proxy-secret-file or --proxy-address.",
+)
+@click.option(
+    "--proxy-secret-file",
+    envvar="ISOCHRONE_PROXY_SECRET_FILE",
+    type=_FILE,
+    help="Secret that the proxy sends as X-Isochrone-Proxy-Secret; or set ISOCHRONE_PROXY_SECRET.",
+)
+@click.option(
+    "--proxy-address",
+    envvar="ISOCHRONE_PROXY_ADDRESSES",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of the proxy; requests from others have no user.",
+)
+@click.option(
     "--keep-samples",
     envvar="ISOCHRONE_KEEP_SAMPLES",
     default=_kept(settings.RetentionPeriods().samples_us),

@@ -23,6 +23,7 @@ from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.http_api.page import PageRoutes
 from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
 from isochrone_collector.http_api.route_tables import TableRoutes
+from isochrone_collector.http_api.status import STATUS, StatusRoutes
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import Publisher
@@ -34,6 +35,9 @@ from isochrone_wire.metrics.endpoint import encode_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+DESCRIBED = (*ENDPOINTS, STATUS)
+"""The paths of queries in the OpenAPI document."""
 
 _GET = ["GET"]
 _POST = ["POST"]
@@ -56,13 +60,16 @@ class Sources:
     metrics: Callable[[], "Iterable[Metric]"]
 
 
-def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starlette:
-    """Create the application, for requests to these `hosts` only, if there are any."""
+def create_app(sources: Sources, hosts: Collection[str] | None = None, *, public_page: bool = False) -> Starlette:
+    """Create the application, for requests to these `hosts` only, if there are any. With `public_page` the status needs
+    no credential.
+    """
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
     changes = ChangeRoutes(changes=sources.changes, authenticator=sources.authenticator)
-    page = PageRoutes(authenticator=sources.authenticator)
+    page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
+    status = StatusRoutes(sources.query_context, is_public=public_page)
     queries = QueryRoutes(sources.query_context)
     discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
     # One after the other, because the metrics of many series take much of a second.
@@ -98,9 +105,18 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None) -> Starle
             Route("/metrics", metrics, methods=_GET),
             Route("/healthz", _healthz, methods=_GET),
             Route("/readyz", readyz, methods=_GET),
+            *status.routes,
             *page.routes,
         ],
-        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator, hosts=hosts, is_public=page.is_public)],
+        middleware=[
+            Middleware(
+                BearerAuth,
+                authenticator=sources.authenticator,
+                hosts=hosts,
+                is_public=lambda path: page.is_public(path) or status.is_public(path),
+                is_exposed=public_page,
+            )
+        ],
         exception_handlers={
             CollectorError: problems.handle,
             HTTPException: problems.handle,
@@ -119,7 +135,7 @@ async def _openapi(_request: Request) -> Response:
 
 @cache
 def _description() -> bytes:
-    return encode_line(openapi.document(ENDPOINTS))
+    return encode_line(openapi.document(DESCRIBED))
 
 
 async def _healthz(_request: Request) -> Response:

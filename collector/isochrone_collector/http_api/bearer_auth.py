@@ -1,10 +1,11 @@
 """Bearer authentication over HTTP for readers and operators; the health paths and the files of the page are open to
-all, and metrics to this machine. A browser may read with the cookie of a session instead.
+all, and metrics to this machine. A browser may read with the cookie of a session instead, or through a trusted proxy.
 
 Where there are no credentials, a page in a browser of this machine could send requests under a name of its own that it
 makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 
 from starlette.requests import Request
@@ -21,15 +22,18 @@ from isochrone_wire.text import shortened
 
 ROLES = (Role.READER, Role.OPERATOR)
 OPEN = frozenset({"/healthz", "/readyz"})
-# Open where HTTP is in plain text, which only this machine can reach.
+# Open where HTTP is in plain text, which only this machine can reach, unless a proxy passes requests of others on.
 _OPEN_HERE = frozenset({"/metrics"})
+PROXIED_STREAM_S = 900.0
+"""Maximum duration of a stream of a user of a proxy, in seconds."""
+
 _READING = frozenset({"GET", "HEAD"})
 
 
 class BearerAuth:
     """Middleware that authenticates every request as `request.state.principal`, except those to paths that `is_public`,
     and refuses malformed paths and, unless `hosts` is `None`, as under TLS, requests to a host that it does not
-    contain.
+    contain. If the interface `is_exposed` to the public, metrics are not open.
     """
 
     def __init__(
@@ -38,11 +42,15 @@ class BearerAuth:
         authenticator: Authenticator,
         hosts: Collection[str] | None,
         is_public: Callable[[str], bool],
+        *,
+        is_exposed: bool = False,
     ) -> None:
         self._app = app
         self._hosts = hosts
         self._authenticator = authenticator
         self._is_public = is_public
+        has_open_metrics = hosts is not None and not is_exposed and authenticator.proxy is None
+        self._open_here = _OPEN_HERE if has_open_metrics else frozenset()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -60,7 +68,7 @@ class BearerAuth:
         await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
-        return self._is_public(path) or (self._hosts is not None and path in _OPEN_HERE)
+        return self._is_public(path) or path in self._open_here
 
     def _require_host(self, request: Request) -> None:
         """Raises `BadRequest`. A request without a Host header is not from a browser."""
@@ -77,9 +85,12 @@ class BearerAuth:
 
 
 async def authenticate(authenticator: Authenticator, request: Request) -> Principal:
-    """Authenticate a request, by the session of its cookie if it reads and has no Authorization header. Raises as
-    `Authenticator.authenticate`.
+    """Authenticate a request: if it reads, by the user of a trusted proxy, or by the session of its cookie if it has no
+    Authorization header. Raises as `Authenticator.authenticate`.
     """
+    if request.method in _READING and (user := proxy_user(authenticator, request)) is not None:
+        _require_recent(request)
+        return user
     values = request.headers.getlist("authorization")
     if len(values) > 1:
         raise NotAdmitted("more than one Authorization header")
@@ -87,6 +98,22 @@ async def authenticate(authenticator: Authenticator, request: Request) -> Princi
     if token and not values and request.method in _READING:
         return await authenticator.authenticate_session(token, ROLES)
     return await authenticator.authenticate([("authorization", value) for value in values], ROLES)
+
+
+def proxy_user(authenticator: Authenticator, request: Request) -> Principal | None:
+    """Return the user whom a trusted proxy states; `None` in requests of others. Raises `NotAdmitted`."""
+    address = request.client.host if request.client else ""
+    return authenticator.authenticate_proxy(request.headers.getlist, address)
+
+
+def _require_recent(request: Request) -> None:
+    """Raises `NotAdmitted` for a stream that began too long ago: its user may have logged out at the proxy since, which
+    knows only when the stream is opened again.
+    """
+    now_s = asyncio.get_running_loop().time()
+    began_s: float = request.scope["state"].setdefault("proxied_s", now_s)
+    if now_s - began_s > PROXIED_STREAM_S:
+        raise NotAdmitted("the user of the proxy is checked again; open another stream")
 
 
 def cookie_name(request: Request) -> str:

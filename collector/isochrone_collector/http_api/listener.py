@@ -56,18 +56,24 @@ class _Server(Server):
 
 @asynccontextmanager
 async def serving(
-    sources: Sources, listen: Address | None, *, tls: ssl.SSLContext | None, hosts: Collection[str] = ()
+    sources: Sources,
+    listen: Address | None,
+    *,
+    tls: ssl.SSLContext | None,
+    hosts: Collection[str] = (),
+    public_page: bool = False,
 ) -> AsyncIterator[dict[str, str]]:
     """Serve HTTP within the block if `listen` is set; yields its URL as `http`. If the port is taken, a warning is
     logged and the collector runs without HTTP. Without TLS, requests have to name this machine, the address or one of
-    `hosts`.
+    `hosts`. With `public_page` the status needs no credential.
     """
     async with AsyncExitStack() as stack:
         urls = {}
         try:
             if listen is not None:
                 allowed = None if tls else {*_LOCAL_HOSTS, listen.host, *hosts}
-                address = await stack.enter_async_context(listening(create_app(sources, allowed), listen, tls=tls))
+                app = create_app(sources, allowed, public_page=public_page)
+                address = await stack.enter_async_context(listening(app, listen, tls=tls))
                 urls["http"] = f"{'https' if tls else 'http'}://{address}"
                 _log.info("http.started", url=urls["http"], page=f"{urls['http']}/")
         except OSError as error:

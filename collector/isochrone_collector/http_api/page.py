@@ -15,14 +15,14 @@ from starlette.routing import Route
 from isochrone_collector.auth.authenticator import Authenticator, bearer_credential
 from isochrone_collector.auth.sessions import LIFETIME_US
 from isochrone_collector.errors import BadRequest, Forbidden, NotAdmitted, UnknownName
-from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name
+from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
 from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.http_api.entity_tags import is_current, weak
 from isochrone_collector.http_api.request_body import read_body
 from isochrone_collector.page.files import DOCUMENT, FOLDER, read_files
 from isochrone_wire.model import SECOND_US
 
-VIEWS = ("/", "/fleet", "/routes", "/map", "/target/{target:path}")
+VIEWS = ("/", "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
 SESSION = "/session"
@@ -31,10 +31,11 @@ _UNCACHED = {"Cache-Control": "no-store"}
 
 
 class PageRoutes:
-    """The routes of the page."""
+    """The routes of the page. With `has_public_page` it tells browsers that its status needs no session."""
 
-    def __init__(self, *, authenticator: Authenticator) -> None:
+    def __init__(self, *, authenticator: Authenticator, has_public_page: bool = False) -> None:
         self._authenticator = authenticator
+        self._has_public_page = has_public_page
         self.routes = (
             *(Route(path, self._view, methods=["GET"], include_in_schema=False) for path in VIEWS),
             Route(f"{FOLDER}/{{name:path}}", self._file, methods=["GET"], include_in_schema=False),
@@ -74,12 +75,20 @@ class PageRoutes:
         return await (self._end_session(request) if request.method == "DELETE" else self._begin_session(request))
 
     async def _holder(self, request: Request) -> Response:
-        """Return the name of the holder of the cookie's session, `None` without one."""
-        name = None
-        if cookie_name(request) in request.cookies:
-            with suppress(NotAdmitted, Forbidden):
-                name = (await authenticate(self._authenticator, request)).name
-        return Response(encode_line({"name": name}), headers=_UNCACHED, media_type="application/json")
+        """Return the `name` of the caller, `None` without a credential; whether it `reads` data, whether a logout
+        `ends` that, and whether the status is `public`.
+        """
+        caller = None
+        with suppress(NotAdmitted, Forbidden):
+            caller = await authenticate(self._authenticator, request)
+        name = caller.name if caller is not None and caller.has_credential else None
+        value = {
+            "name": name,
+            "reads": caller is not None,
+            "ends": name is not None and proxy_user(self._authenticator, request) is None,
+            "public": self._has_public_page,
+        }
+        return Response(encode_line(value), headers=_UNCACHED, media_type="application/json")
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""

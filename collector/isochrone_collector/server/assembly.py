@@ -79,7 +79,9 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     notifications.handle(Channel.ALERTS, alerts.wake)
     disk_watch = await _disk_watch(settings, alerts, clock)
     certificates = _certificates(settings)
-    authenticator = Authenticator(database=database, clock=clock.database_at, required=certificates is not None)
+    authenticator = Authenticator(
+        database=database, clock=clock.database_at, required=certificates is not None, proxy=settings.proxy
+    )
     await authenticator.refresh()
     join_database = await _opened(Database(conninfo, max_connections=_JOIN_CONNECTIONS), stack)
     # A pool for queries, so that they never keep pushes waiting for a connection.

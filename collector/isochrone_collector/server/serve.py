@@ -75,6 +75,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                 settings.http,
                 tls=certificates.context() if certificates and settings.https else None,
                 hosts=settings.http_hosts,
+                public_page=settings.public_page,
             )
         )
         async with asyncio.TaskGroup() as group:

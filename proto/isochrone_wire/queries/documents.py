@@ -90,6 +90,7 @@ FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
         "SpendList": DocumentFormat(
             schema="isochrone.spend/1", rows="spend", order=attrgetter("region", "vantage", "provider")
         ),
+        "StatusList": DocumentFormat(schema="isochrone.status/1", rows="rows"),
         "TargetList": DocumentFormat(schema="isochrone.targets/1", rows="targets", order=attrgetter("name")),
         "VantageList": DocumentFormat(
             schema="isochrone.regions/1", rows="vantages", order=attrgetter("region", "name")

@@ -64,12 +64,22 @@ export async function logIn(credential) {
   await request("/session", { method: "POST", body: new URLSearchParams({ credential }) });
 }
 
-/** Return the name of the holder of the session; empty without one. */
-export async function sessionHolder() {
+/**
+ * What this browser may do: the `name` of its user, empty without a credential; whether it `reads` all data, whether a
+ * logout `ends` that, and whether the status is `public`.
+ * @typedef {{name: string, reads: boolean, ends: boolean, public: boolean}} Access
+ */
+
+/**
+ * Return what this browser may do; `null` if the collector does not answer.
+ * @returns {Promise<Access | null>}
+ */
+export async function ownAccess() {
   try {
-    return String((await (await request("/session", {})).json()).name ?? "");
+    const answer = await (await request("/session", {})).json();
+    return { ...answer, name: String(answer.name ?? "") };
   } catch (error) {
-    if (error instanceof RequestError) return "";
+    if (error instanceof RequestError) return null;
     throw error;
   }
 }

@@ -30,6 +30,7 @@ export function livenessOf({ isOpen, wasOpen, heardAt, staleSince, now }) {
 export class Live {
   #onNotice;
   #onLiveness;
+  #isWanted = false;
   /** @type {EventSource | null} */
   #source = null;
   #known = { isOpen: false, wasOpen: false, heardAt: Date.now(), staleSince: /** @type {number | null} */ (null) };
@@ -41,13 +42,24 @@ export class Live {
   constructor({ onNotice, onLiveness }) {
     this.#onNotice = onNotice;
     this.#onLiveness = onLiveness;
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.stop() : this.start()));
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.#open()));
     setInterval(() => this.#report(), 1_000);
   }
 
-  /** Open the stream if the page is shown and it is not open. */
+  /** Open the stream, now or when the page is shown. */
   start() {
-    if (this.#source || document.hidden) return;
+    this.#isWanted = true;
+    this.#open();
+  }
+
+  /** Close the stream. */
+  stop() {
+    this.#isWanted = false;
+    this.#close();
+  }
+
+  #open() {
+    if (this.#source || document.hidden || !this.#isWanted) return;
     const source = new EventSource("/v1/changes");
     this.#source = source;
     let isNew = true;
@@ -61,14 +73,13 @@ export class Live {
       this.#report();
       // After a refusal the browser does not try again.
       if (source.readyState === EventSource.CLOSED) {
-        this.stop();
-        setTimeout(() => this.start(), RETRY_MS);
+        this.#close();
+        setTimeout(() => this.#open(), RETRY_MS);
       }
     };
   }
 
-  /** Close the stream. */
-  stop() {
+  #close() {
     this.#source?.close();
     this.#source = null;
     this.#known.isOpen = false;
@@ -86,6 +97,6 @@ export class Live {
   }
 
   #report() {
-    if (!document.hidden) this.#onLiveness(livenessOf({ ...this.#known, now: Date.now() }));
+    if (!document.hidden && this.#isWanted) this.#onLiveness(livenessOf({ ...this.#known, now: Date.now() }));
   }
 }

@@ -1,6 +1,6 @@
 /** The page: it reads the state from the address, asks the collector, shows the view, and does so again for new data. */
 
-import { logOut, sessionHolder } from "./api.js";
+import { logOut, ownAccess } from "./api.js";
 import { addDetails, detailsOf } from "./details.js";
 import { html, show } from "./dom.js";
 import { moment } from "./formats.js";
@@ -26,7 +26,9 @@ const [header, main, footer, announcement] = ["header", "view", "footer", "annou
 let state = readState(new URL(location.href), VIEWS);
 /** @type {Liveness} */
 let liveness = { state: "connecting", since: Date.now() };
-let refusal = "", needsLogin = false, holder = "", shownAt = 0;
+let refusal = "", needsLogin = false, shownAt = 0;
+/** @type {import("./api.js").Access | null} */
+let access = null;
 // The collector's clock is ahead of this one by so many milliseconds.
 let ahead = 0;
 /** @type {import("./api.js").RequestError | null} */
@@ -36,7 +38,7 @@ const refresher = new Refresher(({ error, isNew }) => {
   const changed = failure?.message !== error?.message;
   failure = error;
   needsLogin = error?.status === 401;
-  if (!needsLogin) live.start();
+  if (!needsLogin && shownView()?.topics.length) live.start();
   else live.stop();
   if (isNew || changed) draw();
 });
@@ -126,7 +128,7 @@ function href(of) {
 function endLogin(reason) {
   refusal = reason;
   if (!reason) {
-    readHolder();
+    readAccess();
     refresher.refresh();
   }
   draw();
@@ -138,17 +140,37 @@ function drawFrame() {
   const next = THEMES[(THEMES.indexOf(/** @type {"auto"} */ (theme)) + 1) % THEMES.length] ?? "auto";
   show(header, [
     html("a", { class: "brand", href: "/", onclick: follow }, "Isochrone"),
-    html("nav", { "aria-label": "views" }, html("ul", {}, ...VIEWS.filter((view) => !view.path.includes(":")).map(entry))),
-    html("p", { class: `liveness ${liveness.state}` }, html("span", { class: "dot", "aria-hidden": "true" }), livenessText(liveness)),
+    html("nav", { "aria-label": "views" }, html("ul", {}, ...VIEWS.filter((view) => !view.path.includes(":") && isOpen(view)).map(entry))),
+    shownView()?.topics.length && !needsLogin ? html("p", { class: `liveness ${liveness.state}` },
+      html("span", { class: "dot", "aria-hidden": "true" }), livenessText(liveness)) : null,
     html("button", { type: "button", class: "quiet", title: "change the colours",
       onclick: () => set({ theme: next }, { replace: true }) }, `colours: ${theme === "auto" ? "system" : theme}`),
-    holder && !needsLogin ? html("button", { type: "button", class: "quiet", onclick: leave }, `log out ${holder}`) : null,
+    ...account(),
   ]);
   const window = Object.values(refresher.answers).find((answer) => answer?.window)?.window;
   show(footer, window && !needsLogin ? [
     html("p", {}, `rounds between ${moment(window.from_at, 0)} and ${moment(window.until_at, 0)} UTC`),
-    html("p", {}, "intervals are 95 % intervals of the long-run level"),
+    shownView()?.isPublic ? null : html("p", {}, "intervals are 95 % intervals of the long-run level"),
   ] : []);
+}
+
+/**
+ * Whether this browser may read a view, as far as it is known.
+ * @param {import("./views.js").View} view
+ */
+function isOpen(view) {
+  return !access?.public || access.reads || Boolean(view.isPublic);
+}
+
+/** The user, and how to end or begin the session. */
+function account() {
+  if (access?.public && !access.reads && shownView()?.isPublic) {
+    // The document is loaded again, because a proxy may have a login of its own.
+    return [html("a", { class: "quiet", href: "/" }, "log in")];
+  }
+  if (!access?.name || needsLogin) return [];
+  if (!access.ends) return [html("span", { class: "note" }, access.name)];
+  return [html("button", { type: "button", class: "quiet", onclick: leave }, `log out ${access.name}`)];
 }
 
 /** @param {import("./views.js").View} view */
@@ -171,15 +193,15 @@ function follow(event) {
   go(next);
 }
 
-async function readHolder() {
-  holder = await sessionHolder();
+async function readAccess() {
+  access = await ownAccess();
   drawFrame();
 }
 
 async function leave() {
   await logOut();
-  holder = "";
   live.stop();
+  readAccess();
   refresher.refresh();
 }
 
@@ -204,4 +226,4 @@ setInterval(() => {
 addDetails();
 main?.replaceChildren();
 open();
-readHolder();
+readAccess();

@@ -6,6 +6,7 @@
 import { FLEET } from "./views/fleet.js";
 import { MATRIX } from "./views/matrix.js";
 import { ROUTES } from "./views/routes.js";
+import { STATUS } from "./views/status.js";
 import { TARGET } from "./views/target.js";
 
 /** @typedef {import("./url_state.js").State} State */
@@ -24,7 +25,8 @@ import { TARGET } from "./views/target.js";
 /**
  * A view. `path` may end with `:target`, and then the view has no entry in the navigation. `defaults` are its options with
  * their usual values, beside the common ones. It asks the paths of `requests` when it is opened, and again when there is
- * news of one of its `topics`, or after `everyMs`. `render` makes its content from the answers by the names of the
+ * news of one of its `topics`, or after `everyMs`. One that `isPublic` needs no login, if the collector has a public
+ * page. `render` makes its content from the answers by the names of the
  * requests; an answer that has not arrived or is refused is missing.
  * @typedef {object} View
  * @property {string} name
@@ -33,9 +35,10 @@ import { TARGET } from "./views/target.js";
  * @property {Readonly<Record<string, string>>} defaults
  * @property {readonly string[]} topics
  * @property {number} [everyMs]
+ * @property {boolean} [isPublic]
  * @property {(state: State) => Record<string, string>} requests
  * @property {(answers: Record<string, Answer | undefined>, context: Context) => {title: string, content: Node[]}} render
  */
 
 /** @type {readonly View[]} */
-export const VIEWS = [MATRIX, TARGET, ROUTES, FLEET];
+export const VIEWS = [MATRIX, TARGET, ROUTES, FLEET, STATUS];

@@ -101,7 +101,7 @@ async def test_the_page_is_open_and_the_data_is_not(guarded: Web) -> None:
         (await guarded.get(path)).status_code for path in ("/", "/fleet", "/session", "/v1/routes", "/v1/changes")
     ]
     assert statuses == [200, 200, 200, 401, 401]
-    assert (await guarded.get("/session")).json() == {"name": None}
+    assert (await guarded.get("/session")).json() == {"name": None, "reads": False, "ends": False, "public": False}
 
 
 async def test_a_credential_begins_a_session(guarded: Web) -> None:
@@ -112,7 +112,12 @@ async def test_a_credential_begins_a_session(guarded: Web) -> None:
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
     assert "isochrone-key" not in cookie
     assert (await guarded.get("/v1/routes")).status_code == 200
-    assert (await guarded.get("/session")).json() == {"name": "the reader"}
+    assert (await guarded.get("/session")).json() == {
+        "name": "the reader",
+        "reads": True,
+        "ends": True,
+        "public": False,
+    }
 
 
 async def test_a_session_only_reads(guarded: Web) -> None:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.bearer_auth import BearerAuth
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
 
 
@@ -23,10 +24,20 @@ async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
 HOSTS = frozenset({"localhost", "::1"})
 
 
-async def answer_to(path: str, host: str, *, required: bool, hosts: Collection[str] | None = HOSTS) -> httpx.Response:
+async def answer_to(
+    path: str,
+    host: str,
+    *,
+    required: bool,
+    hosts: Collection[str] | None = HOSTS,
+    is_exposed: bool = False,
+    proxy: TrustedProxy | None = None,
+) -> httpx.Response:
     """Return the answer to a request without a credential."""
-    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=required)
-    transport = httpx.ASGITransport(BearerAuth(app, authenticator, hosts=hosts, is_public=lambda path: path == "/"))
+    authenticator = Authenticator(database=cast("Database", None), clock=lambda: 0, required=required, proxy=proxy)
+    transport = httpx.ASGITransport(
+        BearerAuth(app, authenticator, hosts=hosts, is_public=lambda path: path == "/", is_exposed=is_exposed)
+    )
     async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
         return await client.get(path, headers={"Host": host})
 
@@ -69,6 +80,13 @@ async def test_open_paths_need_no_credential(host: str, path: str, hosts: Collec
     this machine.
     """
     assert (await answer_to(path, host, required=True, hosts=hosts)).status_code == status
+
+
+async def test_metrics_are_closed_where_others_come_through_a_proxy() -> None:
+    """With a public page, and with a proxy that logs users in, loopback is not only this machine."""
+    proxy = TrustedProxy(user_header="X-User", secret="0123456789abcdef")
+    assert (await answer_to("/metrics", "localhost", required=True, is_exposed=True)).status_code == 401
+    assert (await answer_to("/metrics", "localhost", required=True, proxy=proxy)).status_code == 401
 
 
 async def test_a_refused_method_is_cut_in_the_log() -> None:

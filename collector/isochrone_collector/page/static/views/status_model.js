@@ -1,0 +1,64 @@
+/** The status of all targets in texts. Pure. */
+
+import { isKnown, number, percent } from "../formats.js";
+import { byName } from "../ordering.js";
+
+/** The states, the worst one first. */
+const STATES = /** @type {const} */ (["failing", "slow", "stale", "ok"]);
+/** What a state means to a reader, as a class of the style sheet. */
+export const TONE_OF = /** @type {Readonly<Record<string, string>>} */ ({ ok: "good", slow: "warn", failing: "bad" });
+
+/** @typedef {{state: string, values: string, recent: string}} Cell */
+/** @typedef {{target: string, provider: string, cells: Readonly<Record<string, Cell>>}} Row */
+
+/**
+ * The rows of the table and its regions, by name.
+ * @param {readonly any[]} rows
+ * @returns {{regions: string[], rows: Row[]}}
+ */
+export function statusTableOf(rows) {
+  /** @typedef {{target: string, provider: string, cells: Record<string, Cell>}} Draft */
+  /** @type {Map<string, Draft>} */
+  const found = new Map();
+  const regions = new Set();
+  for (const row of rows) {
+    /** @type {Draft} */
+    const own = found.get(row.target) ?? { target: row.target, provider: row.provider, cells: {} };
+    own.cells[row.region] = cellOf(row);
+    found.set(row.target, own);
+    regions.add(row.region);
+  }
+  return { regions: [...regions].sort(byName), rows: [...found.values()].sort((a, b) => byName(a.target, b.target)) };
+}
+
+/**
+ * One sentence for all: how many pairs of a target and a region are in each state.
+ * @param {readonly any[]} rows
+ */
+export function summaryOf(rows) {
+  if (!rows.length) return "Nothing was measured in the last 24 hours.";
+  if (rows.every((row) => row.state === "ok")) return "All targets answer as usual from all regions.";
+  const counts = STATES.map((state) => [rows.filter((row) => row.state === state).length, state]);
+  return `${counts.filter(([count]) => count).map(([count, state]) => `${count} ${state}`).join(", ")} of ${rows.length} pairs of a target and a region.`;
+}
+
+/**
+ * @param {any} row
+ * @returns {Cell}
+ */
+function cellOf(row) {
+  const values = [
+    isKnown(row.ttft_p50_us) ? `${milliseconds(row.ttft_p50_us)} ms` : "",
+    isKnown(row.success) ? `${percent(row.success)} %` : "",
+  ];
+  return {
+    state: row.state,
+    values: values.filter(Boolean).join(", "),
+    recent: row.state === "slow" && isKnown(row.recent_ttft_p50_us) ? `now ${milliseconds(row.recent_ttft_p50_us)} ms` : "",
+  };
+}
+
+/** @param {number} us */
+function milliseconds(us) {
+  return number(us / 1000, { decimals: 0 });
+}

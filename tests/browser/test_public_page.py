@@ -1,0 +1,149 @@
+"""The public page in a real browser without a login: the status of all targets, and nothing else."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fix_browser import Browser
+from fix_collector import Caller, Collector
+from fix_node import VARIABLE
+from isochrone_collector.clock import now_at
+from isochrone_wire.model import MINUTE_US
+from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
+
+HOSTILE = "<script>document.title=1</script>"
+HOSTILE_TARGET = f"{HOSTILE}/m"
+ROUNDS = 40
+TABLE = "document.querySelector('.status tbody tr') && !document.querySelector('.waiting, [aria-busy=true]')"
+FAILING = "document.querySelector('.status .bad') && document.querySelector('.incidents li')"
+SIGNED_OUT = "[...document.querySelectorAll('header a')].some((one) => one.textContent === 'log in')"
+CELLS = """
+Object.fromEntries([...document.querySelectorAll('.status tbody tr')].map((row) => [row.dataset.key,
+  [...row.querySelectorAll('td')].map((cell) => cell.querySelector('.badge').textContent)]))
+"""
+BEYOND = """
+[...document.body.querySelectorAll('*')].filter((e) => !e.closest('.scroll, .unseen, .skip, svg') && e.clientWidth > 1)
+  .filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)
+  .map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 60))
+"""
+INSIDE = """
+document.querySelector('text').getBoundingClientRect().right <
+  document.querySelectorAll('g rect')[1].getBoundingClientRect().left
+"""
+AXE = """
+axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations
+  .filter((one) => ['serious', 'critical'].includes(one.impact))
+  .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))])))
+"""
+
+
+def latency(target: str, region: str) -> int | None:
+    """The hostile target fails from Singapore."""
+    return None if (target, region) == (HOSTILE_TARGET, SG) else 200_000
+
+
+@dataclass(slots=True)
+class Page:
+    """The public page of a collector, in a browser without a session."""
+
+    browser: Browser
+    collector: Collector
+
+    def open(self, path: str = "/status", *, width: int = 1280, dark: bool = False, ready: str = TABLE) -> None:
+        """Open a path and wait until its content and its header are there."""
+        self.browser.open(f"{self.collector.http}{path}", width=width, dark=dark)
+        self.browser.until(f"({ready}) && ({SIGNED_OUT})")
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, shared_public_collector: Collector) -> Page:
+    """A page with three targets, one of them hostile, which fails from one of two regions."""
+    collector = shared_public_collector
+    plan = PLAN.replace("provider: gamma", f"provider: {json.dumps(HOSTILE)}")
+    plan = plan.replace("gamma/m", json.dumps(HOSTILE_TARGET))
+    assert collector.call.apply(plan).problems == ()
+    agents = Caller(f"unix:{collector.data_dir}/collector.sock")
+    fleet = Fleet({target.name: target.id for target in agents.targets().targets})
+    fleet.push_rounds(agents, rounds_until(now_at() // MINUTE_US * MINUTE_US, ROUNDS), latency)
+    agents.channel.close()
+    browser.ask("Network.clearBrowserCookies")
+    found = Page(browser, collector)
+    found.open()
+    browser.until(FAILING, seconds=30)
+    return found
+
+
+def test_the_public_sees_the_states(page: Page) -> None:
+    """Without a login there is a row per target with its state from each region, the incident and a sentence."""
+    page.open()
+    assert page.browser.evaluate(CELLS) == {
+        HOSTILE_TARGET: ["failing", "ok"],
+        FIRST: ["ok", "ok"],
+        SECOND: ["ok", "ok"],
+    }
+    text = page.browser.evaluate("document.querySelector('main').textContent")
+    assert "1 failing, 5 ok of 6 pairs" in text
+    assert f"{HOSTILE_TARGET} failing from {SG}" in text
+    assert [word for word in ("us-1", "overloaded", "http:") if word in text] == []
+    assert page.browser.evaluate("document.querySelectorAll('nav li').length") == 1
+
+
+def test_nothing_else_is_requested_and_nothing_fails(page: Page) -> None:
+    """Every request goes to the collector, none of them to data that needs a login, the console stays empty, and a
+    hostile name is text.
+    """
+    page.open()
+    requested = {event["request"]["url"] for event in page.browser.seen("Network.requestWillBeSent")}
+    assert [url for url in requested if not url.startswith(f"{page.collector.http}/")] == []
+    assert {url for url in requested if "/v1/" in url} == {f"{page.collector.http}/v1/status"}
+    assert {event["response"]["status"] for event in page.browser.seen("Network.responseReceived")} <= {200, 304}
+    assert page.browser.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+    assert page.browser.evaluate("document.querySelectorAll('body script').length") == 0
+    assert page.browser.evaluate("document.title") == "Status · Isochrone"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_off(page: Page, width: int) -> None:
+    """The page is as wide as the window; only the table scrolls sideways."""
+    page.open(width=width)
+    assert page.browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.browser.evaluate(BEYOND) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_is_accessible(page: Page, dark: bool) -> None:  # noqa: FBT001  # a case of the table
+    """axe-core finds no serious violation, in light and dark."""
+    script = Path(os.environ.get(VARIABLE, "")) / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        pytest.skip(f"{VARIABLE} has no package axe-core; run .ci/node-modules")
+    page.open(dark=dark)
+    page.browser.evaluate(script.read_text() + "; true")
+    answer = page.browser.ask("Runtime.evaluate", expression=AXE, awaitPromise=True, returnByValue=True)
+    assert json.loads(answer["result"]["value"]) == []
+
+
+def test_other_views_need_a_login(page: Page) -> None:
+    """The link to log in leads to the form, and back leads to the status, which asks for nothing."""
+    page.open()
+    page.browser.evaluate("[...document.querySelectorAll('header a')].find((e) => e.textContent === 'log in').click()")
+    page.browser.until("location.pathname === '/' && document.querySelector('form.login')")
+    assert page.browser.evaluate("document.querySelector('main table')") is None
+    page.browser.evaluate("document.querySelector('nav a').click()")
+    page.browser.until(f"location.pathname === '/status' && {TABLE}")
+
+
+def test_badges_are_images(page: Page) -> None:
+    """A badge is shown as an image, with the name of the hostile target as text, and so is that of an unknown one."""
+    path = "/badge/%3Cscript%3Edocument.title%3D1%3C%2Fscript%3E/m"
+    for query in ("?metric=ttft", "?metric=success", ""):
+        page.browser.open(f"{page.collector.http}{path}/{SG}.svg{query}", width=390)
+        page.browser.until("document.querySelector('svg text')")
+        assert HOSTILE_TARGET in page.browser.evaluate("document.querySelector('svg > title').textContent")
+        assert page.browser.evaluate("document.querySelectorAll('script').length") == 0
+        assert page.browser.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+    page.browser.open(f"{page.collector.http}/badge/{FIRST}/{US}.svg", width=390)
+    page.browser.until("document.querySelector('svg text')")
+    assert page.browser.evaluate(INSIDE) is True
