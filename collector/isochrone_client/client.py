@@ -240,15 +240,15 @@ class ObservatoryClient:
         return self._value(TierList, self._call(self._stub.GetTiers, request))
 
     def get_series(
-        self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0, limit_us: int = 0
+        self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0, limit_us: int = 0, bins: int = 0
     ) -> "SeriesList":
         """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows); with a
-        `limit_us` on the metric the goodput, too.
+        `limit_us` on the metric the goodput, too, and with `bins` the distribution of the values in at most so many.
         """
         from isochrone_wire.queries.series import SeriesList
 
         request = messages.GetSeriesRequest(
-            selection=encode(selection), metric=metric, points=points, limit_us=limit_us
+            selection=encode(selection), metric=metric, points=points, limit_us=limit_us, bins=bins
         )
         return self._value(SeriesList, self._call(self._stub.GetSeries, request))
 

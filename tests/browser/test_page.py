@@ -14,6 +14,7 @@ from fix_browser import Browser
 from fix_collector import Caller, Collector
 from fix_node import VARIABLE
 from isochrone_client.cli import cli
+from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire import identity_file
 from isochrone_wire.json_format import rfc3339
@@ -58,6 +59,18 @@ axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(
 def latency(target: str, region: str) -> int:
     """The first target is slower from Singapore."""
     return 200_000 + (SLOWER_US if (target, region) == (FIRST, SG) else 0)
+
+
+def phases(region: str) -> dict[str, int]:
+    """Connections from Singapore take longer."""
+    times = 5 if region == SG else 1
+    return {
+        "dns_us": 2_000,
+        "tcp_us": 8_000 * times,
+        "tls_us": 9_000 * times,
+        "rtt_us": 8_000 * times,
+        "provider_us": 50_000,
+    }
 
 
 @dataclass(slots=True)
@@ -128,7 +141,7 @@ def page(browser: Browser, shared_guarded_collector: Collector) -> Iterator[Page
     assert collector.call.apply(plan).problems == ()
     # Agents of the collector's user need no credential on its socket.
     agents = Caller(f"unix:{collector.data_dir}/collector.sock")
-    fleet = Fleet({target.name: target.id for target in agents.targets().targets})
+    fleet = Fleet({target.name: target.id for target in agents.targets().targets}, phases=phases)
     until_at = now_at() // MINUTE_US * MINUTE_US
     fleet.push_rounds(agents, rounds_until(until_at, ROUNDS), latency)
     browser.ask("Security.enable")
@@ -369,10 +382,96 @@ def test_a_target_has_the_numbers_of_the_command(page: Page) -> None:
     assert len(wanted) == 2 * ROUNDS
     for key, point in wanted.items():
         assert shown[key][2:7] == [*(f"{point[name] / 1000:.0f}" for name in ("p10", "p50", "p90")), "2", "2"]
-    assert page.browser.evaluate("document.querySelectorAll('.bucket').length") == len(shown)
+    assert page.browser.evaluate("document.querySelectorAll('.bands .bucket').length") == len(shown)
     (row,) = page.command("diff", "--target", FIRST, "--baseline", US, "--against", SG)
     differences = {cells[0]: cells for cells in page.browser.evaluate(ROWS.replace("TABLE", ".differences"))}
     assert (differences[SG][2], differences[SG][4]) == (f"{row['shift'] / 1000:+.0f}", "slower")
+
+
+def test_a_target_has_the_phases_of_the_command(page: Page) -> None:
+    """Each phase of a difference is what `isochrone diff --explain` prints, rounded, and the parts are drawn."""
+    page.open(f"/target/{FIRST}?baseline={US}&{page.fixed}")
+    page.browser.until("document.querySelector('.phases')")
+    (row,) = page.command("diff", "--explain", FIRST, "--baseline", US, "--against", SG)
+    parts = {part["name"]: part for part in row["parts"]}
+    assert list(parts) == ["dns", "tcp", "tls", "rtt", "server", "edge", "provider"]
+    headings = page.browser.evaluate(
+        "[...document.querySelectorAll('.contributions thead th')].map((e) => e.textContent)"
+    )
+    assert headings[1:-1] == ["dns", "tcp", "tls", "network", "server", "all", "behind the edge", "provider"]
+    cells = {row[0]: row for row in page.browser.evaluate(ROWS.replace("TABLE", ".contributions"))}[SG]
+    shifts = {name: round(part["shift"] / 1000) for name, part in parts.items()}
+    whole = round(sum(parts[name]["shift"] for name in ("dns", "tcp", "tls", "rtt", "server")) / 1000)
+    wanted = [*list(shifts.values())[:5], whole, *list(shifts.values())[5:]]
+    assert cells[2:] == [*(f"{value:+d}" if value else "0" for value in wanted), str(row["n"])]
+    drawn = page.browser.evaluate(f"document.querySelectorAll('.contributions tr[data-key=\"{SG}\"] rect').length")
+    assert drawn == sum(part["shift"] != 0 for name, part in parts.items() if name != "server")
+
+
+def test_a_target_has_the_distribution_of_the_command(page: Page) -> None:
+    """Each bar is a bin of `isochrone series --bins`, on a logarithmic axis that all regions share."""
+    page.open(f"/target/{FIRST}?{page.fixed}")
+    page.browser.until("document.querySelector('.distribution')")
+    shown = [tuple(row[1:4]) for row in page.browser.evaluate(ROWS.replace("TABLE", "details.bins table"))]
+    series = page.command("series", "--target", FIRST, "--bins", "80")
+    wanted = [(row["region"], one["high"] / 1000, str(one["n"])) for row in series for one in row["bins"]]
+    assert len(wanted) > 20
+    assert sorted((region, n) for region, _, n in shown) == sorted((region, n) for region, _, n in wanted)
+    assert {float(high) for _, high, _ in shown} <= {round(high) for _, high, _ in wanted}
+    assert page.browser.evaluate("document.querySelectorAll('.distribution .bar').length") == len(wanted)
+    left, right = page.browser.evaluate(
+        "[...document.querySelectorAll('.distribution .panel:not(.axis)')].filter((e) => "
+        f"['{US}', '{SG}'].includes(e.dataset.key)).map((e) => e.querySelector('.bar').getBoundingClientRect().left)"
+    )[::-1]
+    assert left < right
+
+
+def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
+    """For the use of the address, each bucket is that of `isochrone series --limit`, and each hour of the day that of
+    `isochrone slo --by hour`.
+    """
+    page.open(f"/target/{FIRST}?use=translation&{page.fixed}")
+    page.browser.until("document.querySelector('.goodput') && document.querySelector('.hours')")
+    assert page.browser.evaluate("document.querySelector('select[name=Goodput]').value") == "translation"
+    shown = {tuple(row[:2]): row[2:] for row in page.browser.evaluate(ROWS.replace("TABLE", "details.shares table"))}
+    series = page.command("series", "--target", FIRST, "--limit", "0.2", "--points", "60")
+    wanted = {
+        (rfc3339(point["at"])[:16].replace("T", " "), row["region"]): (point["good"], point["planned"])
+        for row in series
+        for point in row["points"]
+    }
+    assert {key: (int(good), int(planned)) for key, (_, good, planned) in shown.items()} == wanted
+    assert 0 < sum(good for good, _ in wanted.values()) < sum(planned for _, planned in wanted.values())
+    hours = {
+        (row["region"], row["hour"]): str(int(100 * row["goodput"]["value"] + 1e-9))
+        for row in page.command("slo", "--target", FIRST, "--use", "translation", "--by", "hour")
+    }
+    whole_text = ROWS.replace("cell.firstChild?.nodeValue", "cell.textContent")
+    rows = page.browser.evaluate(whole_text.replace("TABLE", ".hours table"))
+    assert {(row[0], hour): text for row in rows for hour, text in enumerate(row[1:]) if text != UNKNOWN} == hours
+
+
+def test_the_charts_of_a_target_are_reached_by_keyboard(page: Page) -> None:
+    """Each chart is one stop of the tab key; arrow keys move in it and show the facts, and Enter on a bucket of goodput
+    opens one of its requests. A table that was unfolded stays so.
+    """
+    browser = page.browser
+    page.open(f"/target/{FIRST}?{page.fixed}")
+    browser.until("document.querySelector('.hours')")
+    for name, fact in (("distribution", "values"), ("hours", "95 % interval"), ("goodput", "in time")):
+        stop = f'section.{name} [tabindex="0"]:not(.scroll)'
+        assert browser.evaluate(f"document.querySelectorAll('{stop}').length") == 1
+        browser.evaluate(f"document.querySelector('{stop}').focus()")
+        first = browser.evaluate("document.activeElement.dataset.key")
+        browser.press("ArrowDown")
+        assert browser.evaluate("document.activeElement.dataset.key") != first
+        assert fact in browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
+    browser.evaluate("document.querySelector('details.shares').open = true")
+    browser.evaluate("[...document.querySelectorAll('section.goodput .bucket')].at(-1).focus()")
+    browser.press("Enter")
+    browser.until("document.querySelector('.request .waterfall')")
+    assert "region=" in browser.evaluate("location.search")
+    assert browser.evaluate("document.querySelector('details.shares').open") is True
 
 
 def test_the_name_of_a_target_opens_it(page: Page) -> None:
@@ -388,8 +487,8 @@ def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
     """Arrow keys reach a bucket, and Enter opens the waterfall of a request of it, which the address keeps."""
     browser = page.browser
     page.open(f"/target/{FIRST}?{page.fixed}")
-    assert browser.evaluate("document.querySelectorAll('.bucket[tabindex=\"0\"]').length") == 1
-    browser.evaluate("document.querySelector('.bucket').focus()")
+    assert browser.evaluate("document.querySelectorAll('.bands .bucket[tabindex=\"0\"]').length") == 1
+    browser.evaluate("document.querySelector('.bands .bucket').focus()")
     for _ in range(browser.evaluate("document.querySelectorAll('.bands h3').length") - 1):
         browser.press("ArrowDown")
     browser.press("ArrowRight")
@@ -401,8 +500,8 @@ def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
     address, shown = browser.evaluate("[location.href, document.querySelector('.request').textContent]")
     rows = page.command("samples", "--target", FIRST, "--region", US, "--limit", "1000")
     (sample,) = (row for row in rows if row["id"] in shown)
-    phases = browser.evaluate(ROWS.replace("TABLE", ".waterfall"))
-    assert phases[-1][-1] == f"{sample['e2e_us'] / 1000:.0f}"
+    rows = browser.evaluate(ROWS.replace("TABLE", ".waterfall"))
+    assert rows[-1][-1] == f"{(sample['connect_us'] + sample['e2e_us']) / 1000:.0f}"
     page.open(address.removeprefix(page.collector.http))
     assert browser.evaluate("document.querySelector('.request').textContent") == shown
     browser.evaluate(

@@ -24,7 +24,7 @@ from isochrone_wire.insights import (
 )
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.operations import AlertDelivery, DeliveryState, Silence
-from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
+from isochrone_wire.queries.series import Series, SeriesBin, SeriesList, SeriesPoint
 
 NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
@@ -242,6 +242,22 @@ SERIES_WITH_GOODPUT = replace(
         )
         for line in SERIES.series
         if line.region == "us-east-2"
+    ),
+)
+
+# Bins from 100 ms on, whose upper edges are 1.5 times the lower ones; one region has values of 0.
+_EDGES = tuple(100_000.0 * 1.5**place for place in range(7))
+SERIES_WITH_DISTRIBUTION = replace(
+    SERIES,
+    series=tuple(
+        replace(
+            line,
+            bins=(
+                *((SeriesBin(low=0.0, high=0.0, n=3),) if line.region == "us-east-2" else ()),
+                *(SeriesBin(low=_EDGES[place], high=_EDGES[place + 1], n=n) for place, n in enumerate(counts) if n),
+            ),
+        )
+        for line, counts in zip(SERIES.series, ((900, 300, 0, 0, 6, 0), (0, 1440), (0, 0, 1200, 240)), strict=True)
     ),
 )
 

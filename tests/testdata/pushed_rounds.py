@@ -46,10 +46,13 @@ def without(*dead: str) -> Latencies:
 
 @dataclass(slots=True)
 class Fleet:
-    """Pushes the given latencies from its vantages. `epoch` distinguishes the pushes of two fleets."""
+    """Pushes the given latencies from its vantages. `epoch` distinguishes the pushes of two fleets, `phases` returns
+    those of the requests from a region, by the names of their fields.
+    """
 
     targets: dict[str, int]
     epoch: int = 1
+    phases: Callable[[str], dict[str, int]] = lambda _region: {}
     rng: Random = field(default_factory=lambda: Random(7))
     _seq: int = 0
 
@@ -66,16 +69,19 @@ class Fleet:
         for vantage in vantages:
             self._seq += 1
             samples = tuple(
-                self._sample(target, at, latencies(target, vantage.region)) for at in begun for target in self.targets
+                self._sample(target, at, latencies(target, vantage.region), self.phases(vantage.region))
+                for at in begun
+                for target in self.targets
             )
             receipt = call.push(Batch(vantage=vantage, epoch=self.epoch, seq=self._seq, samples=samples))
             assert receipt.stored == len(samples), receipt
 
-    def _sample(self, target: str, at: int, ttft_us: int | None) -> Sample:
+    def _sample(self, target: str, at: int, ttft_us: int | None, phases: dict[str, int]) -> Sample:
         common: dict[str, Any] = {"target_id": self.targets[target], "round_at": at, "dispatched_at": at}
         if ttft_us is None:
             return Sample(outcome=Outcome.HTTP_ERROR, http_status=503, error="overloaded", **common)
         seen_us = round(ttft_us * self.rng.lognormvariate(0, 0.05))
+        common |= phases
         return Sample(outcome=Outcome.OK, ttft_us=seen_us, e2e_us=2 * seen_us, tokens_per_second=50.0, **common)
 
 

@@ -20,6 +20,7 @@ _POINTS_FOR_PEOPLE = 32
     epilog=options.example(
         "isochrone series --target kimi-k2.5 --window 7d",
         "isochrone series --metric e2e --limit 8 --output json",
+        "isochrone series --target kimi-k2.5 --bins 40",
     ),
 )
 @options.metric_option("The metric of the values.")
@@ -29,6 +30,12 @@ _POINTS_FOR_PEOPLE = 32
     type=click.IntRange(1, 500),
     metavar="N",
     help=f"Points of a series at most.  [default: {_POINTS_FOR_PEOPLE} in a table, 500 in json and csv]",
+)
+@click.option(
+    "--bins",
+    type=click.IntRange(2, 200),
+    metavar="N",
+    help="Also show the distribution of the values, in at most so many bins of a logarithmic scale.",
 )
 @options.selecting
 def series(
@@ -40,6 +47,7 @@ def series(
     metric: str,
     limit_s: float | None,
     points: int | None,
+    bins: int | None,
 ) -> None:
     """Show values and outcomes over time, per target and region.
 
@@ -52,6 +60,7 @@ def series(
             metric=Metric(metric),
             points=points or (_POINTS_FOR_PEOPLE if output.is_for_people else 0),
             limit_us=round((limit_s or 0) * SECOND_US),
+            bins=bins or 0,
         )
     terminal.write(series_pages.page(answer, now_at=now_at()), output)
     series_pages.require_series(answer)

@@ -1,13 +1,19 @@
 """Values and outcomes over time, one line per target and region; programs get every bucket."""
 
+from collections.abc import Sequence
+from math import log
+
 from isochrone_client.formats import (
+    UNKNOWN,
     Amount,
     age,
     amount,
     amount_interval,
+    bars,
     between,
     display_unit,
     displayed,
+    number,
     share,
     span,
     sparkline,
@@ -18,7 +24,7 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Source
 from isochrone_wire.queries.documents import FORMATS
-from isochrone_wire.queries.series import Series, SeriesList
+from isochrone_wire.queries.series import Series, SeriesBin, SeriesList
 
 FORMAT = FORMATS["SeriesList"]
 _SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
@@ -28,7 +34,12 @@ _HISTORY = "history: the median of each bucket, from zero to the highest one; p5
 def page(answer: SeriesList, *, now_at: int) -> Page[Series]:
     """The page of a series answer, one table per region, with ages as of `now_at`."""
     rows: tuple[Series, ...] = FORMAT.rows_of(answer)
-    notes = ((bool(rows), _HISTORY), (answer.source is Source.SUMMARIES, _SUMMARISED))
+    bins = _bins_above_zero(rows)
+    notes = (
+        (bool(rows), _HISTORY),
+        (bool(bins), _axis(bins, answer.metric.unit)),
+        (answer.source is Source.SUMMARIES, _SUMMARISED),
+    )
     return Page(
         schema=FORMAT.schema,
         title=f"{answer.metric} over time, rounds between {between(answer.window)}, by {span(answer.bucket_us)}",
@@ -50,11 +61,16 @@ def require_series(answer: SeriesList) -> None:
 def _columns(answer: SeriesList, rows: tuple[Series, ...], *, now_at: int) -> tuple[Column[Series], ...]:
     unit = answer.metric.unit
     goodput: Column[Series] = Column(heading="goodput", unit="%", text=_goodput)
+    distributions = _distributions(rows)
+    history: Column[Series] = Column(
+        heading="history", text=lambda row: _history(answer, row), wide=True, priority=1 + len(distributions)
+    )
     return (
         target_column(rows, lambda row: row.target),
         Column(heading="p50", unit=display_unit(unit), text=lambda row: amount(_newest(row, "p50", unit)), scale="p"),
         Column(heading="p10 … p90", unit=display_unit(unit), text=lambda row: _band(row, unit), scale="p", priority=4),
-        Column(heading="history", text=lambda row: _history(answer, row), wide=True, priority=1),
+        history,
+        *distributions,
         *(() if answer.limit_us is None else (goodput,)),
         *(_counted(name, place) for place, name in enumerate(("failed", "throttled", "skipped", "ok"), start=5)),
         Column(heading="newest", unit="ago", text=lambda row: age(row.points[-1].at, now_at=now_at), priority=3),
@@ -77,6 +93,33 @@ def _history(answer: SeriesList, row: Series) -> str:
     first_at = answer.window.from_at // answer.bucket_us * answer.bucket_us
     values = [medians.get(at) for at in range(first_at, answer.window.until_at, answer.bucket_us)]
     return sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
+
+
+def _bins_above_zero(rows: Sequence[Series]) -> list[SeriesBin]:
+    """The bins of all rows, lowest first; zero has no place on a logarithmic axis."""
+    return sorted((found for row in rows for found in row.bins if found.low > 0), key=lambda found: found.low)
+
+
+def _axis(bins: Sequence[SeriesBin], unit: str) -> str:
+    if not bins:
+        return ""
+    low, high = (number(displayed(edge, unit)) for edge in (bins[0].low, bins[-1].high))
+    return f"distribution: the number of values per bin of a logarithmic axis from {low} to {high} {display_unit(unit)}"
+
+
+def _distributions(rows: Sequence[Series]) -> tuple[Column[Series], ...]:
+    """The column of the distributions, on one axis; none if the answer has none."""
+    bins = _bins_above_zero(rows)
+    if not bins:
+        return ()
+    lowest, width = log(bins[0].low), log(bins[0].high / bins[0].low)
+
+    def text(row: Series) -> str:
+        counts = {round((log(found.low) - lowest) / width): found.n for found in row.bins if found.low > 0}
+        places = range(round((log(bins[-1].low) - lowest) / width) + 1)
+        return bars([counts.get(place) for place in places], highest=max(counts.values())) if counts else UNKNOWN
+
+    return (Column(heading="distribution", text=text, wide=True, priority=1),)
 
 
 def _counted(name: str, priority: int) -> Column[Series]:

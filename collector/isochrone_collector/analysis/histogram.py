@@ -135,6 +135,21 @@ class Histograms:
         (bucket,) = buckets_of([value])
         return np.asarray(self.known[:, self.buckets > bucket].sum(axis=1) + self.limits.sum(axis=1))
 
+    def coarsened(self, most: int) -> tuple[Reals, Reals, Integers]:
+        """Join neighbouring buckets to at most `most` (2 or more) bins, equally wide on a logarithmic scale, and one of
+        values of zero or less. Return the lower and the upper edge of each bin, and how many known values of each group
+        it has.
+        """
+        above = self.buckets > _NOTHING
+        width = 1
+        while len(_bins(self.buckets[above], width)) and np.ptp(_bins(self.buckets[above], width)) >= most:
+            width *= 2
+        places = np.where(above, _bins(self.buckets, width), _NOTHING - 1)
+        bins, starts = np.unique(places, return_index=True)
+        counts = np.add.reduceat(self.known, starts, axis=1) if len(starts) else self.known
+        low, high = (np.where(bins < _NOTHING, 0.0, np.exp(_LOG_GAMMA * width * edge)) for edge in (bins, bins + 1))
+        return low, high, counts
+
     def total(self) -> "Histograms":
         """Return all groups merged into one."""
         sums = (counts.sum(axis=0, keepdims=True) for counts in (self.known, self.limits))
@@ -265,6 +280,11 @@ def _first_reaching(running: Integers, ranks: Integers) -> Integers:
     """Return, for each row of running totals, the first place that reaches the rank; the last if none does."""
     short: Integers = (running < ranks[:, None]).sum(axis=1)
     return short.clip(max=running.shape[1] - 1)
+
+
+def _bins(buckets: Integers, width: int) -> Integers:
+    """Return the bins of `width` buckets each; their edges are those of buckets, the same for all data."""
+    return (buckets - 1) // width
 
 
 def _upper_edge(bucket: int) -> float:

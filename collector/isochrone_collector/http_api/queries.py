@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.analysis.time_series import MAX_POINTS
+from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS
 from isochrone_collector.auth.call_limits import CallSlots
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import entity_tags
@@ -67,6 +68,7 @@ async def _differentials(context: QueryContext, request: ParsedRequest) -> Diffe
         baseline=request.text("baseline"),
         against=request.texts("against"),
         metric=request.text("metric"),
+        explain=request.flag("explain"),
     )
     return replace(answer, differentials=select_rows(answer, sort=sort, only=only))
 
@@ -154,6 +156,11 @@ ENDPOINTS = (
                 schema={"type": "string", "enum": list(_ONLY)},
                 description="Only this decision; decided means all but undecided.",
             ),
+            Parameter(
+                name="explain",
+                schema={"type": "boolean"},
+                description="Also the parts of each difference in the time to the first token by phase.",
+            ),
             TARGET,
             *WINDOW,
             FORMAT,
@@ -169,11 +176,17 @@ ENDPOINTS = (
             metric=request.text("metric"),
             points=request.count("points"),
             limit_us=request.seconds_us("limit"),
+            bins=request.count("bins"),
         ),
         parameters=(
             METRIC,
             limit("A limit on the metric, a latency, in seconds: points have their goodput."),
             points(usual=MAX_POINTS),
+            Parameter(
+                name="bins",
+                schema={**COUNT, "maximum": MAX_BINS},
+                description=f"Maximum number of bins of the distribution, {FEWEST_BINS} or more; none if missing.",
+            ),
             *SELECTION,
         ),
     ),

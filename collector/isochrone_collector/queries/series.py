@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from isochrone_collector.analysis.distribution import Distribution, Values, outcome_counts
+from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.analysis.requests import summarised_requests
 from isochrone_collector.analysis.time_series import (
     MAX_POINTS,
@@ -14,6 +15,7 @@ from isochrone_collector.analysis.time_series import (
     rank_of,
     series_of,
 )
+from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS, PackedValues, bins_of, packed_values
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
 from isochrone_collector.store import long_windows, probe_queries, summaries, vantages
@@ -22,31 +24,52 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import HOUR_US, OutcomeRow, Piece, Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
 from isochrone_wire.model import DAY_US
-from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
+from isochrone_wire.queries.series import Series, SeriesBin, SeriesList, SeriesPoint
+
+Distributions = dict[tuple[int, str], tuple[SeriesBin, ...]]
+"""Distributions by target id and region."""
 
 # Each takes at most 80 bytes of a message.
 MAX_ANSWER_POINTS = 100_000
-"""Maximum number of points of an answer."""
+"""Maximum number of points and bins of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The metric of the values, and the limit of the goodput in microseconds, if there is one."""
+    """The metric of the values, the limit of the goodput in microseconds, if there is one, and the maximum number of
+    bins of the distributions, 0 for none.
+    """
 
     metric: Metric
     limit_us: int | None
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found so far: the points of each series, and its values if there are distributions."""
+
+    points: TargetSeries = field(default_factory=dict)
+    values: PackedValues = field(default_factory=dict)
+
+    def add(self, points: TargetSeries, values: PackedValues) -> None:
+        for key, more in points.items():
+            self.points[key] = self.points.get(key, ()) + more
+        for key, blob in values.items():
+            self.values[key] = self.values.get(key, b"") + blob
 
 
 async def series(
-    context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0, limit_us: int = 0
+    context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0, limit_us: int = 0, bins: int = 0
 ) -> SeriesList:
     """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0; with a
-    `limit_us` on the metric, a latency, also the goodput of each bucket.
+    `limit_us` on the metric, a latency, also the goodput of each bucket; with `bins`, also the distribution of the
+    values in at most so many bins.
 
     Long windows, and windows whose samples were deleted, are answered from summaries, in buckets of whole hours. Raises
     `BadRequest` and `UnknownName`.
     """
-    asked = _asked(metric, limit_us)
+    asked = _asked(metric, limit_us, bins)
     if not 0 <= points <= MAX_POINTS:
         raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
     async with context.database.connection() as connection:
@@ -56,19 +79,20 @@ async def series(
         found, rest = await _summarised(connection, resolved.scope, asked, bucket_us=bucket_us, is_long=is_long)
         for window in rest:
             probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), asked.metric)
-            _add(found, await asyncio.to_thread(series_of, probes, bucket_us=bucket_us, limit_us=asked.limit_us))
-    _require_fitting(found)
+            found.add(*await asyncio.to_thread(_measured, probes, asked, bucket_us=bucket_us))
+    distributions = await asyncio.to_thread(bins_of, found.values, most=asked.bins) if asked.bins else {}
+    _require_fitting(found.points, distributions)
     return SeriesList(
         window=selection.window,
         metric=asked.metric,
         bucket_us=bucket_us,
         source=Source.SUMMARIES if is_long else Source.SAMPLES,
-        series=tuple(_named(found, resolved)),
+        series=tuple(_named(found.points, distributions, resolved)),
         limit_us=asked.limit_us,
     )
 
 
-def _asked(metric: str, limit_us: int) -> _Asked:
+def _asked(metric: str, limit_us: int, bins: int) -> _Asked:
     """Raises `BadRequest`."""
     found = metric_of(metric)
     if not 0 <= limit_us <= DAY_US:
@@ -76,17 +100,25 @@ def _asked(metric: str, limit_us: int) -> _Asked:
     if limit_us and not found.includes_request:
         latencies = ", ".join(one.value for one in Metric if one.includes_request)
         raise BadRequest(f"{found.value} is no latency of a request: a limit applies to {latencies}")
-    return _Asked(metric=found, limit_us=limit_us or None)
+    if bins and not FEWEST_BINS <= bins <= MAX_BINS:
+        raise BadRequest(f"{bins} bins: a distribution has {FEWEST_BINS} to {MAX_BINS}")
+    return _Asked(metric=found, limit_us=limit_us or None, bins=bins)
+
+
+def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetSeries, PackedValues]:
+    """Return the points and values of probes."""
+    points = series_of(probes, bucket_us=bucket_us, limit_us=asked.limit_us)
+    return points, packed_values(probes) if asked.bins else {}
 
 
 async def _summarised(
     connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int, is_long: bool
-) -> tuple[TargetSeries, list[Window]]:
+) -> tuple[_Found, list[Window]]:
     """Return the buckets of a long window that come from summaries, and the rest of the window.
 
     A bucket that is summarised only in part comes from samples, unless these were deleted.
     """
-    found: TargetSeries = {}
+    found = _Found()
     whole_pieces = await summaries.pieces(connection, scope.window) if is_long else ()
     span = summaries.span(whole_pieces)
     if span is None:
@@ -106,7 +138,7 @@ async def _summarised(
         summarised = _common(whole, span)
         if summarised == whole or whole.from_at < kept_at:
             pieces = summaries.divide(summarised, days_until=days_until)
-            _add(found, await _bucket(connection, named, asked, pieces, at=at))
+            found.add(*await _bucket(connection, named, asked, pieces, at=at))
         else:
             rest.append(whole)
     return found, [window for window in rest if window.from_at < window.until_at]
@@ -118,15 +150,19 @@ def _common(one: Window, other: Window) -> Window:
 
 async def _bucket(
     connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, at: int
-) -> TargetSeries:
-    """Return the point of each series with probes in these pieces of one bucket; the scope's window is ignored."""
+) -> tuple[TargetSeries, PackedValues]:
+    """Return the point and the values of each series with probes in these pieces of one bucket; the scope's window is
+    ignored.
+    """
     keys, histograms = await summaries.merged(connection, scope, pieces, (asked.metric,))
     rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
     places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}
-    return {
+    points = {
         key: (_point(row, histograms.group(places[key]) if key in places else Values(), asked.limit_us, at=at),)
         for key, row in rows.items()
     }
+    blobs = histograms.blobs() if asked.bins else []
+    return points, {key: known for key, (known, _) in zip(places, blobs, strict=False)}
 
 
 def _point(row: OutcomeRow, own: Distribution, limit_us: int | None, *, at: int) -> SeriesPoint:
@@ -145,24 +181,22 @@ def _exact(values: Distribution, share: float) -> float | None:
     return None if found is None else found.value
 
 
-def _add(found: TargetSeries, more: TargetSeries) -> None:
-    for key, points in more.items():
-        found[key] = found.get(key, ()) + points
-
-
-def _require_fitting(found: TargetSeries) -> None:
-    total = sum(map(len, found.values()))
+def _require_fitting(points: TargetSeries, distributions: Distributions) -> None:
+    total = sum(map(len, points.values())) + sum(map(len, distributions.values()))
     if total > MAX_ANSWER_POINTS:
         raise BadRequest(
-            f"{len(found)} series have {total} points, more than {MAX_ANSWER_POINTS}: choose fewer targets, regions or "
-            "points"
+            f"{len(points)} series have {total} points and bins, more than {MAX_ANSWER_POINTS}: choose fewer targets, "
+            "regions, points or bins"
         )
 
 
-def _named(found: TargetSeries, resolved: ResolvedSelection) -> list[Series]:
+def _named(found: TargetSeries, distributions: Distributions, resolved: ResolvedSelection) -> list[Series]:
     named = [
         Series(
-            target=resolved.names[target_id], region=region, points=tuple(sorted(points, key=lambda point: point.at))
+            target=resolved.names[target_id],
+            region=region,
+            points=tuple(sorted(points, key=lambda point: point.at)),
+            bins=distributions.get((target_id, region), ()),
         )
         for (target_id, region), points in found.items()
     ]

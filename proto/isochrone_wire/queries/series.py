@@ -29,12 +29,28 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesBin:
+    """The number of values x of the window with `low` < x <= `high`, in the unit of the metric; of values of 0 if both
+    are 0.
+    """
+
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One metric of a target from one region over time, oldest first; buckets without a probe are left out."""
+    """One metric of a target from one region over time, oldest first; buckets without a probe are left out. `bins` is
+    the distribution of its values in the whole window, if it was asked for: lowest first, without values that were cut
+    off by a timeout and without empty bins. All series of an answer have the same edges, which are on a logarithmic
+    scale.
+    """
 
     target: str
     region: str
     points: tuple[SeriesPoint, ...] = ()
+    bins: tuple[SeriesBin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

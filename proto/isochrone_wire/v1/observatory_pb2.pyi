@@ -1688,12 +1688,15 @@ class GetSeriesRequest(_message.Message):
     METRIC_FIELD_NUMBER: _builtins.int
     POINTS_FIELD_NUMBER: _builtins.int
     LIMIT_US_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """Empty for ttft."""
     points: _builtins.int
     """Maximum number of points of a series, at most 500; 0 for 500."""
     limit_us: _builtins.int
     """The limit on the metric, a latency, for the goodput; 0: none."""
+    bins: _builtins.int
+    """Maximum number of bins of the distribution of a series, 2 to 200; 0: no distribution."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     def __init__(
@@ -1703,10 +1706,11 @@ class GetSeriesRequest(_message.Message):
         metric: _builtins.str = ...,
         points: _builtins.int = ...,
         limit_us: _builtins.int = ...,
+        bins: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_us", b"limit_us", "metric", b"metric", "points", b"points", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bins", b"bins", "limit_us", b"limit_us", "metric", b"metric", "points", b"points", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1786,17 +1790,49 @@ class SeriesPoint(_message.Message):
 Global___SeriesPoint: _TypeAlias = SeriesPoint  # noqa: Y015
 
 @_typing.final
+class SeriesBin(_message.Message):
+    """The number of values x of the window with low < x <= high; a bin of zeros has both ends at 0."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    low: _builtins.float
+    high: _builtins.float
+    n: _builtins.int
+    def __init__(
+        self,
+        *,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "low", b"low", "n", b"n"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeriesBin: _TypeAlias = SeriesBin  # noqa: Y015
+
+@_typing.final
 class Series(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TARGET_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
     POINTS_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     region: _builtins.str
     @_builtins.property
     def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeriesPoint]:
         """Oldest first; buckets without a probe are left out."""
+
+    @_builtins.property
+    def bins(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeriesBin]:
+        """Lowest first, without values that were cut off by a timeout; bins without a value are left out."""
 
     def __init__(
         self,
@@ -1804,10 +1840,11 @@ class Series(_message.Message):
         target: _builtins.str = ...,
         region: _builtins.str = ...,
         points: _abc.Iterable[Global___SeriesPoint] | None = ...,
+        bins: _abc.Iterable[Global___SeriesBin] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["points", b"points", "region", b"region", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bins", b"bins", "points", b"points", "region", b"region", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -33,3 +33,29 @@ export function dataTable(label, headings, rows, kind = null) {
 export function heading(text, { unit = "", kind = "" } = {}) {
   return html("th", { scope: "col", class: kind || null }, text, unit ? html("small", {}, unit) : null);
 }
+
+/**
+ * Arrow keys move the focus among the cells of a table body: all of them together are one stop of the tab key.
+ * @param {KeyboardEvent} event
+ */
+export function moveCell(event) {
+  const from = event.target instanceof Element ? event.target.closest("td") : null;
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!from || !step) return;
+  const row = /** @type {HTMLTableRowElement} */ (from.parentElement);
+  const body = /** @type {HTMLTableSectionElement} */ (row.parentElement);
+  let [line, column] = [row.sectionRowIndex, from.cellIndex];
+  for (;;) {
+    line += step[0] ?? 0;
+    column += step[1] ?? 0;
+    const next = body.rows[line]?.cells[column];
+    if (!next) return;
+    const button = next.querySelector("button");
+    if (!button) continue;
+    event.preventDefault();
+    for (const other of body.querySelectorAll("button[tabindex='0']")) other.setAttribute("tabindex", "-1");
+    button.setAttribute("tabindex", "0");
+    button.focus();
+    return;
+  }
+}

@@ -75,6 +75,7 @@ QUESTIONS = [
             "series",
             E2E,
         ),
+        ("/v1/series", "series", {"window": WINDOW, "metric": "tokens_per_second", "bins": "20"}),
         ("/v1/samples", "samples", {"window": WINDOW}),
         ("/v1/samples", "samples", {"window": WINDOW, "limit": "3", "region": SG}),
         ("/v1/coverage", "coverage", {"window": WINDOW}),
@@ -101,7 +102,10 @@ CHECKS = [
 def collector(shared_collector: Collector) -> Collector:
     """A collector with forty rounds of two targets from two regions."""
     shared_collector.call.apply(PLAN)
-    fleet = Fleet({target.name: target.id for target in shared_collector.call.targets().targets})
+    fleet = Fleet(
+        {target.name: target.id for target in shared_collector.call.targets().targets},
+        phases=lambda region: {"rtt_us": 8_000 if region == US else 60_000},
+    )
     rounds = rounds_until(END_AT, ROUNDS)
     fleet.push_rounds(shared_collector.call, rounds, lambda target, region: LATENCY_US[target] * (2 - (region == US)))
     return shared_collector
@@ -141,6 +145,18 @@ def test_a_path_has_the_document_of_the_command(
     served, _ = both()
     assert served["schema"].startswith("isochrone.")
     assert served["rows"] or path in ("/v1/alerts", "/v1/drift", "/v1/incidents", "/v1/limits", "/v1/route-events")
+
+
+def test_a_difference_has_the_parts_of_its_explanation(
+    collector: Collector, http: httpx.Client, tmp_path: Path
+) -> None:
+    """`explain=true` adds the phases that `isochrone diff --explain` prints."""
+    target = next(iter(LATENCY_US))
+    (served,) = http.get("/v1/diff", params={"window": WINDOW, "target": target, "explain": "true"}).json()["rows"]
+    (row,) = printed(collector, "diff", {"window": WINDOW, "explain": target}, tmp_path)["rows"]
+    assert [part["name"] for part in served["parts"]] == ["rtt", "server"]
+    assert served == {name: value for name, value in row.items() if name != "story"}
+    assert http.get("/v1/diff", params={"window": WINDOW, "target": target}).json()["rows"][0]["parts"] == []
 
 
 def test_every_path_of_a_query_is_compared() -> None:
@@ -199,6 +215,7 @@ def test_an_unknown_sample_is_not_found(http: httpx.Client) -> None:
         ("/v1/diff?sort=percnt", 400, "did you mean 'percent'"),
         ("/v1/diff?only=faste", 400, "did you mean 'faster'"),
         ("/v1/series?points=501", 400, "501 points"),
+        ("/v1/series?bins=1", 400, "1 bins"),
         ("/v1/series?limit=0", 400, "'0' is not a number of seconds"),
         ("/v1/series?limit=1e3", 400, "'1e3' is not a number of seconds"),
         ("/v1/series?limit=1&metric=rtt", 400, "a limit applies to ttft"),

@@ -126,13 +126,17 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
 
 
 async def test_long_series_say_what_samples_would(collector: Collector, database: Database) -> None:
-    """A series over nine days, from summaries and then samples, counts every probe once, with medians within 1 %."""
+    """A series over nine days, from summaries and then samples, counts every probe once, also in its distribution, with
+    medians within 1 %.
+    """
     now_at = time.time_ns() // 1000
     call = collector.call
     fill(call, now_at)
-    seven = call.series(Selection(window=Window(from_at=now_at - 7 * DAY_US, until_at=now_at)), points=50)
+    seven = call.series(Selection(window=Window(from_at=now_at - 7 * DAY_US, until_at=now_at)), points=50, bins=20)
     await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
-    nine = call.series(Selection(window=Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)), points=60)
+    nine = call.series(
+        Selection(window=Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)), points=60, bins=20
+    )
     assert (seven.source, nine.source) == (Source.SAMPLES, Source.SUMMARIES)
     assert seven.bucket_us == nine.bucket_us == 6 * HOUR_US
     (exact_line,) = seven.series
@@ -145,6 +149,8 @@ async def test_long_series_say_what_samples_would(collector: Collector, database
         sum(n % 50 == 0 and n % 100 != 0 for n in range(TOTAL)),
         0,
     ]
+    assert sum(one.n for one in line.bins) == sum(n % 50 != 0 for n in range(TOTAL))
+    assert [(one.low, one.high) for one in line.bins] == [(one.low, one.high) for one in exact_line.bins]
     medians = {point.at: point.p50 for point in line.points}
     for point in exact_line.points[1:]:
         assert medians[point.at] == pytest.approx(point.p50, rel=0.0101)

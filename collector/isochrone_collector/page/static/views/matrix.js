@@ -6,7 +6,7 @@ import { html } from "../dom.js";
 import { UNKNOWN, age, commonDecimals, dollars, interval, moment, number, worth } from "../formats.js";
 import { TIER_NAMES, byName } from "../ordering.js";
 import { STEPS, differenceClass, stepScale } from "../scales.js";
-import { scrolling } from "../tables.js";
+import { moveCell, scrolling } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
 import { METRICS, USES, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 
@@ -127,7 +127,7 @@ function table(rows, regions, metric, context) {
     html("p", { class: "note", "aria-hidden": "true" }, caption),
     legend(values, drawing),
     scrolling(caption,
-      html("table", { class: "matrix", onkeydown: moveFocus },
+      html("table", { class: "matrix", onkeydown: moveCell },
         html("caption", { class: "unseen" }, caption),
         html("thead", {}, html("tr", {},
           heading("target", "target", "asc", context),
@@ -285,30 +285,4 @@ function legend(values, { metric, baseline, decimals }) {
         entry("worse3", "50 % or more"), entry("unsure", "undecided")]
       : [...(known.length ? [scale] : []), entry("unsure", "too few samples")]),
     entry("stale", "stale"));
-}
-
-/**
- * Arrow keys move the focus among the cells: all of them together are one stop of the tab key.
- * @param {KeyboardEvent} event
- */
-function moveFocus(event) {
-  const from = event.target instanceof Element ? event.target.closest("td") : null;
-  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-  if (!from || !step) return;
-  const row = /** @type {HTMLTableRowElement} */ (from.parentElement);
-  const body = /** @type {HTMLTableSectionElement} */ (row.parentElement);
-  let [line, column] = [row.sectionRowIndex, from.cellIndex];
-  for (;;) {
-    line += step[0] ?? 0;
-    column += step[1] ?? 0;
-    const next = body.rows[line]?.cells[column];
-    if (!next) return;
-    const button = next.querySelector("button");
-    if (!button) continue;
-    event.preventDefault();
-    for (const other of body.querySelectorAll("button[tabindex='0']")) other.setAttribute("tabindex", "-1");
-    button.setAttribute("tabindex", "0");
-    button.focus();
-    return;
-  }
 }

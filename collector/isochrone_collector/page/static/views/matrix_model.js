@@ -8,10 +8,25 @@
 import { isKnown } from "../formats.js";
 import { byName, sortedBy, tierOf } from "../ordering.js";
 
-/** The uses whose latency limits goodput is of, as in the collector's analysis of latency targets. */
-export const USES = /** @type {[name: string, limit: string][]} */ ([["edge", "first token in 100 ms"], ["translation", "first token in 200 ms"],
-  ["voice", "first token in 300 ms"], ["code", "first token in 500 ms"], ["chat", "first token in 1 s"], ["web", "first token in 3 s"],
-  ["inline", "all in 500 ms"], ["step", "all in 5 s"], ["agent", "all in 30 s"]]);
+/** A use whose latency limit goodput is of: the limit on its metric, in seconds. @typedef {{name: string, metric: "ttft" | "e2e", seconds: number}} Use */
+/** @type {readonly Use[]} */
+const LIMITS = [
+  // As in the collector's analysis of latency targets.
+  ...Object.entries({ edge: 0.1, translation: 0.2, voice: 0.3, code: 0.5, chat: 1, web: 3 }).map(([name, seconds]) =>
+    ({ name, metric: /** @type {const} */ ("ttft"), seconds })),
+  ...Object.entries({ inline: 0.5, step: 5, agent: 30 }).map(([name, seconds]) => ({ name, metric: /** @type {const} */ ("e2e"), seconds })),
+];
+/** The uses with their limits in words. */
+export const USES = LIMITS.map(({ name, metric, seconds }) => /** @type {[name: string, limit: string]} */ ([name,
+  `${metric === "ttft" ? "first token" : "all"} in ${seconds < 1 ? `${1000 * seconds} ms` : `${seconds} s`}`]));
+
+/**
+ * The use of this name; that of chat if there is none.
+ * @param {string | undefined} name
+ */
+export function useOf(name) {
+  return LIMITS.find((use) => use.name === name) ?? /** @type {Use} */ (LIMITS.find((use) => use.name === "chat"));
+}
 
 /**
  * A metric: `value` picks a quantity with its interval from a row, `scale` converts it to `unit`. A metric with

@@ -1,4 +1,7 @@
-/** One target: its values and outcomes over time per region, its differences from the baseline, and single requests. */
+/**
+ * One target: its values, outcomes and goodput over time per region, its differences from the baseline and the phases that
+ * they come from, distributions, the goodput by hour of the day, and single requests.
+ */
 
 import { apiPath } from "../api.js";
 import { choice, segments, windowChoice } from "../controls.js";
@@ -6,8 +9,13 @@ import { html, svg } from "../dom.js";
 import { UNKNOWN, commonDecimals, interval, isKnown, moment, number, worth } from "../formats.js";
 import { scrolling } from "../tables.js";
 import { windowQuery } from "../url_state.js";
-import { METRICS, metricOf } from "./matrix_model.js";
-import { OUTCOMES, bandsOf, forestOf, partsOf, phasesOf, timeTicks, typicalSample } from "./target_model.js";
+import { hoursQuery } from "./goodput_model.js";
+import { METRICS, metricOf, useOf } from "./matrix_model.js";
+import { acrossOf, factsMark, legendOf, moveFocus, panelOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
+import { distributionSection } from "./target_distribution.js";
+import { goodputSection, hoursSection, limitChoice } from "./target_goodput.js";
+import { OUTCOMES, bandsOf, forestOf, partsOf, phasesOf, typicalSample } from "./target_model.js";
+import { phasesSection } from "./target_phases.js";
 
 /** @typedef {import("../views.js").Context} Context */
 /** @typedef {import("./matrix_model.js").Metric} Metric */
@@ -15,9 +23,11 @@ import { OUTCOMES, bandsOf, forestOf, partsOf, phasesOf, timeTicks, typicalSampl
 /** @typedef {import("./target_model.js").Point} Point */
 /** @typedef {Bands["panels"][number]} Panel */
 
-const POINTS = 120, TICKS = 6, MAX_SAMPLES = 200;
+const POINTS = 120, GOODPUT_POINTS = 60, BINS = 80, MAX_SAMPLES = 200;
 const BOX = { width: 1000, height: 100 };
 const STRIP = { top: 96, height: 12 };
+const LEGEND = /** @type {[string, string][]} */ ([["median", "median"], ["band", "from p10 to p90"], ...OUTCOMES.map((name) => [name, name]),
+  ["incident", "incident"], ["change", "difference changed"]]);
 const OVER_TIME = METRICS.filter((metric) => metric.differential);
 
 /** @type {import("../views.js").View} */
@@ -25,20 +35,22 @@ export const TARGET = {
   name: "target",
   label: "Target",
   path: "/target/:target",
-  defaults: { metric: "ttft", baseline: "", region: "", at: "", end: "", sample: "" },
+  defaults: { metric: "ttft", baseline: "", use: "chat", region: "", at: "", end: "", sample: "" },
   topics: ["samples", "plan", "alerts"],
   requests: ({ target, options }) => {
     const { region = "", at = "", end = "", sample = "" } = options;
-    const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" };
+    const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" }, use = useOf(options["use"]);
     return {
-      series: apiPath("/v1/series", { ...selected, points: String(POINTS) }),
+      series: apiPath("/v1/series", { ...selected, points: String(POINTS), bins: String(BINS) }),
+      goodput: apiPath("/v1/series", { ...selected, metric: use.metric, limit: String(use.seconds), points: String(GOODPUT_POINTS) }),
+      hours: apiPath("/v1/slo", { ...hoursQuery(options), target, use: use.name, by: "hour" }),
       incidents: apiPath("/v1/incidents", { ...windowQuery(options), past: "true" }),
-      diff: apiPath("/v1/diff", { ...selected, baseline: options["baseline"] ?? "" }),
+      diff: apiPath("/v1/diff", { ...selected, baseline: options["baseline"] ?? "", explain: "true" }),
       ...(region && at && end && { bucket: apiPath("/v1/samples", { target, region, from: at, until: end, limit: String(MAX_SAMPLES) }) }),
       ...(sample && { sample: `/v1/samples/${encodeURIComponent(sample)}` }),
     };
   },
-  render: ({ series, incidents, diff, bucket, sample }, context) => {
+  render: ({ series, goodput, hours, incidents, diff, bucket, sample }, context) => {
     const { target } = context.state, metric = shownMetric(context.state.options);
     const bands = series && bandsOf({ series, incidents: incidents ?? null, diff: diff ?? null, target, metric });
     return {
@@ -47,7 +59,10 @@ export const TARGET = {
         controls(bands?.panels.map((panel) => panel.region) ?? [], metric, context),
         ...(bands ? charts(bands, metric, context) : []),
         ...(bucket || sample ? [request(bucket, sample?.rows[0], metric, context)] : []),
-        ...(diff ? [forest(forestOf(diff, target, metric), metric)] : []),
+        ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target)] : []),
+        ...(series ? distributionSection(series, target, metric, context) : []),
+        ...(goodput ? goodputSection(goodput, target, context) : []),
+        ...(hours ? hoursSection(hours, target, context) : []),
       ],
     };
   },
@@ -70,7 +85,8 @@ function controls(regions, metric, context) {
     segments("Metric", OVER_TIME.map(({ name, label }) => [name, label]), metric.name, (value) => context.set({ metric: value })),
     windowChoice(context),
     choice("Compare with", [["", "the baseline"], ...regions.map((region) => /** @type {[string, string]} */ ([region, region]))],
-      baseline, (value) => context.set({ baseline: value })));
+      baseline, (value) => context.set({ baseline: value })),
+    limitChoice(context));
 }
 
 /**
@@ -84,19 +100,11 @@ function charts(bands, metric, context) {
   return [
     html("section", { class: "bands", "data-key": "bands", onkeydown: moveFocus },
       html("h2", {}, `${metric.label} over time, ${metric.unit}`),
-      legend(),
-      ...bands.panels.map((panel, place) => panelOf(panel, bands, { metric, context, decimals, isFirst: place === 0 })),
-      axis(bands)),
-    html("details", { class: "values", "data-key": "values" }, html("summary", {}, "The same as a table"),
-      valueTable(bands, metric)),
+      legendOf(LEGEND),
+      ...bands.panels.map((panel, place) => bandsPanel(panel, bands, { metric, context, decimals, isFirst: place === 0 })),
+      timeAxis(bands)),
+    valueTable(bands, metric),
   ];
-}
-
-function legend() {
-  const entry = (/** @type {string} */ name, /** @type {string} */ text) =>
-    html("li", {}, html("span", { class: `swatch ${name}` }), text);
-  return html("ul", { class: "legend", "aria-label": "marks" }, entry("median", "median"), entry("band", "from p10 to p90"),
-    ...OUTCOMES.map((name) => entry(name, name)), entry("incident", "incident"), entry("change", "difference changed"));
 }
 
 /**
@@ -104,23 +112,19 @@ function legend() {
  * @param {Bands} bands
  * @param {{metric: Metric, context: Context, decimals: number, isFirst: boolean}} drawing
  */
-function panelOf(panel, bands, { metric, context, decimals, isFirst }) {
+function bandsPanel(panel, bands, { metric, context, decimals, isFirst }) {
   const { region, points } = panel, x = acrossOf(bands);
   const newest = points.findLast((point) => point.median !== null);
-  return html("div", { class: "panel", "data-key": region },
-    html("h3", {}, region, " ", html("span", { class: "note" }, newest ? `newest median ${number(newest.median)} ${metric.unit}` : "no values")),
-    svg("svg", { class: "scale-y", "aria-hidden": "true" },
-      svg("text", { x: "100%", y: 10 }, number(bands.top, { decimals })), svg("text", { x: "100%", y: STRIP.top - 6 }, "0")),
-    svg("svg", { class: "plot", role: "group", "aria-label": `${metric.label} from ${region}, ${points.length} buckets` },
-      svg("g", { class: "ticks" }, ...timeTicks(bands.from, bands.until, TICKS).map(({ at }) =>
-        svg("line", { x1: x(at), x2: x(at), y1: 0, y2: STRIP.top + STRIP.height }))),
-      ...panel.marks.map((mark) => mark.kind === "incident" ? svg("rect", { class: "incident", x: x(mark.at), y: 0,
-        width: widthOf(mark.at, mark.end ?? mark.at, bands), height: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
-      lines(panel, bands),
-      ...panel.marks.map((mark) => mark.kind === "change"
-        ? svg("line", { class: "change", x1: x(mark.at), x2: x(mark.at), y1: 0, y2: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
-      ...points.flatMap((point) => outcomes(point, panel.spacing, bands)),
-      ...points.map((point, place) => bucketMark(point, panel, bands, { metric, context, isStop: isFirst && place === 0 }))));
+  return panelOf({ region, note: newest ? `newest median ${number(newest.median)} ${metric.unit}` : "no values",
+    label: `${metric.label} from ${region}, ${points.length} buckets`, top: number(bands.top, { decimals }), low: "0", bottom: STRIP.top - 6 },
+  timeLines(bands, STRIP.top + STRIP.height),
+  ...panel.marks.map((mark) => mark.kind === "incident" ? svg("rect", { class: "incident", x: x(mark.at), y: 0,
+    width: widthOf(mark.at, mark.end ?? mark.at, bands), height: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
+  lines(panel, bands),
+  ...panel.marks.map((mark) => mark.kind === "change"
+    ? svg("line", { class: "change", x1: x(mark.at), x2: x(mark.at), y1: 0, y2: STRIP.top - 6 }, svg("title", {}, mark.text)) : null),
+  ...points.flatMap((point) => outcomes(point, panel.spacing, bands)),
+  ...points.map((point, place) => bucketMark(point, panel, bands, { metric, context, isStop: isFirst && place === 0 })));
 }
 
 /**
@@ -172,42 +176,11 @@ function bucketMark(point, { region, spacing, marks }, bands, { metric, context,
     ...OUTCOMES.filter((name) => point.outcomes[name]).map((name) => /** @type {[string, string]} */ ([name, String(point.outcomes[name])])),
     ...marks.filter((mark) => mark.at < point.at + spacing && (mark.end ?? mark.at) >= point.at).map((mark) =>
       /** @type {[string, string]} */ ([mark.kind, mark.text]))];
-  const title = `${region}, ${moment(at, context.now)} UTC`;
-  const open = () => context.set({ region, at, end: new Date(point.end).toISOString(), sample: "" });
-  return svg("rect", { class: "bucket", role: "button", tabindex: isStop ? 0 : -1, "data-key": `${region} ${at}`,
-    "aria-pressed": options["region"] === region && options["at"] === at ? "true" : "false",
-    "aria-label": [title, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
-    x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), y: 0, height: STRIP.top + STRIP.height,
-    ...context.details(title, facts), onclick: open,
-    onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      open();
-    } });
-}
-
-/** @param {Bands} bands */
-function axis(bands) {
-  return html("div", { class: "panel axis", "data-key": "axis", "aria-hidden": "true" }, svg("svg", { class: "scale-y" },
-    svg("text", { x: "100%", y: 12 }, "UTC")),
-    svg("svg", { class: "plot" }, ...timeTicks(bands.from, bands.until, TICKS).map(({ at, text }) => svg("text", { x: acrossOf(bands)(at), y: 12 }, text))));
-}
-
-/**
- * A function from an instant to its place on the axis, in per cent.
- * @param {Bands} bands
- */
-function acrossOf({ from, until }) {
-  return (/** @type {number} */ at) => `${(Math.max(0, at - from) / (until - from) * 100).toFixed(3)}%`;
-}
-
-/**
- * @param {number} at
- * @param {number} end
- * @param {Bands} bands
- */
-function widthOf(at, end, { from, until }) {
-  return `${(Math.max(0, Math.min(end, until) - Math.max(at, from)) / (until - from) * 100).toFixed(3)}%`;
+  const end = new Date(point.end).toISOString();
+  return factsMark({ key: `${region} ${at}`, title: `${region}, ${moment(at, context.now)} UTC`, facts, isStop, context,
+    isPressed: options["region"] === region && options["at"] === at && options["end"] === end,
+    box: { x: acrossOf(bands)(point.at), width: widthOf(point.at, point.at + spacing, bands), height: STRIP.top + STRIP.height },
+    open: () => context.set({ region, at, end, sample: "" }) });
 }
 
 /**
@@ -215,14 +188,10 @@ function widthOf(at, end, { from, until }) {
  * @param {Metric} metric
  */
 function valueTable({ panels }, metric) {
-  return scrolling("values over time", html("table", {},
-    html("caption", {}, `${metric.label} in ${metric.unit}, and outcomes`),
-    html("thead", {}, html("tr", {}, ...["begins (UTC)", "region", "p10", "median", "p90", "values", ...OUTCOMES].map((name, place) =>
-      html("th", { scope: "col", class: place < 2 ? "name" : null }, name)))),
-    html("tbody", {}, ...panels.flatMap(({ region, points }) => points.toReversed().map((point) => html("tr", { "data-key": `${region} ${point.at}` },
-      html("th", { scope: "row" }, moment(new Date(point.at).toISOString(), 0)), html("td", { class: "name" }, region),
-      ...[point.low, point.median, point.high].map((value) => html("td", {}, number(value))), html("td", {}, point.n),
-      ...OUTCOMES.map((name) => html("td", {}, point.outcomes[name]))))))));
+  return sameAsTable("values", `${metric.label} in ${metric.unit}, and outcomes`,
+    ["begins (UTC)", "region", "p10", "median", "p90", "values", ...OUTCOMES], panels.flatMap(({ region, points }) =>
+      points.toReversed().map((point) => ({ key: `${region} ${point.at}`, cells: [moment(new Date(point.at).toISOString(), 0), region,
+        ...[point.low, point.median, point.high].map((value) => number(value)), point.n, ...OUTCOMES.map((name) => point.outcomes[name])] }))), 2);
 }
 
 /**
@@ -294,25 +263,4 @@ function facts(sample) {
     ["tokens/s", isKnown(sample.tokens_per_second) ? number(sample.tokens_per_second) : null], ["stalls", sample.stalls], ["sample", sample.id]];
   return html("dl", { class: "sample-facts" }, ...known.filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
-}
-
-/**
- * Arrow keys move the focus among the buckets: all of them together are one stop of the tab key.
- * @param {KeyboardEvent} event
- */
-function moveFocus(event) {
-  const from = event.target instanceof Element && event.target.matches(".bucket") ? event.target : null;
-  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-  if (!from || !step) return;
-  const section = /** @type {Element} */ (event.currentTarget);
-  const panels = [...section.querySelectorAll(".plot")].map((plot) => /** @type {SVGElement[]} */ ([...plot.querySelectorAll(".bucket")])).filter((buckets) => buckets.length);
-  const line = panels.findIndex((buckets) => buckets.some((bucket) => bucket === from));
-  const place = panels[line]?.findIndex((bucket) => bucket === from) ?? 0;
-  const buckets = panels[line + (step[0] ?? 0)];
-  const next = buckets?.[Math.min(place + (step[1] ?? 0), buckets.length - 1)];
-  if (!next) return;
-  event.preventDefault();
-  for (const other of section.querySelectorAll(".bucket[tabindex='0']")) other.setAttribute("tabindex", "-1");
-  next.setAttribute("tabindex", "0");
-  next.focus();
 }

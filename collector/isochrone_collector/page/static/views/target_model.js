@@ -94,11 +94,11 @@ function changeMarks(rows, target, region) {
 
 /**
  * The usual distance of points in milliseconds, at least a bucket.
- * @param {Point[]} points
+ * @param {readonly {at: number}[]} points
  * @param {number} bucketMs
  */
-function spacingOf(points, bucketMs) {
-  const distances = points.slice(1).map((point, place) => point.at - /** @type {Point} */ (points[place]).at).sort((a, b) => a - b);
+export function spacingOf(points, bucketMs) {
+  const distances = points.slice(1).map((point, place) => point.at - /** @type {{at: number}} */ (points[place]).at).sort((a, b) => a - b);
   return Math.max(bucketMs, distances[Math.floor(distances.length / 2)] ?? bucketMs);
 }
 
@@ -116,13 +116,14 @@ function topOf(points) {
 
 /**
  * The parts of a line: a part ends where a median is unknown or points are missing.
- * @param {readonly Point[]} points
+ * @template {{at: number, median: number | null}} Placed
+ * @param {readonly Placed[]} points
  * @param {number} spacing
  */
 export function partsOf(points, spacing) {
-  /** @type {Point[][]} */
+  /** @type {Placed[][]} */
   const parts = [];
-  /** @type {Point | null} */
+  /** @type {Placed | null} */
   let last = null;
   for (const point of points) {
     if (point.median === null) last = null;

@@ -1,0 +1,139 @@
+/** Parts of the charts of a target: panels with a common axis, and marks with facts that the keyboard reaches. */
+
+import { html, svg } from "../dom.js";
+import { scrolling } from "../tables.js";
+import { timeTicks } from "./target_model.js";
+
+/** @typedef {import("../views.js").Context} Context */
+/** @typedef {import("../dom.js").Child} Child */
+/** A span of time in milliseconds since the epoch. @typedef {{from: number, until: number}} Span */
+
+const TICKS = 6;
+
+/**
+ * A share as a length in per cent.
+ * @param {number} share
+ */
+export function percentOf(share) {
+  return `${(share * 100).toFixed(3)}%`;
+}
+
+/**
+ * A function from an instant to its place on the axis, in per cent.
+ * @param {Span} span
+ */
+export function acrossOf({ from, until }) {
+  return (/** @type {number} */ at) => percentOf(Math.max(0, at - from) / (until - from));
+}
+
+/**
+ * @param {number} at
+ * @param {number} end
+ * @param {Span} span
+ */
+export function widthOf(at, end, { from, until }) {
+  return percentOf(Math.max(0, Math.min(end, until) - Math.max(at, from)) / (until - from));
+}
+
+/**
+ * Vertical lines at round times.
+ * @param {Span} span
+ * @param {number} height
+ */
+export function timeLines(span, height) {
+  const x = acrossOf(span);
+  return svg("g", { class: "ticks" }, ...timeTicks(span.from, span.until, TICKS).map(({ at }) =>
+    svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height })));
+}
+
+/** @param {Span} span */
+export function timeAxis(span) {
+  const x = acrossOf(span);
+  return axis("UTC", timeTicks(span.from, span.until, TICKS).map(({ at, text }) => ({ x: x(at), text })));
+}
+
+/**
+ * The axis below panels.
+ * @param {string} unit
+ * @param {readonly {x: string, text: string}[]} ticks
+ */
+export function axis(unit, ticks) {
+  return html("div", { class: "panel axis", "data-key": "axis", "aria-hidden": "true" },
+    svg("svg", { class: "scale-y" }, svg("text", { x: "100%", y: 12 }, unit)),
+    svg("svg", { class: "plot" }, ...ticks.map(({ x, text }) => svg("text", { x, y: 12 }, text))));
+}
+
+/**
+ * The panel of a region: its name with a note, the ends of the vertical scale, and a drawing whose height on screen is
+ * `bottom` and what is below it.
+ * @param {{region: string, note: string, label: string, top: string, low: string, bottom: number}} panel
+ * @param {...(Child | Child[])} drawing
+ */
+export function panelOf({ region, note, label, top, low, bottom }, ...drawing) {
+  return html("div", { class: "panel", "data-key": region },
+    html("h3", {}, region, " ", html("span", { class: "note" }, note)),
+    svg("svg", { class: "scale-y", "aria-hidden": "true" },
+      svg("text", { x: "100%", y: 10 }, top), svg("text", { x: "100%", y: bottom }, low)),
+    svg("svg", { class: "plot", role: "group", "aria-label": label }, ...drawing));
+}
+
+/**
+ * A mark that shows its facts. With `open` it is a button.
+ * @param {{key: string, title: string, facts: [string, string][], isStop: boolean, isPressed?: boolean,
+ *   box: {x: string, width: string, height: number}, context: Context, open?: () => void}} mark
+ */
+export function factsMark({ key, title, facts, isStop, isPressed = false, box, context, open }) {
+  return svg("rect", { class: "bucket", role: open ? "button" : "img", tabindex: isStop ? 0 : -1, "data-key": key,
+    "aria-pressed": open ? String(isPressed) : null,
+    "aria-label": [title, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "), ...box, y: 0,
+    ...context.details(title, facts),
+    ...(open && { onclick: open, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      open();
+    } }) });
+}
+
+/** @param {readonly [name: string, text: string][]} entries */
+export function legendOf(entries) {
+  return html("ul", { class: "legend", "aria-label": "marks" }, ...entries.map(([name, text]) =>
+    html("li", {}, html("span", { class: `swatch ${name}` }), text)));
+}
+
+/**
+ * The values of a chart as a table, folded.
+ * @param {string} key
+ * @param {string} caption
+ * @param {readonly string[]} headings the first `names` of them of texts
+ * @param {readonly {key: string, cells: readonly (string | number)[]}[]} rows
+ * @param {number} names
+ */
+export function sameAsTable(key, caption, headings, rows, names) {
+  return html("details", { class: key, "data-key": key }, html("summary", {}, "The same as a table"),
+    scrolling(caption, html("table", {}, html("caption", {}, caption),
+      html("thead", {}, html("tr", {}, ...headings.map((text, place) =>
+        html("th", { scope: "col", class: place < names ? "name" : null }, text)))),
+      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.key }, ...row.cells.map((cell, place) =>
+        place ? html("td", { class: place < names ? "name" : null }, cell) : html("th", { scope: "row" }, cell))))))));
+}
+
+/**
+ * Arrow keys move the focus among the marks of a section: all of them together are one stop of the tab key.
+ * @param {KeyboardEvent} event
+ */
+export function moveFocus(event) {
+  const from = event.target instanceof Element && event.target.matches(".bucket") ? event.target : null;
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!from || !step) return;
+  const section = /** @type {Element} */ (event.currentTarget);
+  const panels = [...section.querySelectorAll(".plot")].map((plot) => /** @type {SVGElement[]} */ ([...plot.querySelectorAll(".bucket")])).filter((buckets) => buckets.length);
+  const line = panels.findIndex((buckets) => buckets.some((bucket) => bucket === from));
+  const place = panels[line]?.findIndex((bucket) => bucket === from) ?? 0;
+  const buckets = panels[line + (step[0] ?? 0)];
+  const next = buckets?.[Math.min(place + (step[1] ?? 0), buckets.length - 1)];
+  if (!next) return;
+  event.preventDefault();
+  for (const other of section.querySelectorAll(".bucket[tabindex='0']")) other.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+}
