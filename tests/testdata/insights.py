@@ -252,6 +252,7 @@ SERIES_WITH_DISTRIBUTION = replace(
     series=tuple(
         replace(
             line,
+            points=line.points[-6:],
             bins=(
                 *((SeriesBin(low=0.0, high=0.0, n=3),) if line.region == "us-east-2" else ()),
                 *(SeriesBin(low=_EDGES[place], high=_EDGES[place + 1], n=n) for place, n in enumerate(counts) if n),

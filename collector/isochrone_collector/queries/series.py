@@ -157,7 +157,7 @@ async def _bucket(
     keys, histograms = await summaries.merged(connection, scope, pieces, (asked.metric,))
     rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
     places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}
-    points = {
+    points: TargetSeries = {
         key: (_point(row, histograms.group(places[key]) if key in places else Values(), asked.limit_us, at=at),)
         for key, row in rows.items()
     }

@@ -18,7 +18,7 @@ export function addDetails() {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
   });
-  addEventListener("scroll", hide, { capture: true, passive: true });
+  addEventListener("scroll", follow, { capture: true, passive: true });
 }
 
 /**
@@ -34,6 +34,13 @@ export function detailsOf(title, facts) {
     place(owner.getBoundingClientRect());
   };
   return { onpointerover: open, onfocus: open, onclick: open, onpointerout: hide, onblur: hide };
+}
+
+/** The focus scrolls its mark into the window: then the box stays with it. */
+function follow() {
+  const mark = owner && owner === document.activeElement ? owner.getBoundingClientRect() : null;
+  if (mark && mark.bottom > 0 && mark.top < innerHeight) place(mark);
+  else hide();
 }
 
 function hide() {
