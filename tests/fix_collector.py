@@ -42,6 +42,8 @@ STOP_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
 # Samples of the last days only: each day has a partition, which takes as long as the rest of the start together.
 KEEP_SAMPLES = ("--keep-samples", "2d")
+# Of a request that a proxy passes on.
+PROXY_HEADERS = {"X-Forwarded-User": "ida", "X-Isochrone-Proxy-Secret": "0123456789abcdef-of-a-test"}
 KEEP_A_MONTH = ("--keep-samples", "35d")
 
 
@@ -301,9 +303,15 @@ def shared_guarded_collector(tmp_path_factory: pytest.TempPathFactory, shared_da
 
 @pytest.fixture(scope="module")
 def shared_public_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
-    """A collector with a public page, whose other answers need credentials, shared by the tests of a module."""
-    with _collectors(tmp_path_factory.mktemp("public"), lambda: shared_database_url) as start:
-        yield start(more=["--public-page", *KEEP_A_MONTH], trusting=False)
+    """A collector with a public page, whose other answers need credentials or a user of a proxy, shared by the tests of
+    a module.
+    """
+    folder = tmp_path_factory.mktemp("public")
+    secret = folder / "proxy-secret"
+    secret.write_text(PROXY_HEADERS["X-Isochrone-Proxy-Secret"])
+    proxied = ["--proxy-user-header", "X-Forwarded-User", "--proxy-secret-file", str(secret)]
+    with _collectors(folder, lambda: shared_database_url) as start:
+        yield start(more=["--public-page", *proxied, *KEEP_A_MONTH], trusting=False)
 
 
 @contextmanager

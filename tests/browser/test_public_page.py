@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fix_browser import Browser
-from fix_collector import Caller, Collector
+from fix_collector import PROXY_HEADERS, Caller, Collector
 from fix_node import VARIABLE
 from isochrone_collector.clock import now_at
 from isochrone_wire.model import MINUTE_US
@@ -133,6 +133,20 @@ def test_other_views_need_a_login(page: Page) -> None:
     assert page.browser.evaluate("document.querySelector('main table')") is None
     page.browser.evaluate("document.querySelector('nav a').click()")
     page.browser.until(f"location.pathname === '/status' && {TABLE}")
+
+
+def test_a_user_of_a_proxy_reads_all_views(page: Page) -> None:
+    """The page shows the data and the user's name, without a form and without a logout, which is the proxy's."""
+    page.browser.ask("Network.setExtraHTTPHeaders", headers=PROXY_HEADERS)
+    try:
+        page.browser.open(f"{page.collector.http}/", width=1280)
+        page.browser.until("document.querySelector('.matrix') && document.querySelector('header .note')")
+        assert page.browser.evaluate("document.querySelector('header .note').textContent") == "oidc:ida"
+        assert "log" not in page.browser.evaluate("document.querySelector('header').textContent")
+        assert page.browser.evaluate("document.querySelectorAll('nav li').length") > 3
+        page.browser.until("document.querySelector('.liveness.live')")
+    finally:
+        page.browser.ask("Network.setExtraHTTPHeaders", headers={})
 
 
 def test_badges_are_images(page: Page) -> None:
