@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isochrone_collector import receivers, trusted_proxy, webhook_signature
+from isochrone_collector import receivers, region_places, trusted_proxy, webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.receivers import Format, Receiver
+from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_wire import address as wire_address
 from isochrone_wire import durations
@@ -98,6 +99,8 @@ class Settings:
     disk_low_percent: float = DEFAULT_DISK_LOW_PERCENT
     # The database's time limit for one query of a reader.
     question_timeout_us: int = DEFAULT_QUESTION_TIMEOUT_US
+    # The places of regions that are not those of a well-known cloud region.
+    region_places: Mapping[str, RegionPlace] = field(default_factory=dict)
     # May contain a password, so it is never in a repr or a log; see `pool.describe`.
     database_url: str | None = field(default=None, repr=False)
 
@@ -129,6 +132,7 @@ def check(
     alert_secret_file: Path | None = None,
     alert_receivers: Path | None = None,
     disk_low: float = DEFAULT_DISK_LOW_PERCENT,
+    region_location: Sequence[str] = (),
 ) -> Settings:
     """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
     machines can reach one of the addresses, with `tls`, and if there are certificate files. Raises `SettingsError`.
@@ -166,6 +170,7 @@ def check(
         question_timeout_us=_question_timeout_us(question_timeout),
         disk_low_percent=disk_low,
         receivers=_receivers(alert_url, alert_secret_file, alert_receivers, environment),
+        region_places=_region_places(region_location),
     )
 
 
@@ -188,6 +193,16 @@ def _http_address(text: str) -> Address | None:
         return wire_address.parse_address(text, default_port=HTTP_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
+
+
+def _region_places(texts: Sequence[str]) -> Mapping[str, RegionPlace]:
+    try:
+        return region_places.parse_places(texts)
+    except ValueError as error:
+        raise SettingsError(
+            f"--region-location: {error}",
+            hint="--region-location lab=48.14,11.58: its latitude and longitude in degrees",
+        ) from error
 
 
 def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:

@@ -98,7 +98,8 @@ class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
     agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
     sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
-    policy refuses. `rival_at` is when a second agent with the same credential was refused last.
+    policy refuses. `rival_at` is when a second agent with the same credential was refused last. `latitude` and
+    `longitude` are those of the region in degrees, `place` is its city; `None` where they are not known.
     """
 
     name: str
@@ -125,6 +126,9 @@ class VantageStatus:
     missing_keys: str | None = None
     refused_targets: str | None = None
     rival_at: int | None = None
+    latitude: float | None = None
+    longitude: float | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,13 @@ def _kept(kept_us: int | None) -> str:
     help="Free share of the embedded PostgreSQL's disk, at most 16 GiB, below which there is an alert. Below half of "
     "it backlogs are refused, below a quarter all pushes. 0 for no limits.",
 )
+@click.option(
+    "--region-location",
+    envvar="ISOCHRONE_REGION_LOCATIONS",
+    multiple=True,
+    metavar="NAME=LAT,LON",
+    help="Place of a region in degrees, for the map; those of well-known cloud regions are known.",
+)
 @click.option("--alert-url", envvar="ISOCHRONE_ALERT_URL", help="Webhook that receives alerts, http or https.")
 @click.option(
     "--alert-secret-file",

@@ -1,12 +1,13 @@
 """The query context, and selections with their names resolved."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import display_names, matching
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -28,7 +29,7 @@ _LAST_AT = 253_402_300_799_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
     """The context of all queries. `clock` returns microseconds since the epoch; `webhook` is true if alerts are
-    delivered; `paused` returns why jobs are paused, if they are.
+    delivered; `paused` returns why jobs are paused, if they are; `region_places` are those that the operator states.
     """
 
     database: Database
@@ -36,6 +37,7 @@ class QueryContext:
     clock: Callable[[], int]
     webhook: bool = False
     paused: Callable[[], str] = str
+    region_places: Mapping[str, RegionPlace] = field(default_factory=dict)
 
     def targets(self) -> TargetList:
         """Return the targets of the plan in force."""

@@ -1,10 +1,11 @@
 """Queries for the state and the spend of vantages."""
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 from isochrone_collector.analysis.liveness import VantageSignals, classify
 from isochrone_collector.analysis.spend import Spender, reported, spend_lines
 from isochrone_collector.queries.context import QueryContext, resolve_names
+from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.answers import Selection
@@ -20,7 +21,9 @@ async def vantage_list(context: QueryContext) -> VantageList:
     async with context.database.connection() as connection:
         rows = await vantages.states(connection, now_at=context.clock())
     now_at, plan = context.clock(), context.plans.current
-    statuses = tuple(_status(row, now_at=now_at, plan=plan) for row in rows)
+    statuses = tuple(
+        _status(row, now_at=now_at, plan=plan, place=place_of(row.region, context.region_places)) for row in rows
+    )
     return VantageList(
         plan_version=context.plans.version, answered_at=now_at, vantages=statuses, paused=context.paused()
     )
@@ -40,8 +43,11 @@ async def spend(context: QueryContext, selection: Selection) -> SpendList:
     return SpendList(spend=tuple(line for of_one in lines for line in of_one))
 
 
-def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None) -> VantageStatus:
+def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None, place: RegionPlace | None) -> VantageStatus:
     values = asdict(row)
     liveness, reason = classify(VantageSignals(**{name: values[name] for name in _SIGNALS}), now_at=now_at, plan=plan)
     shown = {name: part for name, part in values.items() if name in _STATUS_FIELDS}
-    return VantageStatus(liveness=liveness, reason=reason, **shown)
+    status = VantageStatus(liveness=liveness, reason=reason, **shown)
+    if place is None:
+        return status
+    return replace(status, latitude=place.latitude, longitude=place.longitude, place=place.city)

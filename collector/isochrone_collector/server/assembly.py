@@ -193,6 +193,7 @@ def _query_context(settings: Settings, database: Database, plans: Plans, clock: 
         clock=clock.now_at,
         webhook=bool(settings.receivers),
         paused=lambda: clock.reason,
+        region_places=settings.region_places,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
+from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.settings import RetentionPeriods, Settings, Tls, check, parse_address
 from isochrone_wire.model import DAY_US
 
@@ -228,3 +229,13 @@ def test_an_impossible_http_address_is_refused() -> None:
     with pytest.raises(SettingsError) as refused:
         usual(http_listen="127.0.0.1:port")
     assert "--http-listen 127.0.0.1:4680" in refused.value.hint
+
+
+def test_places_of_regions() -> None:
+    """Places are given one by one; one that cannot be read is a SettingsError with an example."""
+    chosen = usual(region_location=("lab=48.14,11.58", "attic=-33.9,151.2"))
+    assert chosen.region_places["lab"] == RegionPlace(latitude=48.14, longitude=11.58)
+    assert chosen.region_places["attic"] == RegionPlace(latitude=-33.9, longitude=151.2)
+    with pytest.raises(SettingsError, match="--region-location: `lab` has no region") as refused:
+        usual(region_location=("lab",))
+    assert "lab=48.14,11.58" in (refused.value.hint or "")

@@ -74,6 +74,16 @@ def test_samples_make_a_vantage_online(call: Caller) -> None:
     assert online.next_heartbeat_at == online.last_seen_at + 15 * SECOND_US
 
 
+def test_a_region_has_its_place(start_collector: StartCollector) -> None:
+    """A vantage has the published city of its region, the place that the operator states, or none."""
+    call = start_collector(more=["--region-location", "lab=48.14,11.58"]).call
+    assert call.apply(PLAN).problems == ()
+    for name, region in (("us-1", "us-east-2"), ("lab-1", "lab"), ("attic-1", "attic")):
+        call.push(Batch(vantage=Vantage(name=name, region=region), epoch=5, seq=0, vitals=VITALS))
+    places = {one.region: (one.latitude, one.longitude, one.place) for one in call.vantages().vantages}
+    assert places == {"us-east-2": (39.96, -83.0, "Columbus, Ohio"), "lab": (48.14, 11.58, None), "attic": (None,) * 3}
+
+
 def test_an_overdue_heartbeat_is_late(call: Caller) -> None:
     """A vantage whose next heartbeat is overdue is late, however fresh its samples."""
     vitals = replace(VITALS, next_heartbeat_us=1)
