@@ -27,7 +27,7 @@ ROUNDS = 60
 SLOWER_US = 150_000
 WIDTHS = (1280, 390)
 ROUTE = f"/routes?region={US}&route=chat"
-PATHS = ["/", "/?baseline=us-east-2", f"/target/{FIRST}", ROUTE, "/fleet"]
+PATHS = ["/", "/?baseline=us-east-2", f"/map?target={FIRST}", f"/target/{FIRST}", ROUTE, "/fleet"]
 TABLE = "document.querySelector('main table') && !document.querySelector('.waiting, [aria-busy=true]')"
 LOGIN = "document.querySelector('form.login input[type=password]')"
 # As in the report: elements with an edge beyond the window, except in tables that scroll.

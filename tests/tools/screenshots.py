@@ -16,7 +16,7 @@ from fix_browser import installed, tab_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # The paths of the views, by the names of their images.
-VIEWS = {"matrix": "/", "fleet": "/fleet"}
+VIEWS = {"matrix": "/", "map": "/map", "fleet": "/fleet"}
 WIDTHS = {"wide": 1280, "narrow": 390}
 MODES = {"light": False, "dark": True}
 # The page has its first answers by then.

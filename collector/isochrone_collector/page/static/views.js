@@ -4,6 +4,7 @@
  */
 
 import { FLEET } from "./views/fleet.js";
+import { MAP } from "./views/map.js";
 import { MATRIX } from "./views/matrix.js";
 import { ROUTES } from "./views/routes.js";
 import { STATUS } from "./views/status.js";
@@ -41,4 +42,4 @@ import { TARGET } from "./views/target.js";
  */
 
 /** @type {readonly View[]} */
-export const VIEWS = [MATRIX, TARGET, ROUTES, FLEET, STATUS];
+export const VIEWS = [MATRIX, MAP, TARGET, ROUTES, FLEET, STATUS];

@@ -222,11 +222,12 @@ function isDecided({ decision }) {
 }
 
 /**
+ * The classes of a cell: its colour, and whether it is stale.
  * @param {Cell} found
  * @param {string} region
  * @param {Drawing} drawing
  */
-function classOf(found, region, { baseline, step }) {
+export function classOf(found, region, { baseline, step }) {
   const { difference } = found, isCompared = baseline && region !== baseline;
   const names = ["cell"];
   if (isCompared) names.push(difference ? differenceClass(difference.decision, difference.percent) : "unsure");
@@ -243,7 +244,7 @@ function classOf(found, region, { baseline, step }) {
  * @param {Drawing} drawing
  * @returns {[string, string][]}
  */
-function factsOf(region, found, { metric, baseline, context }) {
+export function factsOf(region, found, { metric, baseline, context }) {
   const { difference } = found, now = context.now;
   const text = (/** @type {number | null} */ value) => `${number(value)} ${metric.unit}`;
   /** @type {[string, string][]} */
@@ -267,10 +268,11 @@ function factsOf(region, found, { metric, baseline, context }) {
 }
 
 /**
+ * The key of the colours.
  * @param {(number | null)[]} values
  * @param {Drawing} drawing
  */
-function legend(values, { metric, baseline, decimals }) {
+export function legend(values, { metric, baseline, decimals }) {
   const known = values.filter((value) => value !== null);
   const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => number(value, { decimals }));
   const entry = (/** @type {string} */ name, /** @type {string} */ text) =>

@@ -1,0 +1,78 @@
+/**
+ * The projection of the map, in units of which the map is `WIDTH` wide: equidistant cylindrical, with the true shape at
+ * the middle of the shown part. Pure.
+ */
+
+/** @typedef {import("./sphere.js").Point} Point */
+/** @typedef {{name: string, label: string, west: number, east: number, south: number, north: number, trueAt?: number}} Area */
+/** A point of the map. */
+/** @typedef {readonly [x: number, y: number]} Spot */
+
+export const WIDTH = 1000;
+
+/** The parts of the world that can be shown; edges in degrees. */
+export const AREAS = /** @type {readonly Area[]} */ ([
+  { name: "world", label: "World", west: -180, east: 180, south: -56, north: 80, trueAt: 40 },
+  { name: "europe", label: "Europe", west: -24, east: 44, south: 34, north: 66 },
+  { name: "north-america", label: "North America", west: -130, east: -56, south: 14, north: 58 },
+  { name: "south-america", label: "South America", west: -118, east: -30, south: -56, north: 16 },
+  { name: "asia-pacific", label: "Asia and Pacific", west: 64, east: 180, south: -48, north: 52 },
+  { name: "africa-middle-east", label: "Africa and Middle East", west: -24, east: 66, south: -36, north: 42 },
+]);
+
+/**
+ * The part of an option; the world if there is none of that name.
+ * @param {string | undefined} name
+ */
+export function areaOf(name) {
+  return AREAS.find((area) => area.name === name) ?? /** @type {Area} */ (AREAS[0]);
+}
+
+/** The map of one part of the world. */
+export class Projection {
+  /** @param {Area} area */
+  constructor(area) {
+    const middle = area.trueAt ?? (area.south + area.north) / 2;
+    this.area = area;
+    this.perLongitude = WIDTH / (area.east - area.west);
+    this.perLatitude = this.perLongitude / Math.cos(middle * Math.PI / 180);
+    this.height = (area.north - area.south) * this.perLatitude;
+  }
+
+  /**
+   * @param {Point} point
+   * @returns {Spot}
+   */
+  spotOf({ latitude, longitude }) {
+    return [(longitude - this.area.west) * this.perLongitude, (this.area.north - latitude) * this.perLatitude];
+  }
+
+  /**
+   * @param {Spot} spot
+   * @returns {Point}
+   */
+  pointOf([x, y]) {
+    return { longitude: this.area.west + x / this.perLongitude, latitude: this.area.north - y / this.perLatitude };
+  }
+
+  /**
+   * Whether the map shows a point.
+   * @param {Point} point
+   */
+  shows({ latitude, longitude }) {
+    const { west, east, south, north } = this.area;
+    return latitude >= south && latitude <= north && longitude >= west && longitude <= east;
+  }
+
+  /**
+   * The path of a line in the format of SVG. It is broken where it leaves the world on one side and returns on the other.
+   * @param {readonly Point[]} points
+   */
+  pathOf(points) {
+    return points.map((point, place) => {
+      const before = points[place - 1], isBroken = !before || Math.abs(point.longitude - before.longitude) > 180;
+      const [x, y] = this.spotOf(point);
+      return `${isBroken ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    }).join("");
+  }
+}
