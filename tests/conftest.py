@@ -54,6 +54,9 @@ for name in ("COLUMNS", "LINES"):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# pip would compile all modules of an installation, of which a test imports a few.
+os.environ["PIP_COMPILE"] = "0"
+
 # On a busy machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

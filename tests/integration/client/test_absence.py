@@ -111,17 +111,19 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def questions(words: str, command: click.Command, state: State) -> Iterator[list[str]]:
-    """The command lines of a command: plain, with each value of each choice, and with its further questions."""
+    """The command lines of a command: plain, with each value of each choice but the default, and with its further
+    questions.
+    """
     options = {option.name: option for option in command.params}
     fixed = [*words.split(), *REQUIRED.get(words, [])]
     fixed += ["--window", state.window] if "window" in options else []
     yield fixed
     for option in options.values():
         if isinstance(option.type, click.Choice) and isinstance(option, click.Option) and option.name != "output":
-            yield from ([*fixed, option.opts[0], str(value)] for value in option.type.choices)
+            yield from ([*fixed, option.opts[0], str(one)] for one in option.type.choices if one != option.default)
     output = options.get("output")
     if output is not None and isinstance(output.type, click.Choice) and words not in REQUIRED:
-        yield from ([*fixed, "--output", str(value)] for value in output.type.choices)
+        yield from ([*fixed, "--output", str(one)] for one in output.type.choices if one != output.default)
     yield from ([*fixed, *more] for more in QUESTIONS.get(words, []))
 
 

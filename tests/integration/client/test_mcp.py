@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, TextContent
 
 from fix_collector import Collector, StartCollector
 from fix_routes import FakeRoutes
@@ -30,6 +28,11 @@ from testdata.pushed_rounds import FIRST, PLAN, SG, THIRD, US, Fleet, rounds_unt
 from testdata.routes import EXPLANATION
 from testdata.waiting import eventually
 
+if TYPE_CHECKING:
+    # Every worker collects this module, and one runs it: the import takes longer than any other.
+    from mcp import Client
+    from mcp_types import CallToolResult
+
 TOOLS = {"leaderboard", "diff", "routes", "explain", "incidents", "estimate"}
 PATIENCE = 30.0
 NOBODY = "127.0.0.1:1"
@@ -38,21 +41,25 @@ shares_assistant = pytest.mark.asyncio(loop_scope="module")
 
 
 @asynccontextmanager
-async def connected(address: str, *options: str) -> AsyncIterator[Client]:
+async def connected(address: str, *options: str) -> "AsyncIterator[Client]":
     """A client of the command as a separate process."""
+    from mcp import Client, StdioServerParameters
+
     command = ["-m", "isochrone_client", "mcp", "--collector", address, *options]
     environment = {name: os.environ[name] for name in ("PYTHONPATH", "XDG_CONFIG_HOME") if name in os.environ}
     async with Client(StdioServerParameters(command=sys.executable, args=command, env=environment)) as client:
         yield client
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: "CallToolResult") -> str:
+    from mcp_types import TextContent
+
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
-async def document(client: Client, tool: str, **inputs: Any) -> dict[str, Any]:
+async def document(client: "Client", tool: str, **inputs: Any) -> dict[str, Any]:
     """The structured content of an answer that is no error."""
     result = await client.call_tool(tool, inputs)
     assert not result.is_error, text_of(result)
@@ -60,7 +67,7 @@ async def document(client: Client, tool: str, **inputs: Any) -> dict[str, Any]:
     return content
 
 
-async def refusal(client: Client, tool: str, **inputs: Any) -> str:
+async def refusal(client: "Client", tool: str, **inputs: Any) -> str:
     """The text of an answer that is an error."""
     result = await client.call_tool(tool, inputs)
     assert result.is_error
@@ -104,7 +111,7 @@ def measured(shared_collector: Collector) -> Collector:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def assistant(measured: Collector) -> AsyncIterator[Client]:
+async def assistant(measured: Collector) -> "AsyncIterator[Client]":
     """A client of one command for all tests that only ask, marked with `shares_assistant`."""
     client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
     is_over = asyncio.Event()
@@ -125,7 +132,7 @@ async def assistant(measured: Collector) -> AsyncIterator[Client]:
 
 
 @shares_assistant
-async def test_every_tool_says_what_it_takes(assistant: Client) -> None:
+async def test_every_tool_says_what_it_takes(assistant: "Client") -> None:
     """Each question is a read-only tool with a description, and each input has a type and a description."""
     tools = {tool.name: tool for tool in (await assistant.list_tools()).tools}
     assert assistant.server_info is not None
@@ -144,7 +151,7 @@ async def test_every_tool_says_what_it_takes(assistant: Client) -> None:
 
 
 @shares_assistant
-async def test_answers_are_those_of_the_commands(assistant: Client, measured: Collector) -> None:
+async def test_answers_are_those_of_the_commands(assistant: "Client", measured: Collector) -> None:
     """Over the same window, the structured content of a tool is the document that the command prints."""
     today = datetime.now(UTC).date()
     window = f"{today - timedelta(days=1)}..{today + timedelta(days=2)}"
@@ -176,7 +183,7 @@ def stable(document: dict[str, Any]) -> str:
 
 
 @shares_assistant
-async def test_tables_and_their_reasons(assistant: Client) -> None:
+async def test_tables_and_their_reasons(assistant: "Client") -> None:
     """The tables of a region name its first choice, and the decision behind one replays, without its stored inputs."""
     tables = await document(assistant, "routes", regions=["us-east"])
     reasons = await assistant.call_tool("explain", {"region": US, "route": "chat"})
@@ -190,7 +197,7 @@ async def test_tables_and_their_reasons(assistant: Client) -> None:
 
 
 @shares_assistant
-async def test_texts_are_for_reading(assistant: Client) -> None:
+async def test_texts_are_for_reading(assistant: "Client") -> None:
     """The text is a table with units; an explanation has sentences and the phases."""
     ranking = text_of(await assistant.call_tool("leaderboard", {"regions": [US]}))
     story = text_of(await assistant.call_tool("diff", {"explain": FIRST}))
@@ -202,7 +209,7 @@ async def test_texts_are_for_reading(assistant: Client) -> None:
 
 
 @shares_assistant
-async def test_fields_shorten_an_answer(assistant: Client) -> None:
+async def test_fields_shorten_an_answer(assistant: "Client") -> None:
     """Only the named fields are in the text and in the rows."""
     result = await assistant.call_tool("leaderboard", {"fields": ["rank", "target", "ttft_p50_us.value"]})
     assert {tuple(row) for row in result.structured_content["rows"]} == {("rank", "target", "ttft_p50_us.value")}
@@ -229,7 +236,7 @@ async def test_fields_shorten_an_answer(assistant: Client) -> None:
     ],
 )
 @shares_assistant
-async def test_errors_have_hints(assistant: Client, tool: str, inputs: dict[str, Any], sentences: list[str]) -> None:
+async def test_errors_have_hints(assistant: "Client", tool: str, inputs: dict[str, Any], sentences: list[str]) -> None:
     """An answer that cannot be given is an error of the tool, with the nearest name or what to do."""
     text = await refusal(assistant, tool, **inputs)
     for sentence in sentences:
@@ -237,7 +244,7 @@ async def test_errors_have_hints(assistant: Client, tool: str, inputs: dict[str,
 
 
 @shares_assistant
-async def test_too_little_data_is_a_note(assistant: Client) -> None:
+async def test_too_little_data_is_a_note(assistant: "Client") -> None:
     """An answer without any decision is an answer, with a note of what would help."""
     answer = await document(assistant, "estimate", answer_tokens=100, window="3m")
     assert {row["eligible"] for row in answer["rows"]} == {"unknown"}

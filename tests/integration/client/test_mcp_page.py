@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from fix_observatory import FakeObservatory
 from testdata.documented_commands import ROOT, blocks_of, make_checkout
@@ -41,6 +40,9 @@ def test_the_commands_of_the_page(environment: dict[str, str], tmp_path: Path) -
 
 async def test_the_file_of_the_page_starts_the_server(environment: dict[str, str]) -> None:
     """The program of the file answers an assistant, and the table of the page has its tools with their inputs."""
+    # Every worker collects this module, and one runs it: the import takes longer than any other.
+    from mcp import Client, StdioServerParameters
+
     (file,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     (server,) = json.loads(file)["mcpServers"].values()
     async with Client(StdioServerParameters(**server, env=environment)) as client:

@@ -9,18 +9,8 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-import schemathesis
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-    unsupported_method,
-)
 
 from fix_collector import Collector
 from isochrone_client.cli import cli
@@ -86,15 +76,6 @@ QUESTIONS = [
         ("/v1/route-events", "routes history", {"window": WINDOW}),
         ("/v1/limits", "limits", {"window": WINDOW, "points": "10"}),
     )
-]
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    negative_data_rejection,
-    unsupported_method,
 ]
 
 
@@ -248,14 +229,33 @@ def test_paths_need_the_credential_of_a_reader(shared_guarded_collector: Collect
         assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized"), path
 
 
-SCHEMA = schemathesis.openapi.from_dict(openapi.document(ENDPOINTS))
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """The OpenAPI document as a source of requests. Every worker collects this module, and one runs it: the import
+    takes a second.
+    """
+    import schemathesis
+
+    return schemathesis.openapi.from_dict(openapi.document(ENDPOINTS))
 
 
 @pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS])
-def test_answers_keep_the_contract(collector: Collector, path: str) -> None:
+def test_answers_keep_the_contract(collector: Collector, schema: Any, path: str) -> None:
     """Any request, valid or not, gets an answer that the OpenAPI document describes, and never an internal error."""
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
 
-    @given(case=SCHEMA[path]["GET"].as_strategy())
+    demanded = [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_headers_conformance,
+        checks.response_schema_conformance,
+        checks.negative_data_rejection,
+        checks.unsupported_method,
+    ]
+
+    @given(case=schema[path]["GET"].as_strategy())
     @settings(
         max_examples=12,
         deadline=None,
@@ -265,7 +265,7 @@ def test_answers_keep_the_contract(collector: Collector, path: str) -> None:
         suppress_health_check=list(HealthCheck),
     )
     def holds(case: Any) -> None:
-        case.call_and_validate(base_url=collector.http, checks=CHECKS)
+        case.call_and_validate(base_url=collector.http, checks=demanded)
 
     holds()
 
