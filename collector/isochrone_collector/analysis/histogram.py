@@ -218,9 +218,40 @@ class Histogram:
         (bucket,) = buckets_of([limit])
         known, limits = self._alone.known[0], self._alone.limits[0]
         inside = self._alone.buckets <= bucket
-        # If the bucket's upper edge is the limit itself, the whole bucket is within it.
-        sure = inside if _upper_edge(int(bucket)) <= limit else self._alone.buckets < bucket
+        sure = _surely_within(self._alone.buckets, limit)
         return int(known[sure].sum()), int(known[inside].sum() + limits[inside].sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SortedEntries:
+    """Histograms of groups 0 to `of` - 1 as the buckets that occur, by group and then ascending, which may be repeated:
+    for so many small groups that most counts of `Histograms` would be zero.
+    """
+
+    groups: Integers
+    buckets: Integers
+    counts: Integers
+    of: int
+
+    @property
+    def n(self) -> Integers:
+        """The number of values of each group."""
+        return self._added(self.counts)
+
+    def at(self, ranks: Integers) -> Reals:
+        """Return the value of each group's rank, counted from 1; undefined for ranks above n."""
+        if not len(self.buckets):
+            return np.zeros(self.of)
+        n = self.n
+        places = np.searchsorted(self.counts.cumsum(), n.cumsum() - n + ranks)
+        return values_of(self.buckets[places.clip(max=len(self.buckets) - 1)])
+
+    def within(self, limit: float) -> Integers:
+        """Return how many values of each group are certainly at most `limit`."""
+        return self._added(np.where(_surely_within(self.buckets, limit), self.counts, 0))
+
+    def _added(self, counts: Integers) -> Integers:
+        return np.bincount(self.groups, weights=counts, minlength=self.of).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -255,6 +286,22 @@ def merge_joined(known: Joined, limits: Joined, *, of: int) -> Histograms:
     )
 
 
+def sort_entries(joined: Joined, *, of: int) -> SortedEntries:
+    """Return the histograms of groups 0 to `of` - 1. Raises `ValueError` for an invalid blob."""
+    entries, groups = _entries(joined)
+    buckets = entries["bucket"].astype(np.int64)
+    order = np.lexsort((buckets, groups))
+    counts = entries["count"].astype(np.int64)
+    return SortedEntries(groups=groups[order], buckets=buckets[order], counts=counts[order], of=of)
+
+
+def split(joined: Joined, *, of: int) -> list[bytes]:
+    """Return the blobs of each group, concatenated. Raises `ValueError` for an invalid blob."""
+    entries, groups = _entries(joined)
+    ordered = entries[np.argsort(groups, kind="stable")]
+    return [part.tobytes() for part in np.split(ordered, np.bincount(groups, minlength=of).cumsum()[:-1])]
+
+
 def _join(blobs: Iterable[bytes], groups: Integers) -> Joined:
     listed = list(blobs)
     sizes = np.fromiter(map(len, listed), np.int64, len(listed))
@@ -285,6 +332,12 @@ def _first_reaching(running: Integers, ranks: Integers) -> Integers:
 def _bins(buckets: Integers, width: int) -> Integers:
     """Return the bins of `width` buckets each; their edges are those of buckets, the same for all data."""
     return (buckets - 1) // width
+
+
+def _surely_within(buckets: Integers, limit: float) -> NDArray[np.bool_]:
+    """Return which buckets have only values of at most `limit`: its own one if the upper edge is the limit itself."""
+    (bucket,) = buckets_of([limit])
+    return np.asarray(buckets <= bucket if _upper_edge(int(bucket)) <= limit else buckets < bucket)
 
 
 def _upper_edge(bucket: int) -> float:

@@ -98,16 +98,38 @@ def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us:
     These do not show which of the values are of requests that failed after their first token, so each of those counts
     as too slow, though it may already be among the slow ones.
     """
-    unmeasured, broken = max(0, outcomes.ok - values.known), max(0, values.known - outcomes.ok)
-    planned = outcomes.ok - unmeasured + outcomes.failed + outcomes.throttled
     in_time, possible = values.within(limit_us)
+    planned, good = map(
+        int,
+        planned_and_good(
+            known=values.known, in_time=in_time, ok=outcomes.ok, failed=outcomes.failed, throttled=outcomes.throttled
+        ),
+    )
+    broken = max(0, values.known - outcomes.ok)
     return RequestCounts(
         planned=planned,
-        good=max(0, in_time - broken),
+        good=good,
         possible=min(possible, planned),
         failed=max(0, outcomes.failed - broken - (values.n - values.known)),
         throttled=outcomes.throttled,
     )
+
+
+def planned_and_good(
+    *,
+    known: Integers | int,
+    in_time: Integers | int,
+    ok: Integers | int,
+    failed: Integers | int,
+    throttled: Integers | int,
+) -> tuple[Integers, Integers]:
+    """Return the numbers of planned requests and of those certainly answered in time, as `summarised_requests` counts
+    them, by the numbers of `known` latencies and of those certainly `in_time`, and by outcomes: for one series, or for
+    each of many.
+    """
+    planned = np.minimum(ok, known) + failed + throttled
+    good = in_time - np.maximum(np.subtract(known, ok), 0)
+    return np.asarray(planned), np.maximum(good, 0)
 
 
 Series = tuple[int, str, int | None]

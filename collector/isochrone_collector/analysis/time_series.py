@@ -8,10 +8,12 @@ The laws:
 3. The goodput is that of `goodput`: of the planned requests, only those that succeeded within the limit count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
 from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
@@ -67,11 +69,24 @@ def series_of(probes: Probes, *, bucket_us: int, limit_us: int | None = None) ->
     requests = [] if limit_us is None else [_added(flags[order], starts) for flags in _requests(probes, limit_us)]
     n, quantiles = _quantiles(probes.value[order], probes.censored[order], starts, lengths)
     columns = (at[order][starts], n, *quantiles, *outcomes, *requests)
-    found: dict[tuple[int, str], list[SeriesPoint]] = {}
-    for owner, *row in zip(group[order][starts].tolist(), *(column.tolist() for column in columns), strict=True):
+
+    def name(owner: int) -> tuple[int, str]:
         place, region = divmod(owner, len(probes.regions))
-        found.setdefault((int(target_ids[place]), probes.regions[region]), []).append(_point(*row))
-    return {key: tuple(points) for key, points in found.items()}
+        return int(target_ids[place]), probes.regions[region]
+
+    return points_of(group[order][starts], columns, name)
+
+
+def points_of(
+    owners: Integers, columns: Sequence[NDArray[Any]], name: Callable[[int], tuple[int, str]]
+) -> TargetSeries:
+    """Return the points of each owner by its name. The columns have a value for each point: its instant, n, the
+    quantiles of `SHARES` (NaN if not known), the counts of each `Kind`, and then, if wanted, planned and good requests.
+    """
+    found: dict[int, list[SeriesPoint]] = {}
+    for owner, *row in zip(owners.tolist(), *(column.tolist() for column in columns), strict=True):
+        found.setdefault(owner, []).append(_point(*row))
+    return {name(owner): tuple(points) for owner, points in found.items()}
 
 
 def _requests(probes: Probes, limit_us: int) -> tuple[Flags, Flags]:

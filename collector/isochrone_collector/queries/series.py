@@ -4,27 +4,24 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from isochrone_collector.analysis.distribution import Distribution, Values, outcome_counts
 from isochrone_collector.analysis.probes import Probes
-from isochrone_collector.analysis.requests import summarised_requests
-from isochrone_collector.analysis.time_series import (
-    MAX_POINTS,
-    SHARES,
-    TargetSeries,
-    bucket_width,
-    rank_of,
-    series_of,
+from isochrone_collector.analysis.summarised_series import (
+    SummarisedOutcomes,
+    SummarisedValues,
+    packed_summaries,
+    summarised_series,
 )
+from isochrone_collector.analysis.time_series import MAX_POINTS, TargetSeries, bucket_width, series_of
 from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS, PackedValues, bins_of, packed_values
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
-from isochrone_collector.store import long_windows, probe_queries, summaries, vantages
+from isochrone_collector.store import long_windows, probe_queries, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.summaries import HOUR_US, OutcomeRow, Piece, Resolution
+from isochrone_collector.store.summaries import HOUR_US, Piece, Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
 from isochrone_wire.model import DAY_US
-from isochrone_wire.queries.series import Series, SeriesBin, SeriesList, SeriesPoint
+from isochrone_wire.queries.series import Series, SeriesBin, SeriesList
 
 Distributions = dict[tuple[int, str], tuple[SeriesBin, ...]]
 """Distributions by target id and region."""
@@ -76,12 +73,16 @@ async def series(
         resolved = await resolve(connection, selection)
         is_long = await long_windows.prefers_summaries(connection, resolved.scope)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
-        found, rest = await _summarised(connection, resolved.scope, asked, bucket_us=bucket_us, is_long=is_long)
+        found, rest = (
+            await _summarised(connection, resolved.scope, asked, bucket_us=bucket_us)
+            if is_long
+            else (_Found(), [resolved.scope.window])
+        )
         for window in rest:
             probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), asked.metric)
             found.add(*await asyncio.to_thread(_measured, probes, asked, bucket_us=bucket_us))
     distributions = await asyncio.to_thread(bins_of, found.values, most=asked.bins) if asked.bins else {}
-    _require_fitting(found.points, distributions)
+    _require_fitting(sum(map(len, (*found.points.values(), *distributions.values()))))
     return SeriesList(
         window=selection.window,
         metric=asked.metric,
@@ -112,81 +113,87 @@ def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetS
 
 
 async def _summarised(
-    connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int, is_long: bool
+    connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int
 ) -> tuple[_Found, list[Window]]:
-    """Return the buckets of a long window that come from summaries, and the rest of the window.
-
-    A bucket that is summarised only in part comes from samples, unless these were deleted.
+    """Return what comes from summaries of a long window, and the windows of the rest. Raises `BadRequest` if there are
+    too many points.
     """
-    found = _Found()
-    whole_pieces = await summaries.pieces(connection, scope.window) if is_long else ()
+    whole_pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(whole_pieces)
-    if span is None:
-        return found, [scope.window]
-    days_until = max((piece.window.until_at for piece in whole_pieces if piece.resolution is Resolution.DAY), default=0)
-    # What is the same for all buckets is asked once.
-    regions = tuple(await vantages.regions(connection)) if scope.regions is None else scope.regions
-    named = replace(scope, regions=regions)
     kept_at = await long_windows.kept_since(connection)
-    first_at, last_at = span.from_at // bucket_us * bucket_us, -(-span.until_at // bucket_us) * bucket_us
+    buckets = _summarised_buckets(scope.window, span, bucket_us=bucket_us, kept_at=kept_at) if span else None
+    if span is None or buckets is None:
+        return _Found(), [scope.window]
+    days_until = max((piece.window.until_at for piece in whole_pieces if piece.resolution is Resolution.DAY), default=0)
+    pieces = summaries.divide(_common(buckets, span), days_until=0 if bucket_us % DAY_US else days_until)
+    found = await _of_pieces(connection, scope, asked, pieces, bucket_us=bucket_us)
     rest = [
-        Window(from_at=scope.window.from_at, until_at=first_at),
-        Window(from_at=last_at, until_at=scope.window.until_at),
+        Window(from_at=scope.window.from_at, until_at=buckets.from_at),
+        Window(from_at=buckets.until_at, until_at=scope.window.until_at),
     ]
-    for at in range(first_at, last_at, bucket_us):
-        whole = _common(Window(from_at=at, until_at=at + bucket_us), scope.window)
-        summarised = _common(whole, span)
-        if summarised == whole or whole.from_at < kept_at:
-            pieces = summaries.divide(summarised, days_until=days_until)
-            found.add(*await _bucket(connection, named, asked, pieces, at=at))
-        else:
-            rest.append(whole)
     return found, [window for window in rest if window.from_at < window.until_at]
+
+
+def _summarised_buckets(window: Window, span: Window, *, bucket_us: int, kept_at: int) -> Window | None:
+    """Return the buckets that come from summaries of a `span`; `None` if there are none.
+
+    A bucket that is summarised only in part, which is the first or the last one, comes from samples, unless these were
+    deleted.
+    """
+    first_at, last_at = span.from_at // bucket_us * bucket_us, -(-span.until_at // bucket_us) * bucket_us
+    used = []
+    for at in range(first_at, last_at, bucket_us):
+        whole = _common(Window(from_at=at, until_at=at + bucket_us), window)
+        if _common(whole, span) == whole or whole.from_at < kept_at:
+            used.append(at)
+    return Window(from_at=used[0], until_at=used[-1] + bucket_us) if used else None
 
 
 def _common(one: Window, other: Window) -> Window:
     return Window(from_at=max(one.from_at, other.from_at), until_at=min(one.until_at, other.until_at))
 
 
-async def _bucket(
-    connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, at: int
-) -> tuple[TargetSeries, PackedValues]:
-    """Return the point and the values of each series with probes in these pieces of one bucket; the scope's window is
-    ignored.
+async def _of_pieces(
+    connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, bucket_us: int
+) -> _Found:
+    """Return the points and values of these pieces; the scope's window is ignored. Raises `BadRequest` if there are too
+    many points.
     """
-    keys, histograms = await summaries.merged(connection, scope, pieces, (asked.metric,))
-    rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
-    places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}
-    points: TargetSeries = {
-        key: (_point(row, histograms.group(places[key]) if key in places else Values(), asked.limit_us, at=at),)
-        for key, row in rows.items()
-    }
-    blobs = histograms.blobs() if asked.bins else []
-    return points, {key: known for key, (known, _) in zip(places, blobs, strict=False)}
+    regions = await probe_queries.region_names(connection, scope)
+    named = replace(scope, regions=regions)
+    outcomes = await summaries.outcomes_over_time(connection, named, pieces)
+    # Reading the values of too many points would take minutes.
+    _require_fitting(sum(own.points(bucket_us) for own in outcomes.values()))
+    values = await summaries.values_over_time(connection, named, pieces, asked.metric)
+    found = _Found()
+    for target_id, own in outcomes.items():
+        found.add(
+            *await asyncio.to_thread(
+                _of_summaries, target_id, regions, own, values[target_id], asked, bucket_us=bucket_us
+            )
+        )
+    return found
 
 
-def _point(row: OutcomeRow, own: Distribution, limit_us: int | None, *, at: int) -> SeriesPoint:
-    counts = outcome_counts(row.outcomes)
-    point = SeriesPoint(at=at, ok=counts.ok, failed=counts.failed, throttled=counts.throttled, skipped=counts.skipped)
-    if limit_us is not None:
-        requests = summarised_requests(own, counts, limit_us)
-        point = replace(point, planned=requests.planned, good=requests.good)
-    p10, p50, p90 = (_exact(own, share) for share in SHARES)
-    return replace(point, n=own.n, p10=p10, p50=p50, p90=p90)
+def _of_summaries(
+    target_id: int,
+    regions: tuple[str, ...],
+    outcomes: SummarisedOutcomes,
+    values: SummarisedValues,
+    asked: _Asked,
+    *,
+    bucket_us: int,
+) -> tuple[TargetSeries, PackedValues]:
+    """Return the points and values of summaries of one target."""
+    points = summarised_series(target_id, regions, outcomes, values, bucket_us=bucket_us, limit_us=asked.limit_us)
+    return points, packed_summaries(target_id, regions, values) if asked.bins else {}
 
 
-def _exact(values: Distribution, share: float) -> float | None:
-    """Return a quantile; `None` if it is among the values that were cut off by a timeout."""
-    found = values.quantile(share) if rank_of(values.n, share) <= values.known else None
-    return None if found is None else found.value
-
-
-def _require_fitting(points: TargetSeries, distributions: Distributions) -> None:
-    total = sum(map(len, points.values())) + sum(map(len, distributions.values()))
-    if total > MAX_ANSWER_POINTS:
+def _require_fitting(many: int) -> None:
+    if many > MAX_ANSWER_POINTS:
         raise BadRequest(
-            f"{len(points)} series have {total} points and bins, more than {MAX_ANSWER_POINTS}: choose fewer targets, "
-            "regions, points or bins"
+            f"the series have {many} points and bins, more than {MAX_ANSWER_POINTS}: choose fewer targets, regions, "
+            "points or bins"
         )
 
 

@@ -147,12 +147,16 @@ def answer_us(tokens: int) -> sql.SQL:
     return sql.SQL(f"CASE WHEN {_ANSWERED} AND tokens_per_second > 0 THEN {ANSWER_FROM} + {rest_us} END")
 
 
+async def region_names(connection: Connection, scope: Scope) -> tuple[str, ...]:
+    """Return the regions of a scope, each once: one that is named twice would return every probe twice."""
+    return tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
+
+
 async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_round: bool = False) -> Probes:
     """Return every probe of a scope with its value of one metric; `by_round` without values of probes that began too
     late to be compared with others of their round. Raises `BadRequest` if there are too many.
     """
-    # A region that is named twice would return every probe twice.
-    regions = tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
+    regions = await region_names(connection, scope)
     counts = sql.SQL(PUNCTUAL if by_round else "true")
     statement = query("probes").format(**_METRICS[metric].parts, **KINDS, counts=counts)
     return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)

@@ -5,24 +5,28 @@ hours, and only summarised ones.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from psycopg import sql
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import Histograms, Integers, Joined
-from isochrone_collector.store import job_state, vantages
-from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.analysis.summarised_series import SummarisedOutcomes, SummarisedValues
+from isochrone_collector.store import job_state
+from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.probe_queries import KINDS, Scope, region_names
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, SECOND_US
 
 HOUR_US = 3600 * SECOND_US
+
+_STARTS, _NO_STARTS = sql.SQL("timestamptz_send(bucket_start)"), sql.SQL("''::bytea")
 
 Series = tuple[int, str]
 """A target's id and a region."""
@@ -63,17 +67,29 @@ class JoinedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EndToEndRow:
-    """The concatenated histograms of one target and metric: blobs of values and of limits, their sizes, and the
-    positions of their regions in a list, from 1.
+    """The concatenated histograms of one target and metric: blobs of values and of limits, their sizes, the positions
+    of their regions in a list, from 1, and their beginnings, if those were asked for.
     """
 
     target_id: int
     metric: str
     places: bytes
+    starts: bytes
     known_sizes: bytes
     known: bytes
     limit_sizes: bytes
     limits: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutcomesRow:
+    """The concatenated counts of probes of one target, by region, beginning and kind of outcome."""
+
+    target_id: int
+    places: bytes
+    starts: bytes
+    kinds: bytes
+    probes: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +192,52 @@ async def merged(
     connection: Connection, scope: Scope, found: Iterable[Piece], metrics: Sequence[Metric]
 ) -> tuple[list[Key], Histograms]:
     """Merge the histograms of all pieces per target, region and metric; the scope's window is ignored."""
-    regions = await _regions(connection, scope)
-    asked = {"regions": regions, "metrics": [metric.value for metric in metrics]}
-    rows = [
-        row
-        for piece in found
-        for row in await fetch(connection, query("joined_summaries"), _EndToEndRow, **_parameters(scope, piece) | asked)
-    ]
+    regions = await region_names(connection, scope)
+    rows = await _joined_rows(connection, replace(scope, regions=regions), found, metrics, starts=_NO_STARTS)
     return await asyncio.to_thread(_merged, rows, regions)
+
+
+async def values_over_time(
+    connection: Connection, scope: Scope, found: Iterable[Piece], metric: Metric
+) -> dict[int, SummarisedValues]:
+    """Return the values of all pieces by target; the scope must have regions, and its window is ignored."""
+    rows = await _joined_rows(connection, scope, found, (metric,), starts=_STARTS)
+    own: dict[int, list[_EndToEndRow]] = {target_id: [] for target_id in scope.target_ids}
+    for row in rows:
+        own[row.target_id].append(row)
+    return {
+        target_id: SummarisedValues(
+            region=_concatenated(_integers(row.places, ">i2") - 1 for row in parts),
+            at=_concatenated(_integers(row.starts, ">i8") + POSTGRES_EPOCH_AT for row in parts),
+            known=b"".join(row.known for row in parts),
+            known_sizes=_concatenated(_integers(row.known_sizes, ">i4") for row in parts),
+            limits=b"".join(row.limits or b"" for row in parts),
+            limit_sizes=_concatenated(_integers(row.limit_sizes, ">i4") for row in parts),
+        )
+        for target_id, parts in own.items()
+    }
+
+
+async def outcomes_over_time(
+    connection: Connection, scope: Scope, found: Iterable[Piece]
+) -> dict[int, SummarisedOutcomes]:
+    """Return the outcomes of all pieces by target, of targets that have any; the scope must have regions, and its
+    window is ignored.
+    """
+    statement = query("outcomes_over_time").format(**KINDS)
+    own: defaultdict[int, list[_OutcomesRow]] = defaultdict(list)
+    for piece in found:
+        for row in await fetch(connection, statement, _OutcomesRow, **_parameters(scope, piece)):
+            own[row.target_id].append(row)
+    return {
+        target_id: SummarisedOutcomes(
+            region=_concatenated(_integers(row.places, ">i2") - 1 for row in parts),
+            at=_concatenated(_integers(row.starts, ">i8") + POSTGRES_EPOCH_AT for row in parts),
+            kind=_concatenated(_integers(row.kinds, ">i2") for row in parts),
+            probes=_concatenated(_integers(row.probes, ">i8") for row in parts),
+        )
+        for target_id, parts in own.items()
+    }
 
 
 async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Sequence[Metric]) -> list[JoinedRow]:
@@ -198,8 +252,8 @@ async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Se
 
 async def counted(connection: Connection, scope: Scope, piece: Piece) -> list[OutcomeRow]:
     """Return the outcomes of one piece, per target and region; the scope's window is ignored."""
-    asked = {"regions": await _regions(connection, scope)}
-    return await fetch(connection, query("outcome_summaries"), OutcomeRow, **_parameters(scope, piece) | asked)
+    named = replace(scope, regions=await region_names(connection, scope))
+    return await fetch(connection, query("outcome_summaries"), OutcomeRow, **_parameters(named, piece))
 
 
 def added(rows: Iterable[OutcomeRow]) -> dict[Series, OutcomeRow]:
@@ -219,9 +273,16 @@ def _parameters(scope: Scope, piece: Piece) -> dict[str, object]:
     }
 
 
-async def _regions(connection: Connection, scope: Scope) -> list[str]:
-    # A region that is named twice would be counted twice.
-    return list(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
+async def _joined_rows(
+    connection: Connection, scope: Scope, found: Iterable[Piece], metrics: Sequence[Metric], *, starts: sql.SQL
+) -> list[_EndToEndRow]:
+    statement = query("joined_summaries").format(starts=starts)
+    asked = {"metrics": [metric.value for metric in metrics]}
+    return [
+        row
+        for piece in found
+        for row in await fetch(connection, statement, _EndToEndRow, **_parameters(scope, piece) | asked)
+    ]
 
 
 def _merged(rows: Sequence[_EndToEndRow], regions: Sequence[str]) -> tuple[list[Key], Histograms]:

@@ -2,17 +2,26 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import grpc
+import psycopg
 import pytest
 
 from fix_collector import Collector
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.jobs.rollup import LATE_EVERY_US
+from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.queries.series import series
 from isochrone_wire.answers import Metric, Selection, Source, Window
-from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
 
 MS = 1_000
 PLAN = "{baseline: us-east-2, every: 10s, targets: [{provider: p, model: m, base_url: 'http://h'}]}"
 ROUNDS = 40
+DAYS, A_DAY = 9, 12
+# Of those that resolve the selection, and of hours, days and hours again.
+FEW_STATEMENTS = 20
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +119,30 @@ def test_coverage_has_the_first_and_the_last_round(shared_collector: Collector, 
     """Coverage shows the span that has samples."""
     (line,) = shared_collector.call.coverage(Selection(window=window, regions=("us-series",)))
     assert (line.oldest_at, line.newest_at) == (window.from_at, window.until_at - 10 * SECOND_US)
+
+
+async def test_a_long_series_takes_a_few_statements(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many points a long series has, it is read with the same few statements, and has every probe once."""
+    await local.begin(DAY_AT, keep_us=30 * DAY_US)
+    every_us = DAY_US // A_DAY
+    rounds = [DAY_AT - (DAYS * A_DAY - n) * every_us for n in range(DAYS * A_DAY)]
+    await local.push(Vantage(name="us-1", region="us"), [local.sample(at) for at in rounds])
+    await local.turn_to(DAY_AT + LATE_EVERY_US + MINUTE_US, keep_us=30 * DAY_US)
+    await local.rollup.run()
+    context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
+    selection = Selection(window=Window(from_at=rounds[0], until_at=DAY_AT))
+    sent: list[object] = []
+    real = psycopg.AsyncCursor.execute
+
+    async def execute(cursor: Any, statement: Any, *more: Any, **named: Any) -> Any:
+        sent.append(statement)
+        return await real(cursor, statement, *more, **named)
+
+    monkeypatch.setattr(psycopg.AsyncCursor, "execute", execute)
+    for points, wanted in ((DAYS, DAYS), (500, len(rounds))):
+        sent.clear()
+        found = await series(context, selection, points=points)
+        (line,) = found.series
+        assert (found.source, len(line.points)) == (Source.SUMMARIES, wanted)
+        assert sum(point.ok for point in line.points) == len(rounds)
+        assert len(sent) <= FEW_STATEMENTS, sent

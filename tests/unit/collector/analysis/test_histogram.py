@@ -152,3 +152,22 @@ def test_ranks_of_many_are_those_of_each(share: float) -> None:
     low, high = histogram.interval_ranks(sizes, share)
     for n, ranks in zip(sizes.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True):
         assert ranks == ((exact_ranks(n, share) if n else None) or (0, 0))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(VALUES, max_size=12), min_size=1, max_size=6), st.floats(1e-6, 1e13))
+def test_sorted_entries_are_histograms(groups: list[list[float]], limit: float) -> None:
+    """Each rank of each group, and what is within a limit, are those of rows with all buckets."""
+    blobs = [(histogram.pack([value]), place) for place, values in enumerate(groups) for value in values]
+    content = [blob for blob, _ in blobs]
+    places = np.array([place for _, place in blobs], np.int64)
+    sizes = np.full(len(blobs), 6)
+    joined = histogram.Joined(content=b"".join(content), sizes=sizes, groups=places)
+    found = histogram.sort_entries(joined, of=len(groups))
+    dense = histogram.merge(content, [b""] * len(content), places, of=len(groups))
+    assert found.n.tolist() == dense.n.tolist()
+    for rank in range(1, 13):
+        enough = found.n >= rank
+        ranks = np.full(len(groups), rank)
+        assert found.at(ranks)[enough].tolist() == dense.at(ranks)[enough].tolist()
+    assert found.within(limit).tolist() == [dense.group(place).within(limit)[0] for place in range(len(groups))]
