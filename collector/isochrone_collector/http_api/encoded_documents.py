@@ -1,11 +1,29 @@
-"""Answers as response bodies, with their entity tags. Pure."""
+"""Answers as response bodies, with their entity tags, compressed for clients that accept gzip. Pure.
 
+Route tables are not compressed: they are small, and have tags of their bytes. Nor are streams, whose events must arrive
+one by one, and errors.
+
+The length of a compressed body can betray a secret in it to someone who chooses other parts of it and sees the traffic
+(BREACH). Here no compressed body has a secret: credentials and the tokens of sessions are in headers, and in the body
+of one request. Nor can a page of another site make a browser ask with its session: the cookie is `SameSite=Strict`.
+"""
+
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from starlette.datastructures import Headers
 
 from isochrone_collector.http_api.encoded_tables import encode
 from isochrone_wire.queries.documents import FORMATS
+
+MIN_COMPRESSED_BYTES = 1_024
+"""Bodies below this size, of about one packet, are sent as they are."""
+
+_LEVEL = 6
+_REFUSED = re.compile(r"q=0(\.0*)?", re.IGNORECASE)
 
 # They change with the instant of the request.
 _VOLATILE = ("window", "answered_at")
@@ -13,10 +31,30 @@ _VOLATILE = ("window", "answered_at")
 
 @dataclass(frozen=True, slots=True)
 class EncodedDocument:
-    """The bytes of a document, and its tag: equal for two answers that differ only in the instant of the request."""
+    """The bytes of a document, perhaps compressed, and its tag: equal for two answers that differ only in the instant
+    of the request or in compression.
+    """
 
     content: bytes
     etag: str
+    is_compressed: bool = False
+
+
+def accepts_gzip(headers: Headers) -> bool:
+    """Return whether a request names gzip in Accept-Encoding, other than with the weight 0."""
+    for item in ",".join(headers.getlist("accept-encoding")).split(","):
+        coding, _, weight = item.partition(";")
+        if coding.strip().lower() == "gzip":
+            return _REFUSED.fullmatch(weight.strip()) is None
+    return False
+
+
+def encode_compressed(answer: object) -> EncodedDocument:
+    """Encode an answer as `encode_document` does, and compress it unless it is small."""
+    plain = encode_document(answer)
+    if len(plain.content) < MIN_COMPRESSED_BYTES:
+        return plain
+    return replace(plain, content=gzip.compress(plain.content, _LEVEL, mtime=0), is_compressed=True)
 
 
 def encode_document(answer: object) -> EncodedDocument:

@@ -16,6 +16,7 @@ from isochrone_collector.auth.authenticator import Authenticator, bearer_credent
 from isochrone_collector.auth.sessions import LIFETIME_US
 from isochrone_collector.errors import BadRequest, Forbidden, NotAdmitted, UnknownName
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
+from isochrone_collector.http_api.encoded_documents import accepts_gzip
 from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.http_api.entity_tags import is_current, weak
 from isochrone_collector.http_api.request_body import read_body
@@ -61,7 +62,7 @@ class PageRoutes:
         headers = {**found.headers, "ETag": weak(found.etag)}
         if is_current(request.headers.get("if-none-match"), found.etag):
             return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if accepts_gzip(request.headers):
             return Response(found.compressed, headers={**headers, "Content-Encoding": "gzip"})
         return Response(found.content, headers=headers)
 

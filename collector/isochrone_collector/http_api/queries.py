@@ -14,7 +14,12 @@ from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS
 from isochrone_collector.auth.call_limits import CallSlots
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import entity_tags
-from isochrone_collector.http_api.encoded_documents import EncodedDocument, encode_document
+from isochrone_collector.http_api.encoded_documents import (
+    EncodedDocument,
+    accepts_gzip,
+    encode_compressed,
+    encode_document,
+)
 from isochrone_collector.http_api.endpoint import Endpoint, Parameter, ParsedRequest
 from isochrone_collector.http_api.parameters import (
     COUNT,
@@ -309,21 +314,32 @@ class QueryRoutes:
             asked = endpoint.parse(
                 request.scope["query_string"], path=request.path_params, now_at=self._query_context.clock()
             )
+            encode = encode_compressed if accepts_gzip(request.headers) else encode_document
             found, age_s = await self._shared.get(
-                (endpoint.path, *sorted(request.path_params.items()), request.scope["query_string"]),
-                partial(self._document, endpoint, asked, caller=request.state.principal.key),
+                (endpoint.path, *sorted(request.path_params.items()), request.scope["query_string"], encode),
+                partial(self._document, endpoint, asked, encode, caller=request.state.principal.key),
                 max_age_s=max_age_s(request.headers.get("cache-control", "")),
             )
-            headers = {"Cache-Control": "no-cache", "ETag": entity_tags.weak(found.etag)}
+            etag = entity_tags.weak(found.etag)
+            headers = {"Cache-Control": "no-cache", "ETag": etag, "Vary": "Accept-Encoding"}
             if age_s:
                 headers["Age"] = str(ceil(age_s))
             if entity_tags.is_current(entity_tags.none_match(request.headers), found.etag):
                 return Response(status_code=304, headers=headers)
+            if found.is_compressed:
+                headers["Content-Encoding"] = "gzip"
             return Response(found.content, headers=headers, media_type="application/json")
 
         return handle
 
-    async def _document(self, endpoint: Endpoint, asked: ParsedRequest, *, caller: str | None) -> EncodedDocument:
+    async def _document(
+        self,
+        endpoint: Endpoint,
+        asked: ParsedRequest,
+        encode: Callable[[object], EncodedDocument],
+        *,
+        caller: str | None,
+    ) -> EncodedDocument:
         async with self._slots.hold(caller):
             answer = await endpoint.query(self._query_context, asked)
-            return await asyncio.to_thread(encode_document, answer)
+            return await asyncio.to_thread(encode, answer)

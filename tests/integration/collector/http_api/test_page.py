@@ -60,6 +60,8 @@ async def notices(web: Web) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """Yield the notices of a stream."""
     async with web.client.stream("GET", "/v1/changes") as response:
         assert response.status_code == 200, await response.aread()
+        # The events of a compressed stream would wait for each other.
+        assert "content-encoding" not in response.headers
         yield (
             json.loads(line.removeprefix("data: "))
             async for line in response.aiter_lines()

@@ -166,6 +166,22 @@ def test_a_known_answer_is_not_sent_again(http: httpx.Client, question: Question
         assert len(tags) == len(LATENCY_US)
 
 
+def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) -> None:
+    """The body and the tag are the same; a small answer, and an error, are sent as they are."""
+    path = f"/v1/series?window={WINDOW}"
+    packed, plain = (http.get(path, headers={"Accept-Encoding": coding}) for coding in ("gzip, br", "gzip;q=0"))
+    assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
+    assert [one.headers["vary"] for one in (packed, plain)] == ["Accept-Encoding"] * 2
+    assert packed.headers["etag"] == plain.headers["etag"]
+    assert packed.content == plain.content
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    known = http.get(path, headers={"If-None-Match": plain.headers["etag"]})
+    assert (known.status_code, known.headers.get("content-encoding")) == (304, None)
+    small = http.get(f"/v1/alerts?window={WINDOW}")
+    assert (small.status_code, small.headers.get("content-encoding")) == (200, None)
+    assert "content-encoding" not in http.get("/v1/leaderboard?window=24").headers
+
+
 def test_a_sample_is_found_by_its_id(collector: Collector, http: httpx.Client, tmp_path: Path) -> None:
     """Each sample has an id, by which both HTTP and the command find it again."""
     row = http.get("/v1/samples", params={"window": WINDOW, "limit": "1"}).json()["rows"][0]

@@ -1,10 +1,14 @@
 """Answers as response bodies: the document of the wire, and a tag that does not change with the instant."""
 
+import gzip
 import json
 from dataclasses import replace
 
+import pytest
+from starlette.datastructures import Headers
+
 from fix_observatory import STANDINGS, VANTAGES, WINDOW
-from isochrone_collector.http_api.encoded_documents import encode_document
+from isochrone_collector.http_api.encoded_documents import accepts_gzip, encode_compressed, encode_document
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Leaderboard
 from isochrone_wire.queries.documents import document
@@ -31,8 +35,37 @@ def test_a_tag_is_of_the_rows() -> None:
     assert encode_document(replace(VANTAGES, paused="restored")).etag != encode_document(VANTAGES).etag
 
 
+def test_a_compressed_document_has_the_tag_of_the_plain_one() -> None:
+    """Only its bytes are others, and those of a small one are the same."""
+    board = replace(BOARD, standings=STANDINGS * 20)
+    packed, plain = encode_compressed(board), encode_document(board)
+    assert (packed.etag, packed.is_compressed, plain.is_compressed) == (plain.etag, True, False)
+    assert gzip.decompress(packed.content) == plain.content
+    assert encode_compressed(replace(BOARD, standings=())) == encode_document(replace(BOARD, standings=()))
+
+
 def test_other_answers_are_encoded_as_they_are() -> None:
     """An explanation has no rows: it is its own document."""
     found = encode_document(EXPLANATION)
     assert json.loads(found.content)["replays"] is EXPLANATION.replays
     assert found.etag
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([], False),
+        (["gzip"], True),
+        (["br, GZIP ;q=0.5"], True),
+        (["deflate", "gzip"], True),
+        (["identity"], False),
+        (["gzip;q=0"], False),
+        (["gzip; q=0.000, identity"], False),
+        (["gzip;q=0.001"], True),
+        (["x-gzipped"], False),
+        (["*"], False),
+    ],
+)
+def test_gzip_is_named(said: list[str], expected: bool) -> None:  # noqa: FBT001  # a case
+    """A client accepts gzip if it names it, in any of its headers, and does not refuse it with the weight 0."""
+    assert accepts_gzip(Headers(raw=[(b"accept-encoding", one.encode()) for one in said])) is expected
