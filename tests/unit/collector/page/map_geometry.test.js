@@ -52,6 +52,7 @@ test("each part of the world fills the map, and each spot is one point", () => {
     assert.deepEqual(projection.spotOf({ latitude: north, longitude: west }), [0, 0]);
     const [x, y] = projection.spotOf({ latitude: south, longitude: east });
     assert.ok(Math.abs(x - WIDTH) < 1e-9 && Math.abs(y - projection.height) < 1e-9);
+    assert.ok(projection.height < 0.7 * WIDTH, area.name);
     const back = projection.pointOf(projection.spotOf(PARIS));
     assert.ok(Math.abs(back.latitude - PARIS.latitude) + Math.abs(back.longitude - PARIS.longitude) < 1e-9);
   }

@@ -10,14 +10,14 @@
 
 export const WIDTH = 1000;
 
-/** The parts of the world that can be shown; edges in degrees. */
+/** The parts of the world that can be shown, each wider than high; edges in degrees. */
 export const AREAS = /** @type {readonly Area[]} */ ([
   { name: "world", label: "World", west: -180, east: 180, south: -56, north: 80, trueAt: 40 },
-  { name: "europe", label: "Europe", west: -24, east: 44, south: 34, north: 66 },
-  { name: "north-america", label: "North America", west: -130, east: -56, south: 14, north: 58 },
-  { name: "south-america", label: "South America", west: -118, east: -30, south: -56, north: 16 },
-  { name: "asia-pacific", label: "Asia and Pacific", west: 64, east: 180, south: -48, north: 52 },
-  { name: "africa-middle-east", label: "Africa and Middle East", west: -24, east: 66, south: -36, north: 42 },
+  { name: "europe", label: "Europe", west: -32, east: 52, south: 34, north: 66 },
+  { name: "north-america", label: "North America", west: -140, east: -48, south: 14, north: 58 },
+  { name: "south-america", label: "South America", west: -140, east: -10, south: -56, north: 16 },
+  { name: "asia-pacific", label: "Asia and Pacific", west: 30, east: 180, south: -48, north: 52 },
+  { name: "africa-middle-east", label: "Africa and Middle East", west: -50, east: 90, south: -36, north: 42 },
 ]);
 
 /**

@@ -112,7 +112,7 @@ function key(values, drawing, hasLines, hasEdges) {
   const entry = (/** @type {string} */ name, /** @type {string} */ text) => html("li", {}, html("span", { class: `swatch ${name}` }), text);
   const found = legend(values, drawing);
   if (hasLines) found.append(entry("isoline", "equal latency, interpolated"));
-  if (hasEdges) found.append(entry("edge", "the edge is inside"));
+  if (hasEdges) found.append(entry("edge", "bound: the edge is inside"));
   return found;
 }
 
@@ -194,7 +194,7 @@ function map(target, sites, drawing, projection, isolines, circles) {
  */
 function hatch(name, degrees) {
   return svg("pattern", { id: `hatch-${name}`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${degrees})` },
-    svg("path", { d: "M0 2.5H5" }));
+    svg("path", { class: "dark", d: "M0 1.5H5" }), svg("path", { class: "light", d: "M0 3.5H5" }));
 }
 
 /**
