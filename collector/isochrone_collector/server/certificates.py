@@ -1,6 +1,6 @@
 """The collector's certificate: files of the operator, or a self-signed pair; both are reloaded when the files change.
 
-New connections get a new certificate at once. Existing ones keep the old one until they end, and
+New connections get a new certificate once `refresh` has loaded it. Existing ones keep the old one until they end, and
 `isochrone_wire.grpc_options` limits their age.
 
 A self-signed pair is replaced in two steps, because agents and readers have pinned it: `rotate` makes the next pair,
@@ -155,7 +155,7 @@ class Certificates:
         return [self.current, self.coming] if self.coming else [self.current]
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of a gRPC server, which fetches the certificate again at every handshake."""
+        """Return the credentials of a gRPC server; `refresh` keeps them up to date."""
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self.current),
             self._fetch,  # type: ignore[arg-type]  # gRPC takes None for "as before", and its stubs don't know
@@ -163,7 +163,7 @@ class Certificates:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of any other TLS server; `refresh` keeps it up to date."""
+        """Return the context of any other TLS server; `refresh` keeps it up to date, too."""
         if self._context is None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             if self.current.client_ca is not None:
@@ -209,8 +209,9 @@ class Certificates:
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the configuration for a handshake, or `None` for "as before". `None` is required: given a
         configuration at each of a thousand concurrent handshakes, C-core replaces one that is in use, and aborts.
+
+        gRPC calls it for every connection that it accepts, in the threads that serve the calls, so it reads no files.
         """
-        self.refresh()
         if self.current is self._handed_out:
             return None
         self._handed_out = self.current
