@@ -1,8 +1,10 @@
 """Rounds behind a probe in flight: what they count as, and the share of an outage that they show."""
 
 import random
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 
@@ -115,10 +117,10 @@ def test_an_outage_counts_once_per_round(every_s: int) -> None:
     assert share == pytest.approx(OUTAGE_SHARE, abs=0.015)
     blocked = [sample for sample in samples if Quality.BLOCKED in sample.quality]
     assert bool(blocked) == (every_s < 60)
-    sent = {sample.round_at: sample for sample in samples if sample.sent}
+    sent = sorted((sample for sample in samples if sample.sent), key=attrgetter("round_at"))
     for sample in blocked:
         assert sample.late_us == 0
-        before = sent[max(at for at in sent if at < sample.round_at)]
+        before = sent[bisect_left(sent, sample.round_at, key=attrgetter("round_at")) - 1]
         assert sample.timeout_us == sample.dispatched_at - before.dispatched_at - CONNECT_US
 
 

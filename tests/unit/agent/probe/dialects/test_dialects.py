@@ -41,12 +41,12 @@ def test_reasoning_is_counted_where_it_was_told(case: Transcript) -> None:
 
 @pytest.mark.parametrize("case", EVERY, ids=by_name)
 def test_where_the_network_cuts_changes_nothing(case: Transcript) -> None:
-    """A transcript cut into single bytes, or in two at every third byte, gives the same sample."""
+    """A transcript cut into single bytes, or in two at every seventh byte, gives the same sample."""
     reads = arrivals(case.body, case.every_ms)
     expected = replay(case.dialect, reads)
     for number, (at_ms, data) in enumerate(reads):
         before, after = reads[:number], reads[number + 1 :]
-        for at in range(number % 3, len(data) + 1, 3):
+        for at in range(number % 7, len(data) + 1, 7):
             assert replay(case.dialect, [*before, (at_ms, data[:at]), (at_ms, data[at:]), *after]) == expected
     assert replay(case.dialect, [(at_ms, bytes([byte])) for at_ms, data in reads for byte in data]) == expected
 
