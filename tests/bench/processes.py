@@ -14,9 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, presented_certificate
+from testdata.preforked import Program
 
 TICKS = os.sysconf("SC_CLK_TCK")
-TESTS = Path(__file__).resolve().parents[1]
 
 
 def start(module: str, *options: str) -> subprocess.Popen[bytes]:
@@ -27,15 +27,7 @@ def start(module: str, *options: str) -> subprocess.Popen[bytes]:
 
 def start_dialog(module: str) -> subprocess.Popen[str]:
     """Start a module of a benchmark that is controlled over stdin and answers on stdout, by lines of text."""
-    # A test has this path from pytest, which child processes do not inherit.
-    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    return Program[str](module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:

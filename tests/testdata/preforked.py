@@ -5,7 +5,7 @@ most of that of all integration tests. Here, a server imports all modules of a p
 forks; one serves all programs, which share most of their libraries. The new process has its own arguments, environment,
 working folder and standard streams, and is a child of the test's process like any other. It differs from `python -m` in
 the command line that `ps` shows, and in what is already imported. Tests of the start itself, of imports and of the
-command line use the real command.
+command line use the real command. Modules of the tests are programs as well.
 
 usage: preforked.py FD serves requests from the socket FD (by `Program`)
 """
@@ -28,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, AnyStr
 
+_TESTS = Path(__file__).resolve().parents[1]
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 17
 _MAX_ANSWER_BYTES = 16
@@ -75,6 +76,8 @@ class _Server:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # A test has this path from pytest, which child processes do not inherit.
+        path = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")]))
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
@@ -82,7 +85,7 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 # The threads of a linear algebra library would not survive the fork.
-                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path},
             )
         atexit.register(self._end)
 
@@ -114,7 +117,10 @@ def _adopt_orphans(adopted: bool) -> None:  # noqa: FBT001  # prctl has this fla
 @cache
 def _import_all(module: str) -> None:
     package = importlib.import_module(module)
-    for found in pkgutil.walk_packages(package.__path__, f"{module}."):
+    if not hasattr(package, "__path__"):
+        # It is executed as `__main__`, with what it has imported.
+        del sys.modules[module]
+    for found in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{module}."):
         if not found.name.endswith("__main__"):
             # Some need what is not installed.
             with contextlib.suppress(ImportError):

@@ -65,10 +65,11 @@ async def packer() -> AsyncIterator[Packer]:
 
 async def until_up(packer: Packer) -> None:
     """Pack until there is a process."""
+    batch = a_batch()
     async with asyncio.timeout(STARTED_WITHIN_S):
         while packer.pid is None:
-            await packer.pack(a_batch(), CRITERIA)
-            await asyncio.sleep(0.02)
+            await packer.pack(batch, CRITERIA)
+            await asyncio.sleep(0.1)
 
 
 def is_running(pid: int | None) -> bool:
