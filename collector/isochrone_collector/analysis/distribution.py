@@ -96,10 +96,12 @@ def among_known(quantile: Quantile | None, values: Distribution) -> Quantile | N
     """Return a quantile whose effective number is that of the values that are not censored, to be shown beside their
     number; `None` if all are censored.
     """
-    if quantile is None or not values.known:
+    known = values.known
+    if quantile is None or not known:
         return None
-    worth = quantile.n_eff
-    return replace(quantile, n_eff=None if worth is None else worth * values.known / values.n)
+    if quantile.n_eff is None or known == values.n:
+        return quantile
+    return replace(quantile, n_eff=quantile.n_eff * known / values.n)
 
 
 def hours_of(rounds_at: NDArray[np.int64]) -> float:

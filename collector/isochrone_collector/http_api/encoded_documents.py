@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from starlette.datastructures import Headers
 
-from isochrone_collector.http_api.encoded_tables import encode
+from isochrone_collector.http_api.encoded_tables import encode, encode_plain
 from isochrone_wire.queries.documents import FORMATS
 
 MIN_COMPRESSED_BYTES = 1_024
@@ -66,7 +66,7 @@ def encode_document(answer: object) -> EncodedDocument:
         content = encode(answer)
         return EncodedDocument(content + b"\n", _digest(content))
     head = {"schema": format_.schema, **format_.facts(answer)}
-    rows = b",".join(encode(format_.record(row)) for row in format_.rows_of(answer))
+    rows = b",".join(encode_plain(format_.record(row)) for row in format_.rows_of(answer))
     content = encode(head).removesuffix(b"}") + b',"rows":[' + rows + b"]}\n"
     return EncodedDocument(content, _digest(encode(_without_volatile(head)), rows))
 

@@ -1,6 +1,6 @@
 """Answers shared by callers who ask the same at nearly the same time: the query runs once for all of them.
 
-This is for callers that accept an answer of some age and state it (`Cache-Control: max-age=10`), as open pages do. All
+This is for callers that accept an answer of some age and state it (`Cache-Control: max-age=60`), as open pages do. All
 others get an answer of their own. However slow a query is, sharing leaves it a twentieth of the time.
 """
 

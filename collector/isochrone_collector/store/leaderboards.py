@@ -1,7 +1,9 @@
 """The values of every target from each region, for leaderboards, latency targets and tiers."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from isochrone_collector.store.probe_queries import KINDS, Scope, measure, withi
 from isochrone_wire.answers import Metric
 
 _LIMITED = tuple(metric for metric in Metric if metric.includes_request)
+Column = TypeVar("Column", bound=np.generic)
 METRICS = (*_LIMITED, Metric.TOKENS_PER_SECOND)
 
 # One probe of the statement `standings`, in the server's byte order, and the bits of its `traits`.
@@ -64,7 +67,7 @@ async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     parts: dict[tuple[int, str], list[bytes]] = {}
     for row in await within_reach(connection, statement, scope, _SeriesRow):
         parts.setdefault((row.target_id, row.region), []).append(row.probes)
-    return [_seen(*series, b"".join(own)) for series, own in parts.items()]
+    return await asyncio.to_thread(_seen, parts)
 
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
@@ -73,36 +76,55 @@ async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     return row.many > limit
 
 
-def _seen(target_id: int, region: str, probes: bytes) -> SeriesValues:
-    unsorted = np.frombuffer(probes, _PROBE)
-    rounds_at = unsorted["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
-    order = np.argsort(rounds_at, kind="stable")
-    records, rounds_at = unsorted[order], rounds_at[order]
+def _seen(parts: Mapping[tuple[int, str], Sequence[bytes]]) -> list[SeriesValues]:
+    """Return the series of these probes. Their columns are cut at last, because thousands of series have a hundred
+    probes each.
+    """
+    blobs = [b"".join(own) for own in parts.values()]
+    lengths = np.array([len(blob) // _PROBE.itemsize for blob in blobs], np.int64)
+    unsorted = np.frombuffer(b"".join(blobs), _PROBE)
+    owner = np.repeat(np.arange(len(blobs)), lengths)
+    unsorted_at = unsorted["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
+    order = np.lexsort((unsorted_at, owner))
+    records, rounds_at = unsorted[order], _cut(unsorted_at[order], lengths)
     traits = records["traits"].astype(np.int64)
     kinds = traits & max(Kind)
-    counts = np.bincount(kinds, minlength=len(Kind)).tolist()
-    return SeriesValues(
-        target_id=target_id,
-        region=region,
-        values=dict(_values(records, traits >> _KIND_BITS)),
-        outcome_counts=OutcomeCounts(
-            ok=counts[Kind.OK],
-            failed=counts[Kind.FAILED],
-            throttled=counts[Kind.THROTTLED],
-            skipped=counts[Kind.SKIPPED],
-        ),
-        newest_at=int(rounds_at[-1]),
-        hours=hours_of(rounds_at),
-        succeeded=(kinds == Kind.OK)[(kinds == Kind.OK) | (kinds == Kind.FAILED)],
-    )
+    counts = np.bincount(owner * len(Kind) + kinds, minlength=len(blobs) * len(Kind)).reshape(len(blobs), len(Kind))
+    is_sent = (kinds == Kind.OK) | (kinds == Kind.FAILED)
+    succeeded = _cut((kinds == Kind.OK)[is_sent], counts[:, Kind.OK] + counts[:, Kind.FAILED])
+    values = dict(_values(records, traits >> _KIND_BITS, owner, of=len(blobs)))
+    return [
+        SeriesValues(
+            target_id=target_id,
+            region=region,
+            values={metric: own[place] for metric, own in values.items()},
+            outcome_counts=OutcomeCounts(ok=ok, failed=failed, throttled=throttled, skipped=skipped),
+            newest_at=int(rounds_at[place][-1]),
+            hours=hours_of(rounds_at[place]),
+            succeeded=succeeded[place],
+        )
+        for place, ((target_id, region), (ok, failed, throttled, skipped)) in enumerate(
+            zip(parts, counts.tolist(), strict=True)
+        )
+    ]
 
 
-def _values(records: NDArray[np.void], limited: NDArray[np.int64]) -> Iterator[tuple[Metric, Values]]:
-    """Yield the values of each metric; `limited` has a bit for each that has limits."""
+def _values(
+    records: NDArray[np.void], limited: NDArray[np.int64], owner: NDArray[np.int64], *, of: int
+) -> Iterator[tuple[Metric, list[Values]]]:
+    """Yield the values of each metric, of each of the owners; `limited` has a bit for each metric that has limits."""
     for bit, metric in enumerate(METRICS):
         column = records[metric.value].astype(np.float64)
         known = ~np.isnan(column)
-        yield metric, Values(values=column[known], censored=(limited >> bit & 1).astype(np.bool_)[known])
+        lengths = np.bincount(owner[known], minlength=of)
+        values, censored = _cut(column[known], lengths), _cut((limited >> bit & 1).astype(np.bool_)[known], lengths)
+        yield metric, [Values(values=own, censored=flags) for own, flags in zip(values, censored, strict=True)]
+
+
+def _cut(column: NDArray[Column], lengths: NDArray[np.int64]) -> list[NDArray[Column]]:
+    """Cut a column into runs of these lengths."""
+    ends = lengths.cumsum().tolist()
+    return [column[start:end] for start, end in zip([0, *ends][:-1], ends, strict=True)]
 
 
 def _expressions() -> dict[str, sql.SQL]:

@@ -9,7 +9,8 @@
 /** @type {Map<string, {etag: string, answer: Answer}>} */
 const known = new Map();
 const MAX_KNOWN = 64;
-const MAX_AGE_S = 10;
+// The collector shares an answer for a second, or twenty times as long as its query took.
+const MAX_AGE_S = 60;
 
 /** An answer other than the one asked for. `status` is 0 if the collector was not reached. */
 export class RequestError extends Error {
