@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-consumers docs check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -70,6 +70,9 @@ bench-ingest: $(DEV_STAMP) ## samples per second compared with raw COPY, and pus
 
 bench-query: $(DEV_STAMP) ## query times over ten million samples under ingest; needs 8 GB and some minutes (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.query $(ARGS)
+
+bench-page: $(DEV_STAMP) ## first view and load of the live page over ten million samples; needs Chromium and 9 GB (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
 
 bench-fleet: $(DEV_STAMP) ## a thousand agents on one collector, then a reconnect of all at once (ARGS="--agents 200")
 	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)

@@ -14,10 +14,8 @@ usage: query.py [--quick] prints figures and a RESULT line; exit 1 when a goal i
 
 import asyncio
 import math
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -27,25 +25,23 @@ from pathlib import Path
 import numpy as np
 
 from bench import ingest
+from bench.background_ingest import AGENTS, PUSHED_PER_SECOND, BackgroundIngest
 from bench.exact_quantiles import from_samples, from_summaries, largest_error_percent
 from bench.ingest import PusherPool
 from bench.processes import running_collector
-from bench.pusher import LoadSpec, Report
-from bench.query_dataset import BASELINE, Dataset, Size, build_dataset, log
+from bench.query_dataset import BASELINE, FULL, QUICK, Dataset, Scale, filled_database, log
 from bench.result import at_least, at_most, conclude
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
-from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire import identity_file
 from isochrone_wire.answers import DifferentialList, Selection, Window
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
-PUSHED_PER_SECOND = 1_000
-AGENTS, BATCH_SAMPLES = 2, 100
 DIFFS = 7
 SUMMARIES = 7
+EXACT = 3
 REFERENCES = 3
 GOALS = {
     "diff_24h_ratio": at_most(6),
@@ -55,47 +51,6 @@ GOALS = {
     "ingest_per_second": at_least(0.95 * PUSHED_PER_SECOND),
 }
 ANSWER_TIMEOUT_US = 120 * SECOND_US
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """The size of the database, its disk space in bytes, and the number of exact queries."""
-
-    size: Size
-    room: int
-    exact: int
-
-
-FULL = Scale(size=Size(regions=30, targets=100, days=30), room=9 * 2**30, exact=3)
-QUICK = Scale(size=Size(regions=30, targets=100, days=3), room=2 * 2**30, exact=3)
-
-
-class BackgroundIngest:
-    """A load of a thousand samples per second while something is measured."""
-
-    def __init__(self, agents: PusherPool) -> None:
-        self._agents = agents
-        self.reports: list[Report] = []
-
-    def during(self, work: Callable[[], float], *, seconds: float) -> None:
-        """Push while `work` runs, which takes about `seconds` and returns its duration in seconds."""
-        per_second = PUSHED_PER_SECOND / BATCH_SAMPLES / AGENTS
-        self._agents.send(
-            LoadSpec(samples=BATCH_SAMPLES, begin_at=ingest.start_time(), seconds=seconds, per_second=per_second)
-        )
-        took = work()
-        self.reports += self._agents.reports()
-        if took > seconds:
-            log(f"samples arrived during {seconds:.0f} of {took:.0f} s")
-
-    @property
-    def per_second(self) -> float:
-        """Samples stored per second, from the first push of each period to its last reply."""
-        spans: dict[float, float] = {}
-        for report in self.reports:
-            begun_at = round(report.begun_at)
-            spans[begun_at] = max(spans.get(begun_at, 0.0), report.ended_at - report.begun_at)
-        return sum(report.stored for report in self.reports) / sum(spans.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,63 +111,40 @@ def diffs(operator: Identity, ingest_load: BackgroundIngest) -> Timings:
         begun = time.monotonic()
         ask(client)
         once = time.monotonic() - begun
-        found: list[Timings] = []
-
-        def work() -> float:
-            begun = time.monotonic()
-            found.append(timed(lambda: ask(client), DIFFS))
-            return time.monotonic() - begun
-
-        ingest_load.during(work, seconds=max(10.0, 1.5 * DIFFS * once))
-    return found[0]
+        return ingest_load.during(lambda: timed(lambda: ask(client), DIFFS), seconds=max(10.0, 1.5 * DIFFS * once))
 
 
-def quantiles(conninfo: str, dataset: Dataset, ingest_load: BackgroundIngest, *, exact: int) -> dict[str, float]:
+def quantiles(conninfo: str, dataset: Dataset, ingest_load: BackgroundIngest) -> dict[str, float]:
     """Time the quantiles of the month from all samples and from summaries during ingest."""
     scope = Scope(window=dataset.days, target_ids=dataset.target_ids)
     (once,) = asyncio.run(from_samples(conninfo, scope, times=1))
     log(f"exact quantiles take {once.seconds:.1f} s, {len(once.n)} targets and regions")
     asyncio.run(from_summaries(conninfo, scope, times=1))
-    figures: dict[str, float] = {}
 
-    def work() -> float:
-        begun = time.monotonic()
-        exactly = asyncio.run(from_samples(conninfo, scope, times=exact))
+    def work() -> dict[str, float]:
+        exactly = asyncio.run(from_samples(conninfo, scope, times=EXACT))
         logged_at = asyncio.run(from_summaries(conninfo, scope, times=SUMMARIES))
         exact_times = Timings(seconds=[answer.seconds for answer in exactly])
         told_times = Timings(seconds=[answer.seconds for answer in logged_at])
         log(f"quantiles of the month: from samples {exact_times}, from summaries {told_times}")
-        figures["quantiles_exact_s"] = exact_times.median
-        figures["quantiles_summary_s"] = told_times.median
-        figures["summary_speedup"] = exact_times.median / told_times.median
-        figures["summary_error_pct"] = largest_error_percent(exactly[0], logged_at[0])
-        return time.monotonic() - begun
+        return {
+            "quantiles_exact_s": exact_times.median,
+            "quantiles_summary_s": told_times.median,
+            "summary_speedup": exact_times.median / told_times.median,
+            "summary_error_pct": largest_error_percent(exactly[0], logged_at[0]),
+        }
 
-    ingest_load.during(work, seconds=max(10.0, 1.3 * exact * once.seconds + SUMMARIES))
-    return figures
+    return ingest_load.during(work, seconds=max(10.0, 1.3 * EXACT * once.seconds + SUMMARIES))
 
 
 def run(scale: Scale, stack: ExitStack) -> dict[str, float]:
     """Run all parts."""
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isochrone-query-")))
-    free = shutil.disk_usage(folder).free
-    if free < scale.room:
-        raise SystemExit(f"{folder} has {free / 2**30:.1f} GiB free; this takes {scale.room / 2**30:.0f}")
-    postgres = stack.enter_context(EmbeddedPostgres(folder / "postgres"))
-    dataset = asyncio.run(build_dataset(postgres.conninfo, scale.size, now_at=time.time_ns() // 1000))
-    return measured(postgres.conninfo, dataset, folder, stack, exact=scale.exact)
-
-
-def measured(conninfo: str, dataset: Dataset, folder: Path, stack: ExitStack, *, exact: int) -> dict[str, float]:
-    """Return all figures for an existing database."""
-    running = stack.enter_context(running_collector(folder, conninfo, "--tls"))
+    filled = stack.enter_context(filled_database(scale))
+    running = stack.enter_context(running_collector(filled.folder, filled.conninfo, "--tls"))
     operator = identity_file.read(Path(running.reported["operator"]))
-    agents = PusherPool(
-        [ingest.enrol_pusher(operator, f"live-{nth}", list(dataset.target_ids), nth) for nth in range(AGENTS)]
-    )
+    targets = list(filled.dataset.target_ids)
+    agents = PusherPool([ingest.enrol_pusher(operator, f"live-{nth}", targets, nth) for nth in range(AGENTS)])
     stack.callback(agents.end)
-    # Prepare the pushes, and let the collector settle.
-    agents.run_load(LoadSpec(samples=BATCH_SAMPLES, begin_at=ingest.start_time(), seconds=1, per_second=1))
     ingest_load = BackgroundIngest(agents)
     day = diffs(operator, ingest_load)
     log(f"a day of all targets and regions: {day}")
@@ -223,8 +155,8 @@ def measured(conninfo: str, dataset: Dataset, folder: Path, stack: ExitStack, *,
         "diff_worst_s": max(day.seconds),
         "reference_diff_s": reference,
     }
-    figures |= quantiles(conninfo, dataset, ingest_load, exact=exact)
-    figures |= {"samples": dataset.samples, "ingest_per_second": ingest_load.per_second}
+    figures |= quantiles(filled.conninfo, filled.dataset, ingest_load)
+    figures |= {"samples": filled.dataset.samples, "ingest_per_second": ingest_load.per_second}
     return figures | {"reply_p99_ms": ingest.p99_ms(ingest_load.reports)}
 
 

@@ -6,11 +6,15 @@ Merging adds counts, so the result is the same.
 
 import asyncio
 import json
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,13 +25,14 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import job_state, partitions, rollups, vantages
 from isochrone_collector.store.batches import COPY_HEADER, COPY_TRAILER
 from isochrone_collector.store.postgres import instants, schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, SECOND_US, Vantage, day_of
+from isochrone_wire.model import DAY_US, SECOND_US, Target, Vantage, day_of
 
 BASELINE = "region-00"
 # The maximum of one COPY of the collector.
@@ -46,17 +51,57 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The size of the database, and its disk space in bytes."""
+
+    size: Size
+    room: int
+
+
+FULL = Scale(size=Size(regions=30, targets=100, days=30), room=9 * 2**30)
+QUICK = Scale(size=Size(regions=30, targets=100, days=3), room=2 * 2**30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """The created data: number of samples, the summarised days (UTC), and the targets."""
+    """The created data: number of samples, the summarised days (UTC), the instant until which it was made, and the
+    targets and regions.
+    """
 
     samples: int
     days: Window
+    until_at: int
     target_ids: tuple[int, ...]
+    targets: tuple[str, ...]
+    regions: tuple[str, ...]
 
 
 def log(sentence: str) -> None:
     """Print progress to stderr."""
     sys.stderr.write(sentence + "\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilledDatabase:
+    """A running PostgreSQL with a dataset, and a folder for what else is written."""
+
+    conninfo: str
+    dataset: Dataset
+    folder: Path
+
+
+@contextmanager
+def filled_database(scale: Scale) -> Iterator[FilledDatabase]:
+    """A database of this scale for the block. Raises `SystemExit` if there is no room for it, and as
+    `build_dataset`.
+    """
+    with tempfile.TemporaryDirectory(prefix="isochrone-query-") as name:
+        folder, free = Path(name), shutil.disk_usage(name).free
+        if free < scale.room:
+            raise SystemExit(f"{folder} has {free / 2**30:.1f} GiB free; this takes {scale.room / 2**30:.0f}")
+        with EmbeddedPostgres(folder / "postgres") as postgres:
+            dataset = asyncio.run(build_dataset(postgres.conninfo, scale.size, now_at=time.time_ns() // 1000))
+            yield FilledDatabase(conninfo=postgres.conninfo, dataset=dataset, folder=folder)
 
 
 async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
@@ -67,7 +112,8 @@ async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
     database = Database(conninfo)
     await database.open()
     await partitions.ensure(database, now_at=now_at)
-    target_ids = await _plan(database, size, begun_at=days.from_at)
+    targets = await _plan(database, size, begun_at=days.from_at)
+    target_ids = tuple(target.id for target in targets)
     sites = await _join(database, size, begun_at=days.from_at)
     month = Month(sites, target_ids, from_at=days.from_at, until_at=now_at)
     samples = await asyncio.to_thread(_fill, conninfo, month, sites, len(target_ids))
@@ -78,11 +124,18 @@ async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
         log("VACUUM, ANALYZE and CHECKPOINT")
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")
-    return Dataset(samples=samples, days=days, target_ids=target_ids)
+    return Dataset(
+        samples=samples,
+        days=days,
+        until_at=now_at,
+        target_ids=target_ids,
+        targets=tuple(target.name for target in targets),
+        regions=tuple(site.region for site in sites),
+    )
 
 
-async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[int, ...]:
-    """Apply a plan at the start of the month; return the ids of its targets."""
+async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[Target, ...]:
+    """Apply a plan at the start of the month; return its targets."""
     targets = [
         {"provider": f"p{n % 7}", "model": f"m{n:03}", "base_url": "http://h", "every": f"{EVERY_US // SECOND_US}s"}
         for n in range(size.targets)
@@ -92,7 +145,7 @@ async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[int, 
     change = await plans.apply(document, dry_run=False, applied_by="bench")
     if plans.current is None:
         raise SystemExit(f"the plan was refused: {change.problems}")
-    return tuple(target.id for target in plans.current.targets)
+    return plans.current.targets
 
 
 async def _join(database: Database, size: Size, *, begun_at: int) -> list[Site]:
@@ -151,7 +204,10 @@ def _enter(
 async def _summarise(database: Database, days: Window, target_ids: tuple[int, ...], *, now_at: int) -> None:
     begun, until_at = time.monotonic(), now_at - now_at % HOUR_US
     due = [
-        *(_summarise_day(database, day_at, target_ids) for day_at in range(days.from_at, days.until_at, DAY_US)),
+        *(
+            _summarise_samples(database, Resolution.DAY, day_at, target_ids)
+            for day_at in range(days.from_at, days.until_at, DAY_US)
+        ),
         *(rollups.summarise_hour(database, hour_at) for hour_at in range(days.until_at, until_at, HOUR_US)),
     ]
     waiting = iter(due)
@@ -170,12 +226,23 @@ async def _summarise(database: Database, days: Window, target_ids: tuple[int, ..
     log(f"{len(due)} days and hours summarised in {time.monotonic() - begun:.0f} s")
 
 
-async def _summarise_day(database: Database, day_at: int, target_ids: tuple[int, ...]) -> int:
-    """Summarise a day as if it were one long hour."""
-    scope = Scope(window=Window(from_at=day_at, until_at=day_at + DAY_US), target_ids=target_ids)
+async def summarise_hours(conninfo: str, window: Window, target_ids: Sequence[int]) -> None:
+    """Summarise the hours of a window of some targets, of which only the days are summarised."""
+    database = Database(conninfo)
+    await database.open()
+    for hour_at in range(window.from_at, window.until_at, HOUR_US):
+        await _summarise_samples(database, Resolution.HOUR, hour_at, target_ids)
+    await database.close()
+
+
+async def _summarise_samples(
+    database: Database, resolution: Resolution, begin_at: int, target_ids: Sequence[int]
+) -> None:
+    """Summarise an hour, or a day as if it were one long hour."""
+    window = Window(from_at=begin_at, until_at=begin_at + resolution.size_us)
+    async with database.connection() as connection:
+        records = await rollups._values(connection, Scope(window=window, target_ids=tuple(target_ids)))
+    endings = [rollups._ending(record) for record in records]
+    rows = await asyncio.to_thread(rollups._packed, records)
     async with database.transaction() as connection:
-        records = await rollups._values(connection, scope)
-        endings = [rollups._ending(record) for record in records]
-        rows = await asyncio.to_thread(rollups._packed, records)
-        await rollups._write(connection, Resolution.DAY, day_at, rows, endings)
-    return len(records)
+        await rollups._write(connection, resolution, begin_at, rows, endings)

@@ -1,0 +1,151 @@
+"""Open pages without a browser, in one process: each has the stream of notices and the requests of the matrix.
+
+A visitor sends what the page sends: the same paths, Cache-Control, Accept-Encoding and If-None-Match, all paths at the
+same time over connections that it keeps, and again by the rules of the page (`bench.page.pacing`). It does not read
+what an answer contains, because real pages are on other machines.
+
+The process reads one line of JSON, prints `ready` when every page has its first answers and its stream, and after each
+further line prints its counts so far.
+
+usage: python -m bench.page.visitors started by bench.page
+"""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bench.page.pacing import MAX_AGE_S, Pacing
+
+_HEAD = "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nAccept-Encoding: gzip, deflate, br\r\n"
+_MAX_LINE = 1 << 20
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorsConfig:
+    """The number of pages, the paths of their requests, and where they ask; they are opened over `opening_s`."""
+
+    host: str
+    port: int
+    pages: int
+    paths: list[str]
+    opening_s: float
+
+
+@dataclass(slots=True)
+class Visitor:
+    """One open page."""
+
+    config: VisitorsConfig
+    counts: Counter[str]
+    pacing: Pacing = field(default_factory=Pacing)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    idle: list[Connection] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
+
+    async def stay(self, after_s: float) -> None:
+        """Be open until the process ends."""
+        await asyncio.sleep(after_s)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._refresh())
+            await self.asked.wait()
+            group.create_task(self._listen())
+
+    async def _refresh(self) -> None:
+        while True:
+            self.changed.clear()
+            due_s = self.pacing.due_s()
+            if due_s is None:
+                await self.changed.wait()
+                continue
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            began_s = time.monotonic()
+            ages_s = await asyncio.gather(*(self._ask(path) for path in self.config.paths))
+            self.pacing.end(began_s, time.monotonic(), began_s - max(ages_s))
+            self.asked.set()
+
+    async def _listen(self) -> None:
+        reader, writer = await self._connect()
+        await self._send(writer, "/v1/changes", "text/event-stream", {"Cache-Control": "no-cache"})
+        status, _ = await _head(reader)
+        if status != 200:
+            raise SystemExit(f"a stream was refused with {status}")
+        while size := int(await reader.readline(), 16):
+            for line in (await reader.readexactly(size + 2)).splitlines():
+                if line.startswith(b"data: "):
+                    notice = json.loads(line.removeprefix(b"data: "))
+                    self.counts["notices"] += 1
+                    self.pacing.hear(notice["topics"], notice["refresh_us"] / 1e6, time.monotonic())
+                    self.changed.set()
+                    self.heard.set()
+        raise SystemExit("a stream has ended")
+
+    async def _ask(self, path: str) -> float:
+        """Ask a path; return the age of its answer in seconds."""
+        reader, writer = self._kept() or await self._connect()
+        tag = {"If-None-Match": self.tags[path]} if path in self.tags else {}
+        await self._send(writer, path, "application/json", {"Cache-Control": f"max-age={MAX_AGE_S}", **tag})
+        status, headers = await _head(reader)
+        if status not in (200, 304):
+            raise SystemExit(f"{path} was answered with {status}")
+        body = await reader.readexactly(int(headers.get("content-length", 0)) if status == 200 else 0)
+        self.tags[path] = headers["etag"]
+        self.idle.append((reader, writer))
+        self.counts.update({"requests": 1, "unchanged": int(status == 304), "bytes": len(body)})
+        return float(headers.get("age", 0))
+
+    def _kept(self) -> Connection | None:
+        """Return a connection that the collector has not closed."""
+        while self.idle:
+            reader, writer = self.idle.pop()
+            if not reader.at_eof() and not writer.is_closing():
+                return reader, writer
+            writer.close()
+        return None
+
+    async def _connect(self) -> Connection:
+        return await asyncio.open_connection(self.config.host, self.config.port, limit=_MAX_LINE)
+
+    async def _send(self, writer: asyncio.StreamWriter, path: str, accept: str, more: dict[str, str]) -> None:
+        head = _HEAD.format(path=path, host=f"{self.config.host}:{self.config.port}", accept=accept)
+        writer.write((head + "".join(f"{name}: {value}\r\n" for name, value in more.items()) + "\r\n").encode())
+        await writer.drain()
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Read the head of a response: its status, and its headers by their names in lower case."""
+    status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").splitlines()
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(status.split()[1]), headers
+
+
+async def main() -> None:
+    """Open the pages and print counts."""
+    config = VisitorsConfig(**json.loads(await asyncio.to_thread(sys.stdin.readline)))
+    counts: Counter[str] = Counter()
+    rng = random.Random(1)
+    async with asyncio.TaskGroup() as group:
+        visitors = [Visitor(config, counts) for _ in range(config.pages)]
+        tasks = [group.create_task(one.stay(rng.uniform(0, config.opening_s))) for one in visitors]
+        for one in visitors:
+            await one.heard.wait()
+        _say("ready")
+        while await asyncio.to_thread(sys.stdin.readline):
+            _say(json.dumps(counts))
+        for task in tasks:
+            task.cancel()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # the reply to a line
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
