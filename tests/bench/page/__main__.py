@@ -320,9 +320,7 @@ def run(scale: Scale, length: Length, stack: ExitStack) -> dict[str, float]:
     browser = stack.enter_context(browsing.tab(filled.folder / "browser"))
     browsing.prepare(browser)
     bench = Bench(filled=filled, collector=collector, load=load, browser=browser, length=length)
-    # The live data come first, while few samples are new.
-    live = bench.live_delays()
-    figures = bench.first_views() | bench.long_series() | live | bench.open_pages()
+    figures = bench.first_views() | bench.long_series() | bench.live_delays() | bench.open_pages()
     return figures | {"samples": filled.dataset.samples, "ingest_per_second": load.per_second}
 
 
