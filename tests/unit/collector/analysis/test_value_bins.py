@@ -1,6 +1,7 @@
 """Distributions in logarithmic bins: common edges, every value once, and the same from samples and from histograms."""
 
 from dataclasses import replace
+from itertools import pairwise
 from math import isclose
 
 from hypothesis import given
@@ -33,12 +34,15 @@ def test_values_are_counted_per_target_and_region() -> None:
 
 @given(VALUES, VALUES, st.integers(FEWEST_BINS, MAX_BINS))
 def test_bins_are_few_and_equally_wide(here: list[float], there: list[float], most: int) -> None:
-    """Whatever the values, each is in a bin that holds it, and all series together have at most so many bins."""
+    """Whatever the values, each is in a bin that holds it, bins do not overlap, and all series together have at most so
+    many of them.
+    """
     packed = {(1, "us"): histogram.pack(here), (1, "sg"): histogram.pack(there)}
     found = bins_of(packed, most=most)
     bins = sorted({(one.low, one.high) for row in found.values() for one in row})
     assert len(bins) <= most
     assert all(isclose(high / low, bins[0][1] / bins[0][0], rel_tol=1e-9) for low, high in bins)
+    assert all(below[1] <= above[0] * (1 + 1e-9) for below, above in pairwise(bins))
     for values, row in zip((here, there), found.values(), strict=True):
         # Rounding of logarithms moves an edge by less than a billionth.
         assert sum(one.n for one in row) == len(values)
