@@ -27,7 +27,8 @@ ROUNDS = 60
 SLOWER_US = 150_000
 WIDTHS = (1280, 390)
 ROUTE = f"/routes?region={US}&route=chat"
-PATHS = ["/", "/?baseline=us-east-2", f"/map?target={FIRST}", f"/target/{FIRST}", ROUTE, "/fleet"]
+TARGET = f"/target/{FIRST}?tables=values,parts,bins,shares"
+PATHS = ["/", "/?baseline=us-east-2", f"/map?target={FIRST}", TARGET, ROUTE, "/fleet"]
 TABLE = "document.querySelector('main table') && !document.querySelector('.waiting, [aria-busy=true]')"
 LOGIN = "document.querySelector('form.login input[type=password]')"
 # As in the report: elements with an edge beyond the window, except in tables that scroll.
@@ -371,7 +372,7 @@ def test_a_switch_arrives_in_the_routes(page: Page) -> None:
 
 def test_a_target_has_the_numbers_of_the_command(page: Page) -> None:
     """For the same window each bucket and each difference is what the command prints, rounded."""
-    page.open(f"/target/{FIRST}?baseline={US}&{page.fixed}")
+    page.open(f"/target/{FIRST}?baseline={US}&tables=values&{page.fixed}")
     page.browser.until("document.querySelector('.differences')")
     shown = {tuple(row[:2]): row for row in page.browser.evaluate(ROWS.replace("TABLE", ".values table"))}
     wanted = {
@@ -410,7 +411,7 @@ def test_a_target_has_the_phases_of_the_command(page: Page) -> None:
 
 def test_a_target_has_the_distribution_of_the_command(page: Page) -> None:
     """Each bar is a bin of `isochrone series --bins`, on a logarithmic axis that all regions share."""
-    page.open(f"/target/{FIRST}?{page.fixed}")
+    page.open(f"/target/{FIRST}?tables=bins&{page.fixed}")
     page.browser.until("document.querySelector('.distribution')")
     shown = [tuple(row[1:4]) for row in page.browser.evaluate(ROWS.replace("TABLE", "details.bins table"))]
     series = page.command("series", "--target", FIRST, "--bins", "80")
@@ -430,7 +431,7 @@ def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
     """For the use of the address, each bucket is that of `isochrone series --limit`, and each hour of the day that of
     `isochrone slo --by hour`.
     """
-    page.open(f"/target/{FIRST}?use=translation&{page.fixed}")
+    page.open(f"/target/{FIRST}?use=translation&tables=values,shares&{page.fixed}")
     page.browser.until("document.querySelector('.goodput') && document.querySelector('.hours')")
     assert page.browser.evaluate("document.querySelector('select[name=Goodput]').value") == "translation"
     shown = {tuple(row[:2]): row[2:] for row in page.browser.evaluate(ROWS.replace("TABLE", "details.shares table"))}
@@ -453,7 +454,7 @@ def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
 
 def test_the_charts_of_a_target_are_reached_by_keyboard(page: Page) -> None:
     """Each chart is one stop of the tab key; arrow keys move in it and show the facts, and Enter on a bucket of goodput
-    opens one of its requests. A table that was unfolded stays so.
+    opens one of its requests. A table is unfolded in the address, where it stays.
     """
     browser = page.browser
     page.open(f"/target/{FIRST}?{page.fixed}")
@@ -466,7 +467,10 @@ def test_the_charts_of_a_target_are_reached_by_keyboard(page: Page) -> None:
         browser.press("ArrowDown")
         assert browser.evaluate("document.activeElement.dataset.key") != first
         assert fact in browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
-    browser.evaluate("document.querySelector('details.shares').open = true")
+    assert browser.evaluate("document.querySelector('details.shares').open") is False
+    browser.evaluate("document.querySelector('details.shares summary').click()")
+    browser.until("document.querySelector('details.shares[open] tbody tr')")
+    assert "tables=shares" in browser.evaluate("location.search")
     browser.evaluate("[...document.querySelectorAll('section.goodput .bucket')].at(-1).focus()")
     browser.press("Enter")
     browser.until("document.querySelector('.request .waterfall')")

@@ -134,9 +134,7 @@ function keyOf(node) {
  * @param {Element} fresh
  */
 function patchAttributes(old, fresh) {
-  // Whether details are unfolded is the user's choice.
-  const kept = old instanceof HTMLDetailsElement ? "open" : null;
-  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name) && name !== kept) old.removeAttribute(name);
+  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const name of fresh.getAttributeNames()) {
     const value = fresh.getAttribute(name) ?? "";
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);

@@ -35,7 +35,7 @@ export const TARGET = {
   name: "target",
   label: "Target",
   path: "/target/:target",
-  defaults: { metric: "ttft", baseline: "", use: "chat", region: "", at: "", end: "", sample: "" },
+  defaults: { metric: "ttft", baseline: "", use: "chat", tables: "", region: "", at: "", end: "", sample: "" },
   topics: ["samples", "plan", "alerts"],
   requests: ({ target, options }) => {
     const { region = "", at = "", end = "", sample = "" } = options;
@@ -59,7 +59,7 @@ export const TARGET = {
         controls(bands?.panels.map((panel) => panel.region) ?? [], metric, context),
         ...(bands ? charts(bands, metric, context) : []),
         ...(bucket || sample ? [request(bucket, sample?.rows[0], metric, context)] : []),
-        ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target)] : []),
+        ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target, context)] : []),
         ...(series ? distributionSection(series, target, metric, context) : []),
         ...(goodput ? goodputSection(goodput, target, context) : []),
         ...(hours ? hoursSection(hours, target, context) : []),
@@ -103,7 +103,7 @@ function charts(bands, metric, context) {
       legendOf(LEGEND),
       ...bands.panels.map((panel, place) => bandsPanel(panel, bands, { metric, context, decimals, isFirst: place === 0 })),
       timeAxis(bands)),
-    valueTable(bands, metric),
+    valueTable(bands, metric, context),
   ];
 }
 
@@ -186,12 +186,13 @@ function bucketMark(point, { region, spacing, marks }, bands, { metric, context,
 /**
  * @param {Bands} bands
  * @param {Metric} metric
+ * @param {Context} context
  */
-function valueTable({ panels }, metric) {
+function valueTable({ panels }, metric, context) {
   return sameAsTable("values", `${metric.label} in ${metric.unit}, and outcomes`,
-    ["begins (UTC)", "region", "p10", "median", "p90", "values", ...OUTCOMES], panels.flatMap(({ region, points }) =>
+    ["begins (UTC)", "region", "p10", "median", "p90", "values", ...OUTCOMES], () => panels.flatMap(({ region, points }) =>
       points.toReversed().map((point) => ({ key: `${region} ${point.at}`, cells: [moment(new Date(point.at).toISOString(), 0), region,
-        ...[point.low, point.median, point.high].map((value) => number(value)), point.n, ...OUTCOMES.map((name) => point.outcomes[name])] }))), 2);
+        ...[point.low, point.median, point.high].map((value) => number(value)), point.n, ...OUTCOMES.map((name) => point.outcomes[name])] }))), context);
 }
 
 /**

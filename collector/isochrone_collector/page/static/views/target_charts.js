@@ -101,20 +101,25 @@ export function legendOf(entries) {
 }
 
 /**
- * The values of a chart as a table, folded.
+ * The values of a chart as a table. It is unfolded if the option `tables` has its key, and is made only then: the tables of a
+ * target with many regions have more cells than all the rest of the page.
  * @param {string} key
  * @param {string} caption
- * @param {readonly string[]} headings the first `names` of them of texts
- * @param {readonly {key: string, cells: readonly (string | number)[]}[]} rows
- * @param {number} names
+ * @param {readonly string[]} headings the first two are of texts
+ * @param {() => {key: string, cells: readonly (string | number)[]}[]} rowsOf
+ * @param {Context} context
  */
-export function sameAsTable(key, caption, headings, rows, names) {
-  return html("details", { class: key, "data-key": key }, html("summary", {}, "The same as a table"),
-    scrolling(caption, html("table", {}, html("caption", {}, caption),
-      html("thead", {}, html("tr", {}, ...headings.map((text, place) =>
-        html("th", { scope: "col", class: place < names ? "name" : null }, text)))),
-      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.key }, ...row.cells.map((cell, place) =>
-        place ? html("td", { class: place < names ? "name" : null }, cell) : html("th", { scope: "row" }, cell))))))));
+export function sameAsTable(key, caption, headings, rowsOf, { state, set }) {
+  const unfolded = (state.options["tables"] ?? "").split(",").filter(Boolean), isOpen = unfolded.includes(key);
+  const toggle = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    set({ tables: (isOpen ? unfolded.filter((name) => name !== key) : [...unfolded, key]).join(",") }, { replace: true });
+  };
+  return html("details", { class: key, "data-key": key, open: isOpen }, html("summary", { onclick: toggle }, "The same as a table"),
+    isOpen ? scrolling(caption, html("table", {}, html("caption", {}, caption),
+      html("thead", {}, html("tr", {}, ...headings.map((text, place) => html("th", { scope: "col", class: place < 2 ? "name" : null }, text)))),
+      html("tbody", {}, ...rowsOf().map((row) => html("tr", { "data-key": row.key }, ...row.cells.map((cell, place) =>
+        place ? html("td", { class: place < 2 ? "name" : null }, cell) : html("th", { scope: "row" }, cell))))))) : null);
 }
 
 /**

@@ -28,8 +28,8 @@ export function distributionSection(series, target, metric, context) {
     html("p", { class: "note" }, "the share of the values in each bin of a logarithmic axis"),
     ...panels.map((panel) => histogram(panel, found, { metric, context, isFirst: panel.region === first })),
     axis(metric.unit, logTicks(low, high, MOST_TICKS).map((value) => ({ x: percentOf(placeOf(value, found)), text: String(value) }))),
-    sameAsTable("bins", name, ["more than", "region", "at most", "values", "share, %"], panels.flatMap(({ region, bins }) =>
-      bins.map((bin) => ({ key: `${region} ${bin.low}`, cells: [number(bin.low), region, number(bin.high), bin.n, percent(bin.share)] }))), 2))];
+    sameAsTable("bins", name, ["more than", "region", "at most", "values", "share, %"], () => panels.flatMap(({ region, bins }) =>
+      bins.map((bin) => ({ key: `${region} ${bin.low}`, cells: [number(bin.low), region, number(bin.high), bin.n, percent(bin.share)] }))), context))];
 }
 
 /**

@@ -46,9 +46,9 @@ export function goodputSection(series, target, context) {
     legendOf([["median", "goodput"], ["goal", `${GOAL} %`]]),
     ...found.panels.map((panel, place) => panelOfRegion(panel, found, context, place === 0)),
     timeAxis(found),
-    sameAsTable("shares", name, ["begins (UTC)", "region", "goodput, %", "in time", "planned"], found.panels.flatMap(({ region, points }) =>
+    sameAsTable("shares", name, ["begins (UTC)", "region", "goodput, %", "in time", "planned"], () => found.panels.flatMap(({ region, points }) =>
       points.toReversed().map((point) => ({ key: `${region} ${point.at}`, cells: [moment(new Date(point.at).toISOString(), 0), region,
-        percent(point.good / point.planned), point.good, point.planned] }))), 2))];
+        percent(point.good / point.planned), point.good, point.planned] }))), context))];
 }
 
 /**

@@ -12,8 +12,9 @@ const PLACES = Object.keys(PHASE_NAMES);
  * The contribution of each phase per region, as a drawing and as numbers; nothing if no phase is known.
  * @param {any} diff
  * @param {string} target
+ * @param {import("../views.js").Context} context
  */
-export function phasesSection(diff, target) {
+export function phasesSection(diff, target, context) {
   const { rows, names, from, until } = phaseRows(diff, target);
   if (!rows.length) return [];
   const title = `Difference from ${rows[0]?.baseline} by phase, ms`;
@@ -31,9 +32,9 @@ export function phasesSection(diff, target) {
         html("td", {}, row.n))), "contributions"),
     sameAsTable("parts", "parts of the differences in ms, with 95 % intervals, and the medians of both sides",
       ["region", "phase", "difference", "95 % interval", "median", "median of the baseline", "rounds"],
-      rows.flatMap((row) => [...row.parts.values()].map((part) => ({ key: `${row.region} ${part.name}`, cells: [row.region,
+      () => rows.flatMap((row) => [...row.parts.values()].map((part) => ({ key: `${row.region} ${part.name}`, cells: [row.region,
         PHASE_NAMES[part.name] ?? part.name, number(part.shift, { signed: true }), interval(part.low, part.high, { signed: true }),
-        number(part.region), number(part.baseline), part.n] }))), 2))];
+        number(part.region), number(part.baseline), part.n] }))), context))];
 }
 
 /** @param {readonly string[]} names */
