@@ -70,12 +70,12 @@ class Browser:
         while all(seen.get("method") != event for seen in self.events):
             self.events.append(self._next())
 
-    def open(self, page: Path | str, *, width: int, dark: bool = False) -> None:
-        """Open a file or URL in a window of this width in pixels; discard earlier events."""
+    def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Open a file or URL in a window of this width and height in pixels; discard earlier events."""
         self.events.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self.wait_for("Page.loadEventFired")
 

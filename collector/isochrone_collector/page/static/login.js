@@ -33,5 +33,6 @@ export function loginForm(reason, onEnd) {
     reason ? html("p", { class: "refused", role: "alert" }, reason) : null,
     html("button", { type: "submit" }, "Log in"),
     html("p", { id: "login-help", class: "note" }, "It is the field ", html("code", {}, "credential"), " of the identity file that ",
-      html("code", {}, "isochrone join"), " wrote, by default ", html("code", {}, "~/.config/isochrone/identity.json"), "."));
+      html("code", {}, "isochrone join"), " wrote, by default ", html("code", {}, "~/.config/isochrone/identity.json"),
+      ", or of ", html("code", {}, "operator.json"), " in the data folder of the collector."));
 }

@@ -35,6 +35,18 @@ export function heading(text, { unit = "", kind = "" } = {}) {
 }
 
 /**
+ * The name of a target, which breaks after its provider where there is little space. Without a `provider`, that is the part
+ * before the first slash.
+ * @param {string} target
+ * @param {string} [provider]
+ * @returns {Child[]}
+ */
+export function targetName(target, provider = target.split("/", 1)[0]) {
+  const head = target.startsWith(`${provider}/`) ? `${provider}/` : "";
+  return [head ? html("span", { class: "provider" }, head) : null, html("wbr"), html("b", {}, target.slice(head.length))];
+}
+
+/**
  * Arrow keys move the focus among the cells of a table body: all of them together are one stop of the tab key.
  * @param {KeyboardEvent} event
  */

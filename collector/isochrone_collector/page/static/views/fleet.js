@@ -4,7 +4,7 @@ import { apiPath } from "../api.js";
 import { windowChoice } from "../controls.js";
 import { html } from "../dom.js";
 import { UNKNOWN, age, dollars, moment, percent } from "../formats.js";
-import { dataTable, heading } from "../tables.js";
+import { dataTable, heading, targetName } from "../tables.js";
 import { windowQuery } from "../url_state.js";
 import { TONE_OF, accountOf, budgetOf, budgetShare, clockOf, coverageOf, dueOf, phraseOf, planOf, remarksOf, spendOf, spentUsd } from "./fleet_model.js";
 
@@ -33,8 +33,8 @@ export const FLEET = {
       html("form", { class: "controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, windowChoice(context)),
       ...(incidents ? [section("Incidents", incidentList(incidents, context.now))] : []),
       ...(regions ? [section("Vantages", ...vantageTable(regions, context.now))] : []),
-      ...(coverage ? [section("Coverage", coverageTable(coverage))] : []),
-      ...(spend ? [section("Spend today (UTC)", spendTable(spend))] : []),
+      ...(coverage ? [section("Coverage", note("The share of the planned rounds that have a sample."), coverageTable(coverage))] : []),
+      ...(spend ? [section("Spend today (UTC)", note("US dollars; below them the forecast until midnight."), spendTable(spend))] : []),
     ],
   }),
 };
@@ -45,6 +45,11 @@ export const FLEET = {
  */
 function section(title, ...children) {
   return html("section", { "data-key": title }, html("h2", {}, title), children);
+}
+
+/** @param {string} text */
+function note(text) {
+  return html("p", { class: "note" }, text);
 }
 
 /** @param {string} text */
@@ -110,9 +115,9 @@ function vantageTable(answer, now) {
 function coverageTable(answer) {
   const { vantages, targets } = coverageOf(answer.rows);
   if (!targets.length) return nothing("No round was planned in this window.");
-  const columns = /** @type {[string, string, string][]} */ ([["target", "", "name"], ...vantages.map((name) => [name, "% of rounds", ""])]);
+  const columns = /** @type {[string, string, string][]} */ ([["target", "", "name"], ...vantages.map((name) => [name, "%", ""])]);
   return table("Coverage: share of the planned rounds with a sample", columns, targets.map(({ target, shares }) =>
-    html("tr", { "data-key": target }, html("th", { scope: "row" }, target),
+    html("tr", { "data-key": target }, html("th", { scope: "row" }, targetName(target)),
       ...vantages.map((name) => html("td", { class: toneOf(shares[name]) }, percent(shares[name]))))));
 }
 
@@ -126,8 +131,8 @@ function toneOf(share) {
 function spendTable(answer) {
   if (!answer.rows.length) return nothing("There is no spend: no vantage, or no plan with targets.");
   const { vantages, providers } = spendOf(answer.rows);
-  const columns = /** @type {[string, string, string][]} */ ([["provider", "", "name"], ...vantages.map((name) => [name, "$, forecast", ""]),
-    ["all", "$, forecast", ""]]);
+  const columns = /** @type {[string, string, string][]} */ ([["provider", "", "name"], ...vantages.map((name) => [name, "$", ""]),
+    ["all", "$", ""]]);
   return table("Spend of today and its forecast until midnight, per provider and vantage", columns, providers.map((row) =>
     html("tr", { "data-key": row.provider },
       html("th", { scope: "row" }, row.provider),

@@ -6,7 +6,7 @@ import { html } from "../dom.js";
 import { UNKNOWN, age, commonDecimals, dollars, interval, moment, number, worth } from "../formats.js";
 import { TIER_NAMES, byName } from "../ordering.js";
 import { STEPS, differenceClass, stepScale } from "../scales.js";
-import { moveCell, scrolling } from "../tables.js";
+import { moveCell, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
 import { METRICS, USES, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 
@@ -133,10 +133,10 @@ function table(rows, regions, metric, context) {
           heading("target", "target", "asc", context),
           ...regions.map((region) => heading(region, region, metric.moreIsBetter ? "desc" : "asc", context,
             region === baseline ? "baseline" : "")),
-          heading("price", "output", "asc", context, "$/M"))),
+          heading("price", "output price", "asc", context, "$/M tokens"))),
         html("tbody", {}, ...rows.map((row, place) => html("tr", { "data-key": row.target },
           html("th", { scope: "row" },
-            html("a", { href: context.href(otherView(context.state, "target", { target: row.target })) }, targetName(row))),
+            html("a", { href: context.href(otherView(context.state, "target", { target: row.target })) }, targetName(row.target, row.provider))),
           ...regions.map((region, column) => cell(row, region, drawing, place + column === 0)),
           html("td", { class: "price" }, dollars(row.usd))))))),
   ];
@@ -151,12 +151,6 @@ function meaningOf({ name }, { state: { options } }) {
   if (name !== "goodput") return "median";
   const limit = USES.find(([use]) => use === options["use"])?.[1] ?? options["use"];
   return `share of the planned requests with the ${limit}`.replace("with the all in", "with the whole answer in");
-}
-
-/** @param {Row} row */
-function targetName({ target, provider }) {
-  const head = target.startsWith(`${provider}/`) ? `${provider}/` : "";
-  return [head ? html("span", { class: "provider" }, head) : null, html("wbr"), html("b", {}, target.slice(head.length))];
 }
 
 /**
@@ -280,11 +274,11 @@ export function legend(values, { metric, baseline, decimals }) {
   const scale = html("li", { class: "scale" }, metric.moreIsBetter ? high : low,
     ...Array.from({ length: STEPS }, (_, place) => html("span", { class: `swatch step${place}` })),
     metric.moreIsBetter ? low : high, ` ${metric.unit}`);
+  const steps = (/** @type {string} */ text, /** @type {string} */ name) => html("li", {}, text,
+    ...["less than 20 %", "20 to 50 %", "more"].flatMap((share, place) => [html("span", { class: `swatch ${name}${place + 1}` }), share]));
   return html("ul", { class: "legend", "aria-label": "colours" },
     ...(baseline
-      ? [entry("better3", "faster by 50 % or more"), entry("better2", "20 to 50 %"), entry("better1", "less than 20 %"),
-        entry("same", "same"), entry("worse1", "slower by less than 20 %"), entry("worse2", "20 to 50 %"),
-        entry("worse3", "50 % or more"), entry("unsure", "undecided")]
+      ? [steps("faster by", "better"), entry("same", "same"), steps("slower by", "worse"), entry("unsure", "undecided")]
       : [...(known.length ? [scale] : []), entry("unsure", "too few samples")]),
     entry("stale", "stale"));
 }

@@ -4,7 +4,7 @@ import { apiPath } from "../api.js";
 import { windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, age, dollars, interval, isKnown, moment, number, worth } from "../formats.js";
-import { dataTable, heading } from "../tables.js";
+import { dataTable, heading, targetName } from "../tables.js";
 import { withOptions, windowQuery } from "../url_state.js";
 import { TONE_OF, changesOf, directionOf, freshnessOf, generationAt, holdOf, latencyDecimals, overviewOf, phraseOf, placeOf,
   placeText, remarksOf, weightBars, weightsText } from "./routes_model.js";
@@ -163,7 +163,7 @@ function entryRow(entry, entries, now, style) {
   const direction = directionOf(entry, entries), hold = holdOf(entry.hold, now);
   const { ttft_p50_us: p50, ttft_p95_us: p95 } = entry;
   return html("tr", { "data-key": entry.target, class: entry.weight > 0 ? null : "unused" },
-    html("th", { scope: "row" }, entry.target),
+    html("th", { scope: "row" }, targetName(entry.target)),
     html("td", {}, String(entry.rank)),
     html("td", { class: "sum", title: direction ? `the weight ${direction} by at most a quarter per epoch` : null },
       direction ? html("span", { class: "unseen" }, `${direction}: `) : null,

@@ -2,7 +2,7 @@
 
 import { html } from "../dom.js";
 import { UNKNOWN, age, moment } from "../formats.js";
-import { dataTable, heading } from "../tables.js";
+import { dataTable, heading, targetName } from "../tables.js";
 import { TONE_OF, statusTableOf, summaryOf } from "./status_model.js";
 
 /** @type {import("../views.js").View} */
@@ -43,7 +43,8 @@ function statusTable(answered) {
   const { regions, rows } = statusTableOf(answered);
   return dataTable("Status of each target from each region", [heading("target", { kind: "name" }), ...regions.map((region) => heading(region))],
     rows.map((row) => html("tr", { "data-key": row.target },
-      html("th", { scope: "row" }, row.target, html("small", { class: "provider" }, row.provider)),
+      html("th", { scope: "row" }, targetName(row.target, row.provider),
+        row.target.startsWith(`${row.provider}/`) ? null : html("small", { class: "provider" }, row.provider)),
       ...regions.map((region) => statusCell(row.cells[region])))), "status");
 }
 
