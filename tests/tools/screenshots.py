@@ -2,7 +2,7 @@
 
 usage: PYTHONPATH=tests screenshots.py http://127.0.0.1:4680 [FOLDER]
 
-`make demo` prints the address; the images look best 300 seconds after its start. Without FOLDER they are those of
+`make demo` prints the address; the images look best 170 seconds after its start. Without FOLDER they are those of
 docs/images. With it, each view is taken in a wide and in a narrow window, light and dark, to look at. It needs
 Chromium, and pngquant (both Debian packages) for small files.
 """
@@ -26,7 +26,7 @@ _BASELINE = "us-east-2"
 PATHS = {
     "matrix": "/?window=5m",
     "differences": f"/?window=5m&baseline={_BASELINE}",
-    "target": f"/target/tencent/hunyuan-turbos?window=5m&baseline={_BASELINE}",
+    "target": f"/target/tencent/hunyuan-turbos?window=3m&baseline={_BASELINE}",
     "routes": "/routes?window=5m",
     "route": "/routes?window=5m&region=eu-central-1&route=chat",
     "map": "/map?window=5m&target=moonshot/kimi-k2.5",
