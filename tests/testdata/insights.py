@@ -25,6 +25,7 @@ from isochrone_wire.insights import (
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.operations import AlertDelivery, DeliveryState, Silence
 from isochrone_wire.queries.series import Series, SeriesBin, SeriesList, SeriesPoint
+from isochrone_wire.queries.status import OpenIncident, State, StatusList, TargetStatus
 
 NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
@@ -376,6 +377,25 @@ INCIDENTS = IncidentList(
         ),
     ),
     watched=9,
+)
+
+STATUS = StatusList(
+    window=WINDOW,
+    incidents=(
+        OpenIncident(target=_FAILING.subject, kind="failing", regions=("eu-central-1",), since_at=NOW_AT - MINUTE_US),
+    ),
+    rows=(
+        TargetStatus(
+            target=_FAILING.subject,
+            provider="moonshot",
+            region="eu-central-1",
+            state=State.FAILING,
+            success=0.981,
+            ttft_p50_us=180_000.0,
+            recent_ttft_p50_us=None,
+            newest_at=NOW_AT,
+        ),
+    ),
 )
 
 _LIMIT = RateLimitSeries(

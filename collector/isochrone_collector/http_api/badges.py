@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from unicodedata import east_asian_width
 
-from isochrone_collector.analysis.status import State, TargetStatus
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.queries.status import State, TargetStatus
 from isochrone_wire.text import shortened
 
 UNKNOWN_VALUE = "\N{EN DASH}"

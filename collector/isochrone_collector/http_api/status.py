@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isochrone_collector.analysis.status import StatusList, TargetStatus
 from isochrone_collector.auth.call_limits import RefusalPause, network_of
 from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
 from isochrone_collector.auth.refusal_log import without_details
@@ -24,6 +23,7 @@ from isochrone_collector.http_api.parameters import FORMAT
 from isochrone_collector.http_api.shared_answers import SharedAnswers
 from isochrone_collector.queries import status
 from isochrone_collector.queries.context import QueryContext
+from isochrone_wire.queries.status import StatusList, TargetStatus
 
 STATUS = Endpoint(
     path="/v1/status",

@@ -1,11 +1,12 @@
 """The query for the status of all targets, which the public page and badges show."""
 
-from isochrone_collector.analysis.status import StatusList, status_of
+from isochrone_collector.analysis.status import status_of
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.incidents import incidents
 from isochrone_collector.queries.ranking import leaderboard
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.queries.status import StatusList
 
 _HOUR_US = 60 * MINUTE_US
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.analysis.status import OpenIncident, StatusList, TargetStatus, status_of
+from isochrone_collector.analysis.status import status_of
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import AlertKind, FailedProbe, Incident, Standing
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import DAY_US, MINUTE_US, Target
+from isochrone_wire.queries.status import OpenIncident, StatusList, TargetStatus
 
 NOW_AT = 1_795_219_200_000_000
 WINDOW = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT)

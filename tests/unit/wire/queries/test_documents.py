@@ -12,10 +12,12 @@ from isochrone_wire.fleet import CoverageList, SampleList, SpendList
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard
 from isochrone_wire.queries.documents import FORMATS, document
 from isochrone_wire.routes import RouteEventList
-from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, RATE_LIMITS, SERIES
+from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, RATE_LIMITS, SERIES, STATUS
 from testdata.routes import EVENTS
 
-CLASSES = {name: cls for module in codec.VALUE_MODULES for name, cls in vars(importlib.import_module(module)).items()}
+# The status has no message.
+MODULES = (*codec.VALUE_MODULES, "isochrone_wire.queries.status")
+CLASSES = {name: cls for module in MODULES for name, cls in vars(importlib.import_module(module)).items()}
 ANSWERS = (
     ALERTS,
     DRIFT,
@@ -29,6 +31,7 @@ ANSWERS = (
     SampleList(window=WINDOW, samples=SAMPLES),
     SERIES,
     SpendList(spend=SPEND),
+    STATUS,
     TARGETS,
     VANTAGES,
 )
