@@ -399,11 +399,14 @@ def test_the_results_stay_on_the_terminal(ended: Demo) -> None:
 
 
 def test_the_events_name_the_incident(ended: Demo) -> None:
-    """The events have the beginning of the incident and its measured size, and a switch of the route it affects."""
+    """The events have the beginning of the incident and its measured size, and a switch of the route it affects. On a
+    busy machine a change may be noticed, lost and noticed again.
+    """
     events = ended.terminal.scrollback
     for target in SLOW:
-        [measured_ms] = re.findall(rf"{target} takes (\d+) ms longer from {EPISODE.region}", events)
-        assert abs(int(measured_ms) - EPISODE.added_ms) <= EPISODE.added_ms / 4
+        measured_ms = [int(ms) for ms in re.findall(rf"{target} takes (\d+) ms longer from {EPISODE.region}", events)]
+        assert measured_ms
+        assert all(abs(ms - EPISODE.added_ms) <= EPISODE.added_ms / 4 for ms in measured_ms), measured_ms
     assert "ms less from" not in events
     assert set(re.findall(r"the route \S+ switches in (\S+):", events)) == {EPISODE.region}
 
