@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+_MOVES = re.compile(r"\x1b\[(\d+;\d+)?H")
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _COMMAND = re.compile(r"isochrone(-\w+)? \w")
 _NEVER = ("Traceback (most recent call last)", "failed to answer", "internal error", "its log says why")
@@ -12,8 +13,10 @@ _WORD = r"\S{4,}"
 
 
 def plain(output: bytes) -> str:
-    """Return the output of a terminal program as text, without escape sequences. Each screen drawn begins a line."""
-    text = output.decode(errors="replace").replace("\x1b[H", "\n")
+    """Return the output of a terminal program as text, without escape sequences. Each move of the cursor begins a
+    line.
+    """
+    text = _MOVES.sub("\n", output.decode(errors="replace"))
     return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 

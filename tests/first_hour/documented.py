@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tools.readme_drift import command_lines
 
-_ENDLESS = {"--follow", "-f", "--watch", "watch", "mcp", "kubernetes"}
-# These take a token, or change which collector is asked.
-_SETTING_UP = ("join", "context", "demo", "completion")
+_ENDLESS = {"--follow", "-f", "--watch", "watch", "kubernetes"}
+# These take a token, change which collector is asked, or need an extra.
+_SETTING_UP = ("join", "context", "demo", "completion", "mcp")
 
 
 def commands(page: str) -> list[str]:

@@ -49,3 +49,4 @@ def test_an_internal_error_is_a_defect(words: str) -> None:
 def test_escape_sequences_are_not_text() -> None:
     """Colours and cursor movements take no columns."""
     assert plain(b"\x1b[1;31mslow\x1b[0m\r\n\x1b[?25l") == "slow\n"
+    assert plain(b"\x1b[Hone\x1b[2;1Htwo") == "\none\ntwo"
