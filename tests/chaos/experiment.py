@@ -54,6 +54,7 @@ async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: b
             events = await _inject_all(running, faults, echo)
             await running.database.rebuilt()
             echo("no more faults; waiting for the spools to drain")
+            await _have_recorded(running.agents)
             await _delivered_again(running)
             await _drained(running.agents)
             measured = await _measure(running, echo) if measure else {}
@@ -80,9 +81,11 @@ async def _measure(running: Testbed, echo: Echo) -> dict[str, Event]:
 
 
 async def _have_recorded(agents: Sequence[TestedAgent]) -> None:
-    """Wait until every agent has recorded samples: what never ran cannot be disturbed."""
+    """Wait until every agent has recorded samples, after the last damage too: what never ran cannot be disturbed, and
+    an agent that is stopped before it has replaced a damaged spool delivers nothing of it.
+    """
     deadline = time.monotonic() + FIRST_SAMPLE_SECONDS
-    while not all(agent.journal() for agent in agents):
+    while not all(agent.has_recorded() for agent in agents):
         if time.monotonic() > deadline:
             raise RuntimeError(f"an agent recorded nothing within {FIRST_SAMPLE_SECONDS:g} s")
         await asyncio.sleep(0.1)

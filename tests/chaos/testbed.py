@@ -59,7 +59,7 @@ class TestedAgent:
 
     def read_spool(self) -> set[Key]:
         """Return and remember the samples that wait in the spool of this agent, which must not run."""
-        if self._is_damaged():
+        if self.damaged_ns and not self.has_recorded():
             return set()
         waiting = spool_reader.waiting(self.data_dir)
         self.seen |= waiting
@@ -68,15 +68,15 @@ class TestedAgent:
     def note_removed(self, keys: AbstractSet[Key]) -> None:
         """Note samples that the database has no longer. No batch may be acknowledged meanwhile."""
         self.removed |= keys
-        if not self._is_damaged():
+        if self.has_recorded():
             self.without_copy -= spool_reader.copies(self.data_dir)
 
-    def _is_damaged(self) -> bool:
-        """Return whether nothing was recorded since the damage: the content may be noise, and the agent has yet to
-        replace the spool, without the copies of delivered samples.
+    def has_recorded(self) -> bool:
+        """Return whether samples were recorded, since the damage to its spool if there was any. Until then, the content
+        may be noise, and the agent has yet to replace it, without the copies of delivered samples.
         """
         recorded = self.journal()
-        return bool(self.damaged_ns) and (not recorded or recorded[-1].at_ns < self.damaged_ns)
+        return bool(recorded) and recorded[-1].at_ns >= self.damaged_ns
 
     def dropped(self, counted: Mapping[str, int]) -> int:
         """Return the number of recorded samples that this agent reports as dropped. Its counters include samples that
