@@ -7,9 +7,11 @@ switch. A change has arrived at a watcher with the first table whose first choic
 starts with the *first* of the six receipts, although a switch requires two vantages.
 
 Every change must arrive at every watcher. Then a plain asyncio server (`bench.reference_fan_out`) sends the same bytes
-to as many watchers; the goal is the ratio of the two. Watchers, collector and PostgreSQL share this machine.
+to as many watchers; the goal is the ratio of the two. Watchers, collector and PostgreSQL share this machine. All of it
+is measured on an idle machine, and then with a busy process on each core (`bench.neighbours`).
 
-usage: routes.py [--watchers N] [--changes N] [--grpc-only] prints a RESULT line; exit 1 when the goal is missed
+usage: routes.py [--watchers N] [--changes N] [--grpc-only] [--part idle|busy] prints a RESULT line; exit 1 when a goal
+is missed
 """
 
 import argparse
@@ -31,6 +33,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench.fleet import raise_limit
+from bench.neighbours import add_part, goals_of, measured, prefixes_of
 from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
 from bench.reference_fan_out import recorded_event, reference_fan_out
 from bench.result import at_most, conclude
@@ -47,7 +50,7 @@ from isochrone_wire.v1 import (
     operations_pb2_grpc,
 )
 
-GOALS = {"commit_to_consumer_p99_ratio": at_most(10), "missing": at_most(0)}
+GOALS = {"commit_to_consumer_p99_ratio": at_most(2), "missing": at_most(0), "reference_missing": at_most(0)}
 PROCESSES = 2
 EVERY_SECONDS = 1.0
 SETTLE_SECONDS = 5.0
@@ -134,7 +137,9 @@ def main() -> int:
     parser.add_argument("--watchers", type=int, default=1000)
     parser.add_argument("--changes", type=int, default=30)
     parser.add_argument("--grpc-only", action="store_true", help="no watchers over HTTP")
+    add_part(parser)
     options = parser.parse_args()
+    prefixes = prefixes_of(options)
     raise_limit(2 * options.watchers + 500)
     # On SIGTERM, exit normally, so that child processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -148,12 +153,21 @@ def main() -> int:
         fleet.push([now_at - place * ROUND_US for place in range(60, 0, -1)])
         time.sleep(SETTLE_SECONDS)
         event = recorded_event(collector.reported["http"], REGIONS[0])
-        figures, measured = _measured(collector, fleet, options)
-    return _conclude(figures, measured, _reference(event, options))
+        figures = measured(prefixes, lambda _: _collected(collector, fleet, options))
+
+    def compare(prefix: str) -> dict[str, float]:
+        reference = _reference(event, options)
+        return {
+            "commit_to_consumer_p99_ratio": figures[f"{prefix}commit_to_consumer_p99_ms"] / reference.p99_ms,
+            "reference_p99_ms": reference.p99_ms,
+            "reference_missing": reference.missing,
+        }
+
+    return conclude(figures | measured(prefixes, compare), goals_of(prefixes, GOALS))
 
 
-def _measured(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> tuple[dict[str, float], Arrivals]:
-    """Return the collector's figures, and what arrived."""
+def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> dict[str, float]:
+    """Return the collector's figures."""
     watchers = [
         (number, REGIONS[number % len(REGIONS)], bool(number // 3 % 2) and not options.grpc_only)
         for number in range(options.watchers)
@@ -162,11 +176,18 @@ def _measured(collector: RunningServer, fleet: Fleet, options: argparse.Namespac
         before = cpu_seconds(collector.pid)
         changes = _changed(options.changes, partial(_push_failure, fleet))
         used = cpu_seconds(collector.pid) - before
-        figures = {
-            "collector_cpu_pct": 100 * used / (options.changes * EVERY_SECONDS),
-            "collector_rss_mb": rss_mb(collector.pid),
-        }
-        return figures, Arrivals(changes, [_seen(process) for process in processes], options.watchers)
+        arrivals = Arrivals(changes, [_seen(process) for process in processes], options.watchers)
+    return {
+        "commit_to_consumer_p99_ms": arrivals.p99_ms,
+        "missing": arrivals.missing,
+        "p50_ms": median(arrivals.took_ms or [0.0]),
+        "slowest_ms": max(arrivals.took_ms, default=0.0),
+        "watchers": options.watchers,
+        "changes": len(changes),
+        "generations": arrivals.generations,
+        "collector_cpu_pct": 100 * used / (len(changes) * EVERY_SECONDS),
+        "collector_rss_mb": rss_mb(collector.pid),
+    }
 
 
 def _reference(event: bytes, options: argparse.Namespace) -> Arrivals:
@@ -192,23 +213,6 @@ def _changed(count: int, change: Callable[[str], float]) -> list[Change]:
         changes.append(Change(dead=dead, at=change(dead)))
     time.sleep(SETTLE_SECONDS)
     return changes
-
-
-def _conclude(figures: Mapping[str, float], measured: Arrivals, reference: Arrivals) -> int:
-    p99_ms, reference_ms = measured.p99_ms, reference.p99_ms
-    details = {
-        "commit_to_consumer_p99_ratio": p99_ms / reference_ms,
-        "missing": measured.missing + reference.missing,
-        "commit_to_consumer_p99_ms": p99_ms,
-        "reference_p99_ms": reference_ms,
-        "p50_ms": median(measured.took_ms or [0.0]),
-        "slowest_ms": max(measured.took_ms, default=0.0),
-        "watchers": measured.watchers,
-        "changes": len(measured.changes),
-        "generations": measured.generations,
-        **figures,
-    }
-    return conclude(details, GOALS)
 
 
 def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[float]:
