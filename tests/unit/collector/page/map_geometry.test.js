@@ -61,9 +61,14 @@ test("each part of the world fills the map, and each spot is one point", () => {
   assert.equal(new Projection(areaOf("europe")).shows(NEW_YORK), false);
 });
 
-test("a line is broken where it leaves the world on one side", () => {
-  const path = new Projection(areaOf("world")).pathOf([FIJI, { latitude: -18, longitude: 180 }, { latitude: -18, longitude: -179 }]);
-  assert.equal(path.match(/M/g)?.length, 2);
+test("a line that leaves the world on one side continues on the other, at the same height", () => {
+  const world = new Projection(areaOf("world")), path = world.pathOf([FIJI, { latitude: -21, longitude: -179 }]);
+  const [, leaves, enters] = [...path.matchAll(/[ML]([-.\d]+) ([-.\d]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
+  assert.deepEqual([leaves?.[0], enters?.[0]], [WIDTH, 0]);
+  const [, y] = world.spotOf({ latitude: -19.5, longitude: 180 });
+  for (const height of [leaves?.[1], enters?.[1]]) assert.ok(Math.abs((height ?? 0) - y) < 0.1);
+  assert.match(path, /^M\S+ \S+L\S+ \S+M\S+ \S+L\S+ \S+$/);
+  assert.equal(world.pathOf([{ latitude: 0, longitude: 179 }, { latitude: 0, longitude: 180 }, { latitude: 0, longitude: 179 }]).match(/M/g)?.length, 1);
 });
 
 test("the land is drawn from rings on the map, none of which crosses it", () => {
@@ -106,6 +111,15 @@ test("a line around a peak is closed", () => {
   assert.equal(line?.length, 5);
   assert.deepEqual(line?.[0], line?.at(-1));
   assert.deepEqual(new Set(line?.map(String)), new Set(["1,0.5", "1.5,1", "1,1.5", "0.5,1"]));
+});
+
+test("in a round grid a line around a peak beside the edge is closed", () => {
+  const values = [0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0];
+  const [line, ...others] = contours({ columns: 4, values, isRound: true }, 4);
+  assert.deepEqual(others, []);
+  assert.deepEqual(line?.[0], line?.at(-1));
+  assert.deepEqual(new Set(line?.map(String)), new Set(["0,0.5", "0.5,1", "0,1.5", "3.5,1"]));
+  assert.notDeepEqual(contours({ columns: 4, values }, 4)[0]?.[0], contours({ columns: 4, values }, 4)[0]?.at(-1));
 });
 
 test("a line ends where there are no values, and equal values have none", () => {

@@ -98,6 +98,16 @@ test("lines are near vantages, faint farther away, and end beyond their reach", 
   }
 });
 
+test("a line beside 180 degrees is one line on both sides of the world, and does not end there", () => {
+  const place = (/** @type {string} */ region, /** @type {number} */ latitude, /** @type {number} */ longitude) => ({ name: region, region, latitude, longitude, place: region });
+  const regions = [place("fiji", -18, 179.5), place("japan", 35, 140), place("us", 40, -120)];
+  const found = sitesOf({ row: row("a/one", { fiji: 300, japan: 200, us: 210 }), regions, series: [] });
+  const chains = linesOf(found, metricOf("ttft"), WORLD).lines.flatMap((line) => line.chains);
+  const around = chains.filter((chain) => chain.some((point) => point.longitude > 170) && chain.some((point) => point.longitude < -170));
+  assert.ok(around.length > 0);
+  for (const chain of chains) for (const end of [chain[0], chain.at(-1)]) assert.ok(Math.abs(end?.longitude ?? 180) < 178 || JSON.stringify(chain[0]) === JSON.stringify(chain.at(-1)));
+});
+
 test("texts of lines are apart from each other and from marks, and within the map", () => {
   const found = sites({ us: 200, eu: 300, sg: 600 }), { lines } = linesOf(found, metricOf("ttft"), WORLD);
   const marks = found.flatMap((site) => site.point ? [WORLD.spotOf(site.point)] : []), labels = labelsOf(lines, marks, WORLD);

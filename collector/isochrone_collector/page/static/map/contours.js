@@ -7,9 +7,9 @@
 
 import { isKnown } from "../formats.js";
 
-/** Values row by row, `null` where there is none. */
-/** @typedef {{columns: number, values: readonly (number | null)[]}} Grid */
-/** A place in the grid, in columns and rows. */
+/** Values row by row, `null` where there is none. In a round grid the first column is on the right of the last one. */
+/** @typedef {{columns: number, values: readonly (number | null)[], isRound?: boolean}} Grid */
+/** A place in the grid, in columns and rows; in a round grid up to as many columns as it has. */
 /** @typedef {readonly [column: number, row: number]} Place */
 
 const NONE = /** @type {const} */ ([]);
@@ -28,21 +28,32 @@ const JOINED = /** @type {Readonly<Record<number, readonly (readonly [number, nu
  * @param {number} level
  * @returns {Place[][]}
  */
-export function contours({ columns, values }, level) {
+export function contours(grid, level) {
+  const { columns, values, isRound = false } = grid;
   /** @type {Map<number, number[]>} */
   const neighbours = new Map();
   const connect = (/** @type {number} */ from, /** @type {number} */ to) => neighbours.set(from, [...neighbours.get(from) ?? [], to]);
-  for (let node = 0; node + columns + 1 < values.length; node += 1) {
-    if (node % columns === columns - 1) continue;
-    const segments = segmentsOf(values[node], values[node + 1], values[node + columns + 1], values[node + columns], level);
+  for (let node = 0; node + columns < values.length; node += 1) {
+    if (!isRound && node % columns === columns - 1) continue;
+    const right = rightOf(node, columns);
+    const segments = segmentsOf(values[node], values[right], values[right + columns], values[node + columns], level);
     if (!segments.length) continue;
-    const edges = [2 * node, 2 * (node + 1) + 1, 2 * (node + columns), 2 * node + 1];
+    const edges = [2 * node, 2 * right + 1, 2 * (node + columns), 2 * node + 1];
     for (const [from, to] of segments) {
       connect(edges[from] ?? 0, edges[to] ?? 0);
       connect(edges[to] ?? 0, edges[from] ?? 0);
     }
   }
-  return chains(neighbours).map((chain) => chain.map((edge) => crossing(edge, columns, values, level)));
+  return chains(neighbours).map((chain) => chain.map((edge) => crossing(edge, grid, level)));
+}
+
+/**
+ * The node on the right: that of the last column is the first one of its row.
+ * @param {number} node
+ * @param {number} columns
+ */
+function rightOf(node, columns) {
+  return node % columns === columns - 1 ? node - columns + 1 : node + 1;
 }
 
 /**
@@ -85,14 +96,13 @@ function chains(neighbours) {
 
 /**
  * @param {number} edge
- * @param {number} columns
- * @param {readonly (number | null)[]} values
+ * @param {Grid} grid
  * @param {number} level
  * @returns {Place}
  */
-function crossing(edge, columns, values, level) {
+function crossing(edge, { columns, values }, level) {
   const node = edge >> 1, isDown = edge % 2 === 1;
-  const [near, far] = [values[node] ?? 0, values[node + (isDown ? columns : 1)] ?? 0];
+  const [near, far] = [values[node] ?? 0, values[isDown ? node + columns : rightOf(node, columns)] ?? 0];
   const share = (level - near) / (far - near), column = node % columns, row = Math.floor(node / columns);
   return isDown ? [column, row + share] : [column + share, row];
 }

@@ -34,6 +34,8 @@ export class Projection {
   constructor(area) {
     const middle = area.trueAt ?? (area.south + area.north) / 2;
     this.area = area;
+    // The map of the whole world ends where it begins.
+    this.isRound = area.east - area.west === 360;
     this.perLongitude = WIDTH / (area.east - area.west);
     this.perLatitude = this.perLongitude / Math.cos(middle * Math.PI / 180);
     this.height = (area.north - area.south) * this.perLatitude;
@@ -65,14 +67,29 @@ export class Projection {
   }
 
   /**
-   * The path of a line in the format of SVG. It is broken where it leaves the world on one side and returns on the other.
+   * The path of a line in the format of SVG. Where it leaves the world on one side it continues from the other side.
    * @param {readonly Point[]} points
    */
   pathOf(points) {
+    const at = (/** @type {Point} */ point) => this.spotOf(point).map((length) => length.toFixed(1)).join(" ");
     return points.map((point, place) => {
-      const before = points[place - 1], isBroken = !before || Math.abs(point.longitude - before.longitude) > 180;
-      const [x, y] = this.spotOf(point);
-      return `${isBroken ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`;
+      const before = points[place - 1];
+      if (!before) return `M${at(point)}`;
+      if (Math.abs(point.longitude - before.longitude) <= 180) return `L${at(point)}`;
+      const [leaves, enters] = crossingOf(before, point);
+      return `L${at(leaves)}M${at(enters)}L${at(point)}`;
     }).join("");
   }
+}
+
+/**
+ * The point on the edge of the world between two points near it, on the side of the first one and on the other side.
+ * @param {Point} from
+ * @param {Point} to
+ * @returns {[Point, Point]}
+ */
+function crossingOf(from, to) {
+  const edge = 180 * Math.sign(from.longitude), before = 180 - Math.abs(from.longitude), after = 180 - Math.abs(to.longitude);
+  const share = before + after ? before / (before + after) : 0, latitude = from.latitude + share * (to.latitude - from.latitude);
+  return [{ latitude, longitude: edge }, { latitude, longitude: -edge }];
 }

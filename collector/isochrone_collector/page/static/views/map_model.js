@@ -27,7 +27,7 @@ const HALF_THE_EARTH_KM = Math.PI * EARTH_RADIUS_KM;
 const MOST_LEVELS = 20;
 // Smaller differences do not matter, as in the margins of differentials.
 const LEAST_STEP = 0.05;
-const GRID_COLUMNS = 151;
+const GRID_CELLS = 150, GRID_SPACING = WIDTH / GRID_CELLS;
 // Shorter lines are hidden by marks, or are what the limit of the distance leaves of longer ones.
 const LEAST_CROSSINGS = 10;
 // In units of the map: marks with nearer centres are moved apart, and texts need that much room, also on a phone.
@@ -118,10 +118,10 @@ export function linesOf(sites, metric, projection) {
   }
   const levels = levelsOf(places.map((place) => place.value));
   if (!levels.length) return { lines: [], reason: "The regions differ too little for a line of equal latency between them." };
-  const grid = gridOf(places, projection), spacing = WIDTH / (GRID_COLUMNS - 1);
+  const grid = gridOf(places, projection);
   const lines = levels.flatMap((level) => {
     const chains = contours(grid, level).filter((chain) => chain.length >= LEAST_CROSSINGS)
-      .map((chain) => chain.map(([column, row]) => projection.pointOf([column * spacing, row * spacing])));
+      .map((chain) => chain.map(([column, row]) => projection.pointOf([column * GRID_SPACING, row * GRID_SPACING])));
     return chains.length ? [{ level, chains, ...parted(chains, places) }] : [];
   });
   return { lines, reason: "" };
@@ -142,18 +142,19 @@ export function levelsOf(values) {
 }
 
 /**
- * Values between the places on a grid over the map; none farther than `REACH_KM` from each of them.
+ * Values between the places on a grid over the map; none farther than `REACH_KM` from each of them. The grid of the whole
+ * world is round: its right edge is its left one.
  * @param {readonly {at: import("../map/sphere.js").Vector, value: number}[]} places
  * @param {Projection} projection
  */
 function gridOf(places, projection) {
-  const spacing = WIDTH / (GRID_COLUMNS - 1), rows = Math.floor(projection.height / spacing) + 1;
-  const values = Array.from({ length: rows * GRID_COLUMNS }, (_, node) => {
-    const spot = /** @type {Spot} */ ([(node % GRID_COLUMNS) * spacing, Math.floor(node / GRID_COLUMNS) * spacing]);
+  const { isRound } = projection, columns = GRID_CELLS + (isRound ? 0 : 1), rows = Math.floor(projection.height / GRID_SPACING) + 1;
+  const values = Array.from({ length: rows * columns }, (_, node) => {
+    const spot = /** @type {Spot} */ ([(node % columns) * GRID_SPACING, Math.floor(node / columns) * GRID_SPACING]);
     const { value, nearestKm } = interpolated(vectorOf(projection.pointOf(spot)), places);
     return nearestKm <= REACH_KM ? value : null;
   });
-  return { columns: GRID_COLUMNS, values };
+  return { columns, values, isRound };
 }
 
 /**
