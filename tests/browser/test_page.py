@@ -20,6 +20,7 @@ from isochrone_wire import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
+from testdata.waiting import eventually
 
 HOSTILE = "<script>document.title=1</script>"
 EU = Vantage(name="eu-1", region="eu-central-1")
@@ -49,6 +50,17 @@ MEMBERS = """
 ROWS = """
 [...document.querySelectorAll('TABLE tbody tr')].map((row) =>
   [...row.cells].map((cell) => cell.firstChild?.nodeValue ?? ''))
+"""
+# Requests of the page by the last part of their path, of which one is slow.
+SLOW_DIFFERENTIALS = """
+window.asked = {};
+const send = window.fetch;
+window.fetch = async (path, options) => {
+  const name = String(path).split('?')[0].split('/').at(-1);
+  asked[name] = (asked[name] ?? 0) + 1;
+  if (name === 'diff') await new Promise((end) => setTimeout(end, 4_000));
+  return send(path, options);
+};
 """
 AXE = """
 axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations
@@ -224,6 +236,25 @@ def test_new_samples_arrive_without_a_reload(page: Page) -> None:
     page.browser.until(f"document.querySelector('thead').textContent.includes('{EU.region}')", seconds=20)
     page.browser.until("document.querySelectorAll('.matrix tbody tr:first-child .cell').length === 3", seconds=20)
     assert page.browser.evaluate("window.before === document.querySelector('.matrix')") is True
+
+
+def test_a_slow_request_does_not_delay_the_others(page: Page) -> None:
+    """What is known is shown before the slowest answer, and is asked again while that request pauses for long."""
+    browser = page.browser
+    script = browser.ask("Page.addScriptToEvaluateOnNewDocument", source=SLOW_DIFFERENTIALS)["identifier"]
+    try:
+        page.open(f"/target/{FIRST}", ready="document.querySelector('.bands')")
+        assert browser.evaluate("document.querySelector('.differences')") is None
+        browser.until("document.querySelector('.differences')")
+
+        def is_ahead() -> bool:
+            page.fleet.push_rounds(page.agents, [now_at()], latency)
+            return bool(browser.evaluate("asked.incidents >= 4"))
+
+        eventually(60, is_ahead, "fast requests are sent again", every=1)
+        assert browser.evaluate("asked.diff") == 1
+    finally:
+        browser.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
 
 
 def test_a_link_restores_the_state(page: Page) -> None:

@@ -13,7 +13,9 @@ MAX_AGE_S = 60
 
 @dataclass(slots=True)
 class Pacing:
-    """The state of one page. It asks at once when it is opened, and then after notices and pauses."""
+    """The state of one request of a page. It is sent at once when the page is opened, and then after notices and
+    pauses.
+    """
 
     pause_s: float = MIN_PAUSE_S
     allowed_s: float = 0.0
@@ -28,13 +30,13 @@ class Pacing:
         self.is_new = False
 
     def due_s(self) -> float | None:
-        """Return when the page asks next; `None` if it waits for a notice."""
+        """Return when it is sent next; `None` if it waits for a notice."""
         return None if self.wanted_s is None else max(self.wanted_s, self.allowed_s)
 
-    def end(self, began_s: float, now_s: float, oldest_s: float) -> None:
-        """Note that answers to requests of `began_s` have arrived; the oldest one is of `oldest_s`, as it may be shared
-        with other pages. What became new after that is asked for again.
+    def end(self, began_s: float, now_s: float, as_of_s: float) -> None:
+        """Note that the answer to a request of `began_s` has arrived; it is of `as_of_s`, because it may be shared with
+        other pages. What became new after that is asked for again.
         """
         self.allowed_s = now_s + max(self.pause_s, PAUSE_SHARE * (now_s - began_s))
-        if self.wanted_s is not None and oldest_s >= self.wanted_s:
+        if self.wanted_s is not None and as_of_s >= self.wanted_s:
             self.wanted_s = None

@@ -38,38 +38,52 @@ class VisitorsConfig:
 
 
 @dataclass(slots=True)
+class _Repeated:
+    """A request that is sent again by its pacing; `changed` is set when that may have changed."""
+
+    pacing: Pacing = field(default_factory=Pacing)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
 class Visitor:
     """One open page."""
 
     config: VisitorsConfig
     counts: Counter[str]
-    pacing: Pacing = field(default_factory=Pacing)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: dict[str, _Repeated] = field(init=False)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     idle: list[Connection] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Each path is paced on its own."""
+        self.requests = {path: _Repeated() for path in self.config.paths}
+
     async def stay(self, after_s: float) -> None:
         """Be open until the process ends."""
         await asyncio.sleep(after_s)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._refresh())
+            for path, repeated in self.requests.items():
+                group.create_task(self._repeat(path, repeated))
             await self.asked.wait()
             group.create_task(self._listen())
 
-    async def _refresh(self) -> None:
+    async def _repeat(self, path: str, repeated: _Repeated) -> None:
+        pacing, changed = repeated.pacing, repeated.changed
         while True:
-            self.changed.clear()
-            due_s = self.pacing.due_s()
+            changed.clear()
+            due_s = pacing.due_s()
             if due_s is None:
-                await self.changed.wait()
+                await changed.wait()
                 continue
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             began_s = time.monotonic()
-            ages_s = await asyncio.gather(*(self._ask(path) for path in self.config.paths))
-            self.pacing.end(began_s, time.monotonic(), began_s - max(ages_s))
-            self.asked.set()
+            age_s = await self._ask(path)
+            pacing.end(began_s, time.monotonic(), began_s - age_s)
+            if len(self.tags) == len(self.requests):
+                self.asked.set()
 
     async def _listen(self) -> None:
         reader, writer = await self._connect()
@@ -82,8 +96,9 @@ class Visitor:
                 if line.startswith(b"data: "):
                     notice = json.loads(line.removeprefix(b"data: "))
                     self.counts["notices"] += 1
-                    self.pacing.hear(notice["topics"], notice["refresh_us"] / 1e6, time.monotonic())
-                    self.changed.set()
+                    for repeated in self.requests.values():
+                        repeated.pacing.hear(notice["topics"], notice["refresh_us"] / 1e6, time.monotonic())
+                        repeated.changed.set()
                     self.heard.set()
         raise SystemExit("a stream has ended")
 

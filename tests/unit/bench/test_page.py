@@ -27,15 +27,15 @@ def test_the_constants_are_those_of_the_page(file: str, name: str, value: float)
     assert int(found[1]) == value
 
 
-def test_a_page_asks_at_once_and_then_after_notices() -> None:
-    """A page that was opened asks; with its answers it waits for a notice about what it shows, and for the pause."""
+def test_a_request_is_sent_at_once_and_then_after_notices() -> None:
+    """A page that was opened asks; after the answer it waits for a notice about what it shows, and for the pause."""
     page = Pacing()
     assert page.due_s() == 0
-    page.end(began_s=10, now_s=10.01, oldest_s=10)
+    page.end(began_s=10, now_s=10.01, as_of_s=10)
     assert page.due_s() is None
     page.hear([], refresh_s=1, now_s=10.5)
     assert page.due_s() == pytest.approx(11.01)
-    page.end(began_s=11.01, now_s=11.02, oldest_s=11.01)
+    page.end(began_s=11.01, now_s=11.02, as_of_s=11.01)
     page.hear(["tables"], refresh_s=1, now_s=20)
     assert page.due_s() is None
     page.hear(["samples"], refresh_s=1, now_s=21)
@@ -44,20 +44,20 @@ def test_a_page_asks_at_once_and_then_after_notices() -> None:
 
 @pytest.mark.parametrize(("refresh_s", "took_s", "pause_s"), [(0.5, 0.01, 1), (10, 0.01, 10), (1, 2, 40)])
 def test_a_page_pauses(refresh_s: float, took_s: float, pause_s: float) -> None:
-    """The pause is a second, that which the collector asks for, or twenty times as long as the answers took."""
+    """The pause is a second, that which the collector asks for, or twenty times as long as the answer took."""
     page = Pacing()
     page.hear([], refresh_s=refresh_s, now_s=0)
-    page.end(began_s=1, now_s=1 + took_s, oldest_s=1)
+    page.end(began_s=1, now_s=1 + took_s, as_of_s=1)
     page.hear(["samples"], refresh_s=refresh_s, now_s=1 + took_s)
     assert page.due_s() == pytest.approx(1 + took_s + pause_s)
 
 
-@pytest.mark.parametrize(("heard_s", "oldest_s", "asks_again"), [(4, 5, False), (4, 3, True), (5.5, 5, True)])
-def test_what_is_newer_than_an_answer_is_asked_again(heard_s: float, oldest_s: float, asks_again: bool) -> None:  # noqa: FBT001  # a case
+@pytest.mark.parametrize(("heard_s", "as_of_s", "asks_again"), [(4, 5, False), (4, 3, True), (5.5, 5, True)])
+def test_what_is_newer_than_an_answer_is_asked_again(heard_s: float, as_of_s: float, asks_again: bool) -> None:  # noqa: FBT001  # a case
     """A shared answer may be older than the notice that made a page ask, and a notice may arrive while it asks."""
     page = Pacing()
     page.hear(["samples"], refresh_s=1, now_s=heard_s)
-    page.end(began_s=5, now_s=6, oldest_s=oldest_s)
+    page.end(began_s=5, now_s=6, as_of_s=as_of_s)
     assert (page.due_s() is not None) == asks_again
 
 
