@@ -1,6 +1,7 @@
 """Names of targets, regions and so on: patterns and display names."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 _SUFFIX_BITS = 24
@@ -19,6 +20,30 @@ def matching(pattern: str, known: Iterable[str]) -> list[str]:
         for name in known
         if name == pattern or fnmatchcase(name, pattern) or (of_models and fnmatchcase(name.partition("/")[2], pattern))
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameFilter:
+    """Patterns of names, as for `matching`: all that a pattern of `allowed` matches, or all names if there is none,
+    except those that a pattern of `denied` matches.
+    """
+
+    allowed: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+
+    def select(self, known: Iterable[str]) -> frozenset[str]:
+        """Return the known names that pass."""
+        names = list(known)
+        allowed = _matched(self.allowed, names) if self.allowed else frozenset(names)
+        return allowed - _matched(self.denied, names)
+
+
+EVERY_NAME = NameFilter()
+"""All names pass."""
+
+
+def _matched(patterns: Iterable[str], names: list[str]) -> frozenset[str]:
+    return frozenset(name for pattern in patterns for name in matching(pattern, names))
 
 
 def display_names(targets: Mapping[int, tuple[str, int]]) -> dict[int, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from isochrone_collector import receivers, region_places, trusted_proxy, webhook_signature
 from isochrone_collector.errors import SettingsError
+from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.receivers import Format, Receiver
 from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.trusted_proxy import TrustedProxy
@@ -92,6 +93,8 @@ class Settings:
     http_hosts: tuple[str, ...] = ()
     # Whether the status of targets needs no credential.
     public_page: bool = False
+    # The targets that it has.
+    public_targets: NameFilter = EVERY_NAME
     proxy: TrustedProxy | None = None
     retention: RetentionPeriods = RetentionPeriods()
     receivers: tuple[Receiver, ...] = ()
@@ -120,6 +123,8 @@ def check(
     http_listen: str = "off",
     http_host: Sequence[str] = (),
     public_page: bool = False,
+    public_target: Sequence[str] = (),
+    private_target: Sequence[str] = (),
     proxy_user_header: str | None = None,
     proxy_secret_file: Path | None = None,
     proxy_address: Sequence[str] = (),
@@ -165,6 +170,7 @@ def check(
         http=http,
         http_hosts=tuple(host.lower() for host in http_host),
         public_page=public_page,
+        public_targets=_public_targets(public_target, private_target, public_page=public_page),
         proxy=proxy,
         retention=_retention(keep_samples, keep_hours, keep_days, keep_incidents),
         question_timeout_us=_question_timeout_us(question_timeout),
@@ -193,6 +199,13 @@ def _http_address(text: str) -> Address | None:
         return wire_address.parse_address(text, default_port=HTTP_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
+
+
+def _public_targets(allowed: Sequence[str], denied: Sequence[str], *, public_page: bool) -> NameFilter:
+    for option, patterns in (("--public-target", allowed), ("--private-target", denied)):
+        if patterns and not public_page:
+            raise SettingsError(f"{option} without --public-page", hint="set both, or neither: then nothing is public")
+    return NameFilter(allowed=tuple(allowed), denied=tuple(denied))
 
 
 def _region_places(texts: Sequence[str]) -> Mapping[str, RegionPlace]:

@@ -83,6 +83,20 @@ def _kept(kept_us: int | None) -> str:
     help="Status of all targets (/status, /v1/status) and badges without a login, for the public.",
 )
 @click.option(
+    "--public-target",
+    envvar="ISOCHRONE_PUBLIC_TARGETS",
+    multiple=True,
+    metavar="PATTERN",
+    help="Target, or shell-style pattern of targets, that the public page has; by default all.",
+)
+@click.option(
+    "--private-target",
+    envvar="ISOCHRONE_PRIVATE_TARGETS",
+    multiple=True,
+    metavar="PATTERN",
+    help="Target, or pattern, that the public page does not have, also if --public-target matches it.",
+)
+@click.option(
     "--proxy-user-header",
     envvar="ISOCHRONE_PROXY_USER_HEADER",
     metavar="NAME",

@@ -17,6 +17,7 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.http_api import openapi, problems
 from isochrone_collector.http_api.bearer_auth import BearerAuth
+from isochrone_collector.http_api.bodies import JsonResponse
 from isochrone_collector.http_api.changes import ChangeRoutes
 from isochrone_collector.http_api.discovery import DiscoveryRoutes
 from isochrone_collector.http_api.encoded_tables import encode_line
@@ -24,6 +25,7 @@ from isochrone_collector.http_api.page import PageRoutes
 from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
 from isochrone_collector.http_api.route_tables import TableRoutes
 from isochrone_collector.http_api.status import STATUS, StatusRoutes
+from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import Publisher
@@ -60,16 +62,22 @@ class Sources:
     metrics: Callable[[], "Iterable[Metric]"]
 
 
-def create_app(sources: Sources, hosts: Collection[str] | None = None, *, public_page: bool = False) -> Starlette:
+def create_app(
+    sources: Sources,
+    hosts: Collection[str] | None = None,
+    *,
+    public_page: bool = False,
+    public_targets: NameFilter = EVERY_NAME,
+) -> Starlette:
     """Create the application, for requests to these `hosts` only, if there are any. With `public_page` the status needs
-    no credential.
+    no credential; it has the `public_targets` only.
     """
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
     changes = ChangeRoutes(changes=sources.changes, authenticator=sources.authenticator)
     page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
-    status = StatusRoutes(sources.query_context, is_public=public_page)
+    status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
     queries = QueryRoutes(sources.query_context)
     discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
     # One after the other, because the metrics of many series take much of a second.
@@ -130,7 +138,7 @@ def create_app(sources: Sources, hosts: Collection[str] | None = None, *, public
 
 async def _openapi(_request: Request) -> Response:
     """Return the OpenAPI document."""
-    return Response(_description(), headers={"Cache-Control": "no-cache"}, media_type="application/json")
+    return JsonResponse(_description(), headers={"Cache-Control": "no-cache"})
 
 
 @cache
@@ -144,4 +152,4 @@ async def _healthz(_request: Request) -> Response:
 
 
 def _uncached(value: Mapping[str, object]) -> Response:
-    return Response(encode_line(value), headers={"Cache-Control": "no-store"}, media_type="application/json")
+    return JsonResponse(encode_line(value), headers={"Cache-Control": "no-store"})

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.http_api.request_body import read_body
+from isochrone_collector.http_api.bodies import JsonResponse, read_body
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.encoding import NO_REGION, request_of
 from isochrone_collector.xds.rejections import Rejections
@@ -57,4 +57,4 @@ class DiscoveryRoutes:
             "type_url": type_url,
             "resources": [one.document for one in resources.values()],
         }
-        return Response(json.dumps(document), headers={"Cache-Control": "no-store"}, media_type="application/json")
+        return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})

@@ -1,8 +1,5 @@
 """Answers as response bodies, with their entity tags, compressed for clients that accept gzip. Pure.
 
-Route tables are not compressed: they are small, and have tags of their bytes. Nor are streams, whose events must arrive
-one by one, and errors.
-
 The length of a compressed body can betray a secret in it to someone who chooses other parts of it and sees the traffic
 (BREACH). Here no compressed body has a secret: credentials and the tokens of sessions are in headers, and in the body
 of one request. Nor can a page of another site make a browser ask with its session: the cookie is `SameSite=Strict`.
@@ -40,6 +37,16 @@ class EncodedDocument:
     is_compressed: bool = False
 
 
+def is_compressible(content: bytes | memoryview) -> bool:
+    """Return whether a body is large enough to be compressed."""
+    return len(content) >= MIN_COMPRESSED_BYTES
+
+
+def compress(content: bytes) -> bytes:
+    """Compress a body with gzip; equal bodies give equal bytes."""
+    return gzip.compress(content, _LEVEL, mtime=0)
+
+
 def accepts_gzip(headers: Headers) -> bool:
     """Return whether a request names gzip in Accept-Encoding, other than with the weight 0."""
     for item in ",".join(headers.getlist("accept-encoding")).split(","):
@@ -52,9 +59,9 @@ def accepts_gzip(headers: Headers) -> bool:
 def encode_compressed(answer: object) -> EncodedDocument:
     """Encode an answer as `encode_document` does, and compress it unless it is small."""
     plain = encode_document(answer)
-    if len(plain.content) < MIN_COMPRESSED_BYTES:
+    if not is_compressible(plain.content):
         return plain
-    return replace(plain, content=gzip.compress(plain.content, _LEVEL, mtime=0), is_compressed=True)
+    return replace(plain, content=compress(plain.content), is_compressed=True)
 
 
 def encode_document(answer: object) -> EncodedDocument:

@@ -16,6 +16,7 @@ from uvicorn import Config, Server
 from isochrone_collector.http_api.acceptor import Acceptor
 from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.connection import IDLE_US, MAX_HEAD_BYTES, SEND_BUFFER_BYTES, Connection
+from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.process_tuning import max_connections
 from isochrone_wire.address import Address
 from isochrone_wire.model import SECOND_US
@@ -62,17 +63,18 @@ async def serving(
     tls: ssl.SSLContext | None,
     hosts: Collection[str] = (),
     public_page: bool = False,
+    public_targets: NameFilter = EVERY_NAME,
 ) -> AsyncIterator[dict[str, str]]:
     """Serve HTTP within the block if `listen` is set; yields its URL as `http`. If the port is taken, a warning is
     logged and the collector runs without HTTP. Without TLS, requests have to name this machine, the address or one of
-    `hosts`. With `public_page` the status needs no credential.
+    `hosts`. With `public_page` the status needs no credential; it has the `public_targets` only.
     """
     async with AsyncExitStack() as stack:
         urls = {}
         try:
             if listen is not None:
                 allowed = None if tls else {*_LOCAL_HOSTS, listen.host, *hosts}
-                app = create_app(sources, allowed, public_page=public_page)
+                app = create_app(sources, allowed, public_page=public_page, public_targets=public_targets)
                 address = await stack.enter_async_context(listening(app, listen, tls=tls))
                 urls["http"] = f"{'https' if tls else 'http'}://{address}"
                 _log.info("http.started", url=urls["http"], page=f"{urls['http']}/")

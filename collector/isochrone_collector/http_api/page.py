@@ -16,10 +16,10 @@ from isochrone_collector.auth.authenticator import Authenticator, bearer_credent
 from isochrone_collector.auth.sessions import LIFETIME_US
 from isochrone_collector.errors import BadRequest, Forbidden, NotAdmitted, UnknownName
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
+from isochrone_collector.http_api.bodies import JsonResponse, read_body
 from isochrone_collector.http_api.encoded_documents import accepts_gzip
 from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.http_api.entity_tags import is_current, weak
-from isochrone_collector.http_api.request_body import read_body
 from isochrone_collector.page.files import DOCUMENT, FOLDER, read_files
 from isochrone_wire.model import SECOND_US
 
@@ -89,7 +89,7 @@ class PageRoutes:
             "ends": name is not None and proxy_user(self._authenticator, request) is None,
             "public": self._has_public_page,
         }
-        return Response(encode_line(value), headers=_UNCACHED, media_type="application/json")
+        return JsonResponse(encode_line(value), headers=_UNCACHED)
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""

@@ -21,6 +21,7 @@ from isochrone_collector.errors import (
     TooMany,
     UnknownName,
 )
+from isochrone_collector.http_api.bodies import JsonResponse
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.text import shortened
 
@@ -106,6 +107,6 @@ def _problem(
         **(members or {}),
     }
     content = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    return Response(
+    return JsonResponse(
         content, status_code=status, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", **(headers or {})}
     )

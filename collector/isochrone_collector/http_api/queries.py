@@ -14,6 +14,7 @@ from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS
 from isochrone_collector.auth.call_limits import CallSlots
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import entity_tags
+from isochrone_collector.http_api.bodies import VARY, JsonResponse
 from isochrone_collector.http_api.encoded_documents import (
     EncodedDocument,
     accepts_gzip,
@@ -321,14 +322,12 @@ class QueryRoutes:
                 max_age_s=max_age_s(request.headers.get("cache-control", "")),
             )
             etag = entity_tags.weak(found.etag)
-            headers = {"Cache-Control": "no-cache", "ETag": etag, "Vary": "Accept-Encoding"}
+            headers = {"Cache-Control": "no-cache", "ETag": etag, **VARY}
             if age_s:
                 headers["Age"] = str(ceil(age_s))
             if entity_tags.is_current(entity_tags.none_match(request.headers), found.etag):
                 return Response(status_code=304, headers=headers)
-            if found.is_compressed:
-                headers["Content-Encoding"] = "gzip"
-            return Response(found.content, headers=headers, media_type="application/json")
+            return JsonResponse(found.content, headers=headers, is_compressed=found.is_compressed)
 
         return handle
 

@@ -14,6 +14,7 @@ from isochrone_collector.auth.call_limits import StreamCounts
 from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
+from isochrone_collector.http_api.bodies import JsonResponse
 from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
 from isochrone_collector.http_api.entity_tags import is_current, none_match, quoted
 from isochrone_collector.http_api.problems import NotBuilt
@@ -71,7 +72,7 @@ class TableRoutes:
             ],
         }
         headers = {"Cache-Control": "no-cache", **self._staleness()}
-        return Response(encode_line(overview), headers=headers, media_type="application/json")
+        return JsonResponse(encode_line(overview), headers=headers)
 
     async def region(self, request: Request) -> Response:
         """Return the tables of a region, at once or as soon as there is a newer one than the client has."""

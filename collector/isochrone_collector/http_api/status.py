@@ -17,10 +17,12 @@ from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
 from isochrone_collector.auth.refusal_log import without_details
 from isochrone_collector.errors import TooMany
 from isochrone_collector.http_api import badges, entity_tags, query_parameters
+from isochrone_collector.http_api.bodies import VARY, JsonResponse
 from isochrone_collector.http_api.encoded_documents import EncodedDocument, encode_document
 from isochrone_collector.http_api.endpoint import Endpoint, ParsedRequest
 from isochrone_collector.http_api.parameters import FORMAT
 from isochrone_collector.http_api.shared_answers import SharedAnswers
+from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.queries import status
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.queries.status import StatusList, TargetStatus
@@ -52,11 +54,14 @@ _Answer = tuple[StatusList, EncodedDocument]
 
 
 class StatusRoutes:
-    """The routes of the status and of badges, open to the public if `is_public`."""
+    """The routes of the status and of badges, open to the public if `is_public`. They have these `targets` only, for
+    readers, too: all callers share one answer, in which another target does not exist.
+    """
 
-    def __init__(self, query_context: QueryContext, *, is_public: bool) -> None:
+    def __init__(self, query_context: QueryContext, *, is_public: bool, targets: NameFilter = EVERY_NAME) -> None:
         self._query_context = query_context
         self._is_public = is_public
+        self._targets = targets
         self._shared = SharedAnswers[_Answer]()
         self._of_address = BucketPerKey(per_second=_PER_SECOND, burst=_BURST)
         self._of_all = LeakyBucket(per_second=_ALL_PER_SECOND, burst=_ALL_BURST)
@@ -74,12 +79,12 @@ class StatusRoutes:
     async def _status(self, request: Request) -> Response:
         STATUS.parse(request.scope["query_string"], path={}, now_at=self._query_context.clock())
         (_, document), age_s = await self._answer(request)
-        headers = {"Cache-Control": self._cache_control, "ETag": entity_tags.weak(document.etag)}
+        headers = {"Cache-Control": self._cache_control, "ETag": entity_tags.weak(document.etag), **VARY}
         if age_s:
             headers["Age"] = str(ceil(age_s))
         if entity_tags.is_current(entity_tags.none_match(request.headers), document.etag):
             return Response(status_code=304, headers=headers)
-        return Response(document.content, headers=headers, media_type="application/json")
+        return JsonResponse(document.content, headers=headers)
 
     async def _badge(self, request: Request) -> Response:
         """Return the badge of a target from a region; a neutral one with 404 if either is unknown."""
@@ -111,7 +116,7 @@ class StatusRoutes:
             return await self._shared.get(STATUS.path, self._make, max_age_s=MAX_AGE_S)
 
     async def _make(self) -> _Answer:
-        found = await status.status(self._query_context)
+        found = await status.status(self._query_context, shown=self._targets)
         return found, await asyncio.to_thread(encode_document, found)
 
     async def _limit(self, request: Request) -> None:

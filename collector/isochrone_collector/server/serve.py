@@ -76,6 +76,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                 tls=certificates.context() if certificates and settings.https else None,
                 hosts=settings.http_hosts,
                 public_page=settings.public_page,
+                public_targets=settings.public_targets,
             )
         )
         async with asyncio.TaskGroup() as group:

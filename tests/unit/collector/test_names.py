@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.names import display_names, matching
+from isochrone_collector.names import EVERY_NAME, NameFilter, display_names, matching
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,25 @@ def test_patterns(pattern: str, found: list[str]) -> None:
     itself.
     """
     assert matching(pattern, ["openai/gpt-5", "openai/o4", "x/odd[1]"]) == found
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "found"),
+    [
+        ((), (), {"openai/gpt-5", "openai/o4", "x/odd[1]"}),
+        (("openai/*",), (), {"openai/gpt-5", "openai/o4"}),
+        (("o4*", "x/odd[1]"), (), {"openai/o4", "x/odd[1]"}),
+        ((), ("openai/*",), {"x/odd[1]"}),
+        (("openai/*",), ("gpt*",), {"openai/o4"}),
+        (("nothing",), (), set()),
+        ((), ("*",), set()),
+    ],
+)
+def test_a_filter_denies_after_it_allows(allowed: tuple[str, ...], denied: tuple[str, ...], found: set[str]) -> None:
+    """A denied name does not pass, also if it is allowed; names that no pattern allows pass only if there is none."""
+    known = ["openai/gpt-5", "openai/o4", "x/odd[1]"]
+    assert NameFilter(allowed=allowed, denied=denied).select(known) == found
+    assert EVERY_NAME.select(known) == set(known)
 
 
 def test_a_series_that_was_replaced_keeps_a_name_of_its_own() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
+from isochrone_collector.names import NameFilter
 from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.settings import RetentionPeriods, Settings, Tls, check, parse_address
 from isochrone_wire.model import DAY_US
@@ -229,6 +230,16 @@ def test_an_impossible_http_address_is_refused() -> None:
     with pytest.raises(SettingsError) as refused:
         usual(http_listen="127.0.0.1:port")
     assert "--http-listen 127.0.0.1:4680" in refused.value.hint
+
+
+def test_targets_of_the_public_page() -> None:
+    """Patterns of targets are those of the public page: without it they are an error, not ignored."""
+    chosen = usual(public_page=True, public_target=("openai/*",), private_target=("*-internal",))
+    assert chosen.public_targets == NameFilter(allowed=("openai/*",), denied=("*-internal",))
+    assert usual(public_page=True).public_targets == NameFilter()
+    for option in ("public_target", "private_target"):
+        with pytest.raises(SettingsError, match=f"--{option.replace('_', '-')} without --public-page"):
+            usual(**{option: ("openai/*",)})
 
 
 def test_places_of_regions() -> None:

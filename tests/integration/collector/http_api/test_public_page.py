@@ -16,7 +16,7 @@ from isochrone_collector.auth import call_limits
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api import shared_answers, status
 from isochrone_wire import identity_file
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until
 from testdata.waiting import eventually
 
@@ -153,6 +153,49 @@ def test_an_unknown_badge_is_neutral(public: Public, path: str) -> None:
     assert "unknown" in (ET.fromstring(answer.content).findtext(f"{NAME}title") or "")
     assert b"script" not in answer.content
     assert b"nothing" not in answer.content
+
+
+def test_private_targets_do_not_exist(start_collector: StartCollector) -> None:
+    """A target that --private-target matches is in no answer, also to a reader, nor is a region that measures no other:
+    its badge is that of a target which the plan does not have, byte for byte.
+    """
+    collector = start_collector(more=["--public-page", "--private-target", "beta*/*"], trusting=False)
+    push(collector)
+    agents = Caller(f"unix:{collector.data_dir}/collector.sock")
+    elsewhere = Fleet({target.name: target.id for target in agents.targets().targets if target.name == SECOND})
+    rounds = rounds_until(now_at() // MINUTE_US * MINUTE_US, ROUNDS)
+    elsewhere.push_rounds(agents, rounds, vantages=[Vantage(name="eu-1", region="eu-central-1")])
+    agents.channel.close()
+    operator = identity_file.read(collector.data_dir / "operator.json").credential
+    with httpx.Client(base_url=collector.http, trust_env=False, timeout=60) as http:
+        eventually(
+            30,
+            lambda: {row["target"] for row in http.get("/v1/status").json()["rows"]} == {FIRST, THIRD},
+            "two targets",
+        )
+        for headers in ({}, {"Authorization": f"Bearer {operator}"}):
+            status_of_all = http.get("/v1/status", headers=headers)
+            assert [word for word in (SECOND.partition("/")[0], "eu-central-1") if word in status_of_all.text] == []
+            private, unknown = (
+                http.get(f"/badge/{target}/{US}.svg", headers=headers) for target in (SECOND, "delta/m")
+            )
+            assert (private.status_code, private.content) == (404, unknown.content)
+            assert _without_date(private) == _without_date(unknown)
+            assert http.get(f"/badge/{FIRST}/{US}.svg", headers=headers).status_code == 200
+
+
+def _without_date(answer: httpx.Response) -> dict[str, str]:
+    return {name: value for name, value in answer.headers.items() if name != "date"}
+
+
+def test_the_status_is_compressed(public: Public) -> None:
+    """It is as every answer: compressed for clients that accept it, under the same tag, and caches learn of it."""
+    packed, plain = (public.http.get("/v1/status", headers={"Accept-Encoding": coding}) for coding in ("gzip", "br"))
+    assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
+    assert {one.headers["vary"] for one in (packed, plain)} == {"Accept-Encoding"}
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    known = public.http.get("/v1/status", headers={"If-None-Match": "*"})
+    assert (known.status_code, known.headers["vary"]) == (304, "Accept-Encoding")
 
 
 def test_it_is_off_by_default(start_collector: StartCollector) -> None:

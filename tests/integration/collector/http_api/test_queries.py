@@ -167,7 +167,9 @@ def test_a_known_answer_is_not_sent_again(http: httpx.Client, question: Question
 
 
 def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) -> None:
-    """The body and the tag are the same; a small answer, and an error, are sent as they are."""
+    """The body and the tag are the same; a small answer is sent as it is. So are the description of the interface and
+    large errors.
+    """
     path = f"/v1/series?window={WINDOW}"
     packed, plain = (http.get(path, headers={"Accept-Encoding": coding}) for coding in ("gzip, br", "gzip;q=0"))
     assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
@@ -180,6 +182,7 @@ def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) 
     small = http.get(f"/v1/alerts?window={WINDOW}")
     assert (small.status_code, small.headers.get("content-encoding")) == (200, None)
     assert "content-encoding" not in http.get("/v1/leaderboard?window=24").headers
+    assert http.get("/v1/openapi.json").headers["content-encoding"] == "gzip"
 
 
 def test_a_sample_is_found_by_its_id(collector: Collector, http: httpx.Client, tmp_path: Path) -> None:
