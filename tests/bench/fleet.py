@@ -3,16 +3,24 @@
 Real gRPC over real TLS: every agent has its own connection and credential; a few processes hold all agents. An agent
 pushes 15 samples every 15 s. After half a minute of steady load all channels are closed and reopened at the same
 moment, and every agent pushes a heartbeat and three batches of backlog; a minute of steady load follows. Then the same
-agents do the same with a bare gRPC server (`bench.reference_collector`): the goals are ratios of the two.
+agents do the same with two bare gRPC servers (`bench.reference_collector`), of which one commits each push and the
+other one, `echo`, only answers: the goals are ratios to them.
 
 A reply time runs from the call to the committed receipt as seen by the agent; the first one after the storm includes
 TCP and TLS, and retries are included. `storm_p99_ms` covers all pushes of the minute after the storm, half of which are
-the storm's own; `storm_over_s` is when the last of those was answered, at most twice as late as by the bare server.
+the storm's own, and is compared with that of the echo server; the other figures are compared with those of the server
+that commits. `storm_over_s` is when the last of the storm's pushes was answered, at most twice as late.
 `reply_p99_ms` is the p99 of the worst five seconds from then on, and at least from the fifteenth second, to the end of
 the minute; `steady_p99_ms` covers the half minute before. All pushes must have been stored: the ledger is compared with
-what was sent. Agents, server and PostgreSQL share this machine.
+what was sent. Agents, server and PostgreSQL share this machine. All of it is measured on an idle machine, and then with
+a busy process on each core (`bench.neighbours`).
 
-usage: fleet.py [--agents N] [--plain] prints a RESULT line; exit 1 when a goal is missed or a batch is missing
+The phases of a reconnect are printed as a table: TCP and TLS with the settings of HTTP/2 (`handshake`); of the
+heartbeat, the time until the server has read and authenticated it (`admission`), until its commit, and until the agent
+has the reply; and a plan fetch, which is an authenticated call without a commit.
+
+usage: fleet.py [--agents N] [--plain] [--part idle|busy] prints a RESULT line; exit 1 when a goal is missed or a batch
+is missing
 """
 
 import argparse
@@ -25,14 +33,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 import psycopg
 
+from bench.neighbours import add_part, goals_of, measured, prefixes_of
 from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
 from bench.reference_collector import reference_collector
 from bench.result import at_most, conclude
@@ -45,6 +55,7 @@ from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 MAX_STORM_RATIO = 2
+PHASES = ("handshake", "admission", "commit", "reply", "plan_fetch")
 GOALS = {
     "reply_p99_ratio": at_most(4),
     "storm_p99_ratio": at_most(3),
@@ -73,38 +84,69 @@ class Push:
     attempts: int
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The figures of one server, all pushes, and the durations in seconds of each phase of the reconnects."""
+
+    figures: dict[str, float]
+    pushes: Sequence[Push]
+    phases: Mapping[str, Sequence[float]]
+
+
 def main() -> int:
     """Return 0 if the goal is met and nothing is missing."""
     parser = argparse.ArgumentParser(description="A fleet on one collector.")
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--plain", action="store_true", help="without TLS and credentials")
+    add_part(parser)
     options = parser.parse_args()
     raise_limit(options.agents * DESCRIPTORS_PER_AGENT + 500)
     # On SIGTERM, exit normally, so that child processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    prefixes = prefixes_of(options)
+    return conclude(measured(prefixes, lambda prefix: _measured(options, prefix)), goals_of(prefixes, GOALS))
+
+
+def _measured(options: argparse.Namespace, prefix: str) -> dict[str, float]:
+    """Return the figures of a collector and of both bare servers, on a database of their own."""
     with tempfile.TemporaryDirectory() as name, EmbeddedPostgres(Path(name, "postgres")) as postgres:
         credentials = _credentials(postgres.conninfo, options.agents)
         agents = [(number, credentials[vantage_name(number)]) for number in range(options.agents)]
         with running_collector(Path(name), postgres.conninfo, *(() if options.plain else ("--tls",))) as collector:
             targets = _apply(collector, credentials["operator"], credentials[vantage_name(0)])
-            figures, pushes = _storm(collector, agents, targets)
-        sent, stored = len(pushes) - len(agents), _batches(postgres.conninfo)
-        with reference_collector(postgres.conninfo, Path(name), tls=not options.plain) as reference:
-            expected, expected_pushes = _storm(reference, agents, targets)
-    settled = max(SETTLED_SECONDS, MAX_STORM_RATIO * expected["storm_over_s"])
-    for server, own in ((figures, pushes), (expected, expected_pushes)):
-        server["reply_p99_ms"] = _worst_p99_ms(own, settled)
-    ratios = {f"{name}_ratio": figures[f"{name}_ms"] / expected[f"{name}_ms"] for name in ("reply_p99", "storm_p99")}
-    ratios["storm_over_ratio"] = figures["storm_over_s"] / expected["storm_over_s"]
-    references = {f"reference_{name}": value for name, value in expected.items()}
+            own = _storm(collector, agents, targets)
+        sent, stored = len(own.pushes) - len(agents), _batches(postgres.conninfo)
+        bare = {}
+        for server, conninfo in (("reference", postgres.conninfo), ("echo", None)):
+            with reference_collector(conninfo, Path(name), tls=not options.plain) as running:
+                bare[server] = _storm(running, agents, targets)
+    _print_phases({f"{prefix}collector": own, **bare})
+    committing, echo = bare["reference"].figures, bare["echo"].figures
+    settled = max(SETTLED_SECONDS, MAX_STORM_RATIO * committing["storm_over_s"])
+    settled = min(settled, STORM_SECONDS - WINDOW_SECONDS)
+    for run in (own, bare["reference"]):
+        run.figures["reply_p99_ms"] = _worst_p99_ms(run.pushes, settled)
+    ratios = {
+        "reply_p99_ratio": own.figures["reply_p99_ms"] / committing["reply_p99_ms"],
+        "storm_p99_ratio": own.figures["storm_p99_ms"] / echo["storm_p99_ms"],
+        "storm_over_ratio": own.figures["storm_over_s"] / committing["storm_over_s"],
+    }
+    references = {f"{server}_{name}": value for server, run in bare.items() for name, value in run.figures.items()}
     counts = {"agents": options.agents, "batches": sent, "lost_batches": sent - stored}
-    return conclude(ratios | counts | figures | references, GOALS)
+    return ratios | counts | own.figures | references
 
 
-def _storm(
-    server: RunningServer, agents: Sequence[tuple[int, str]], targets: Sequence[int]
-) -> tuple[dict[str, float], list[Push]]:
-    """Run the whole timeline; return the figures and all pushes."""
+def _print_phases(runs: Mapping[str, Run]) -> None:
+    """Print the median and the p99 of each phase, in milliseconds, by server."""
+    print(f"{'ms':12}" + "".join(f"{server:>22}" for server in runs))  # noqa: T201  # a bench prints
+    for phase in PHASES:
+        durations = [run.phases[phase] for run in runs.values()]
+        cells = [f"{1000 * median(each):>12.1f}{_p99_ms(each):>10.1f}" for each in durations]
+        print(f"{phase:12}" + "".join(cells))  # noqa: T201  # a bench prints
+
+
+def _storm(server: RunningServer, agents: Sequence[tuple[int, str]], targets: Sequence[int]) -> Run:
+    """Run the whole timeline."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(_start_process(server, agents[n::PROCESSES], targets, len(agents)))
@@ -119,16 +161,19 @@ def _storm(
         before = cpu_seconds(server.pid)
         time.sleep(timeline["storm"] - time.monotonic())
         storm_begins = cpu_seconds(server.pid)
+        answers = [_receive(process) for process in processes]
         pushes = [
             Push(began - timeline["storm"], took, int(attempts))
-            for process in processes
-            for began, took, attempts in _receive_pushes(process)
+            for answer in answers
+            for began, took, attempts in answer["pushes"]
         ]
-        return _reply_times(pushes, agents=len(agents)) | {
+        parts = [phases for answer in answers for phases in answer["phases"]]
+        figures = _reply_times(pushes, agents=len(agents)) | {
             "cpu_pct": 100 * (storm_begins - before) / STEADY_SECONDS,
             "storm_cpu_s": cpu_seconds(server.pid) - storm_begins,
             "rss_mb": rss_mb(server.pid),
-        }, pushes
+        }
+        return Run(figures, pushes, {name: [part[name] for part in parts if name in part] for name in PHASES})
 
 
 def _reply_times(pushes: Sequence[Push], *, agents: int) -> dict[str, float]:
@@ -136,11 +181,11 @@ def _reply_times(pushes: Sequence[Push], *, agents: int) -> dict[str, float]:
     after = [push for push in pushes if push.began >= 0]
     backlog = sorted(push.began + push.took for push in after)[: agents * (BACKLOG_BATCHES + 1)]
     return {
-        "storm_p99_ms": _p99_ms(after),
-        "storm_p50_ms": _p50_ms(after),
+        "storm_p99_ms": _p99_ms([push.took for push in after]),
+        "storm_p50_ms": 1000 * median(push.took for push in after),
         "slowest_ms": 1000 * max(push.took for push in after),
-        "steady_p99_ms": _p99_ms(steady),
-        "steady_p50_ms": _p50_ms(steady),
+        "steady_p99_ms": _p99_ms([push.took for push in steady]),
+        "steady_p50_ms": 1000 * median(push.took for push in steady),
         "storm_over_s": backlog[-1],
         "retries": float(sum(push.attempts - 1 for push in pushes)),
     }
@@ -149,16 +194,12 @@ def _reply_times(pushes: Sequence[Push], *, agents: int) -> dict[str, float]:
 def _worst_p99_ms(pushes: Sequence[Push], settled: float) -> float:
     """Return the p99 of the worst window from `settled` seconds after the beginning of the storm."""
     starts = [settled + second for second in range(0, int(STORM_SECONDS - settled), WINDOW_SECONDS)]
-    windows = [[push for push in pushes if start <= push.began < start + WINDOW_SECONDS] for start in starts]
+    windows = [[push.took for push in pushes if start <= push.began < start + WINDOW_SECONDS] for start in starts]
     return max(_p99_ms(window) for window in windows)
 
 
-def _p99_ms(pushes: Sequence[Push]) -> float:
-    return 1000 * quantiles([push.took for push in pushes], n=100)[98]
-
-
-def _p50_ms(pushes: Sequence[Push]) -> float:
-    return 1000 * median(push.took for push in pushes)
+def _p99_ms(durations: Sequence[float]) -> float:
+    return 1000 * quantiles(durations, n=100)[98]
 
 
 @contextlib.contextmanager
@@ -186,10 +227,10 @@ def _send(process: subprocess.Popen[str], what: object) -> None:
     process.stdin.flush()
 
 
-def _receive_pushes(process: subprocess.Popen[str]) -> list[list[float]]:
+def _receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
-    pushes: list[list[float]] = json.loads(process.stdout.readline())
-    return pushes
+    answer: dict[str, Any] = json.loads(process.stdout.readline())
+    return answer
 
 
 def _credentials(conninfo: str, agents: int) -> dict[str, str]:

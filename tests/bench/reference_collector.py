@@ -1,8 +1,10 @@
-"""The reference of push latency: a bare gRPC server that commits each push in one transaction, and does nothing else.
+"""The references of push latency: a bare gRPC server that commits each push in one transaction, and one that only
+answers.
 
-It shares the machine, PostgreSQL, TLS and the pushing processes with the collector, but has no credentials, ledger,
-checks, summaries, indexes or jobs: a push of n samples is parsed, n prepared rows are copied into a plain table with
-the columns of `sample`, and the commit is acknowledged. A collector cannot be much faster than that.
+They share the machine, TLS and the pushing processes with the collector, but have no credentials, ledger, checks,
+summaries, indexes or jobs: a push of n samples is inflated and parsed, n prepared rows are copied into a plain table
+with the columns of `sample`, and the commit is acknowledged. A collector cannot be much faster than that. The echo
+server has no database either: it parses a push, and answers.
 
 usage: python -m bench.reference_collector started by other benchmarks, with one line of JSON on stdin
 """
@@ -11,9 +13,11 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -27,11 +31,13 @@ from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.rows import COLUMNS, Origin
 from isochrone_wire.channel import PLAIN, Trust
 from isochrone_wire.grpc_options import SERVER_OPTIONS
-from isochrone_wire.v1 import fleet_pb2
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 CONNECTIONS = 4
 ORIGIN = Origin(vantage_id=1, region="us-east-2", epoch=1, seq=1, received_at=1)
 TABLE = "reference_sample"
+# gRPC itself inflates pushes here; the collector does it after it has checked the caller.
+OPTIONS = [option for option in SERVER_OPTIONS if option != ("grpc.per_message_decompression", 0)]
 
 
 class Committer:
@@ -61,19 +67,23 @@ async def _prepare(connection: psycopg.AsyncConnection, rows: int) -> bytes:
         return b"".join([bytes(part) async for part in copy])
 
 
-def push_handler(committer: Committer) -> grpc.GenericRpcHandler:
-    """Return the handler of pushes: it commits as many rows as the push has samples."""
+class BareFleet(fleet_pb2_grpc.FleetServicer):
+    """Commits as many rows as a push has samples, or none without a `committer`; has an empty plan."""
 
-    async def push(request: fleet_pb2.PushRequest, _: object) -> fleet_pb2.PushResponse:
-        await committer.commit(len(request.samples))
-        return fleet_pb2.PushResponse(stored=len(request.samples))
+    def __init__(self, committer: Committer | None) -> None:
+        self._committer = committer
 
-    handler = grpc.unary_unary_rpc_method_handler(
-        push,
-        request_deserializer=fleet_pb2.PushRequest.FromString,
-        response_serializer=fleet_pb2.PushResponse.SerializeToString,
-    )
-    return grpc.method_handlers_generic_handler("isochrone.v1.Fleet", {"Push": handler})
+    async def Push(self, request: fleet_pb2.PushRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
+        """Answer after the commit."""
+        received_at = time.time_ns() // 1000
+        if self._committer is not None:
+            await self._committer.commit(len(request.samples))
+        server_at = time.time_ns() // 1000
+        return fleet_pb2.PushResponse(stored=len(request.samples), received_at=received_at, server_at=server_at)
+
+    async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: object) -> Any:  # noqa: N802  # gRPC's
+        """Answer at once."""
+        return fleet_pb2.FetchPlanResponse()
 
 
 def create_table(conninfo: str) -> None:
@@ -90,11 +100,15 @@ def create_table(conninfo: str) -> None:
                 copy.write_row(row)
 
 
-async def serve(conninfo: str, key: str | None, certificate: str | None) -> None:
+async def _committer(conninfo: str) -> Committer:
+    return Committer([await psycopg.AsyncConnection.connect(conninfo, autocommit=True) for _ in range(CONNECTIONS)])
+
+
+async def serve(conninfo: str | None, key: str | None, certificate: str | None) -> None:
     """Serve until the process is stopped; print the address when ready."""
-    connections = [await psycopg.AsyncConnection.connect(conninfo, autocommit=True) for _ in range(CONNECTIONS)]
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((push_handler(Committer(connections)),))
+    server = grpc.aio.server(options=OPTIONS)
+    fleet = BareFleet(await _committer(conninfo) if conninfo else None)  # type: ignore[abstract]  # agents join no bench
+    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
     if key is None or certificate is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:
@@ -106,9 +120,10 @@ async def serve(conninfo: str, key: str | None, certificate: str | None) -> None
 
 
 @contextmanager
-def reference_collector(conninfo: str, folder: Path, *, tls: bool) -> Iterator[RunningServer]:
-    """Run the server in its own process."""
-    create_table(conninfo)
+def reference_collector(conninfo: str | None, folder: Path, *, tls: bool) -> Iterator[RunningServer]:
+    """Run the server in its own process: the echo server without a `conninfo`."""
+    if conninfo is not None:
+        create_table(conninfo)
     config: dict[str, str | None] = {"conninfo": conninfo, "key": None, "certificate": None}
     trust = PLAIN
     if tls:

@@ -1,9 +1,10 @@
 """Simulated agents of `bench.fleet` in one process, each with its own channel, credential and epoch.
 
 The process reads one line of JSON, prints `ready`, reads the instants of the timeline (CLOCK_MONOTONIC, seconds), runs
-through it, and prints the durations of all pushes. An agent pushes a batch every 15 s at its own phase. At the storm it
-closes its channel, opens a new one at once, and pushes a heartbeat and its backlog one by one; then it continues as
-before. A failed push is retried like that of the real agent, and its duration includes the retries.
+through it, and prints the durations of all pushes, and those of the phases of the storm. An agent pushes a batch every
+15 s at its own phase. At the storm it closes its channel, opens a new one at once, and pushes a heartbeat and its
+backlog one by one; then it continues as before. Every tenth agent also fetches the plan after its heartbeat, as one
+without a plan does. A failed push is retried like that of the real agent, and its duration includes the retries.
 
 usage: python -m bench.simulated_agents started by bench.fleet
 """
@@ -21,13 +22,14 @@ import grpc.aio
 from isochrone_agent.delivery.verdict import Backoff, draw
 from isochrone_wire import codec
 from isochrone_wire.grpc_options import CLIENT_OPTIONS
-from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, TokenSource, Vantage, Vitals
+from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Outcome, Sample, TokenSource, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 EVERY_SECONDS = 15.0
 BACKLOG_BATCHES = 3
 GIVE_UP_SECONDS = 15.0
 CALL_SECONDS = 30.0
+FETCHES_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,9 @@ class Timeline:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """One simulated agent. `pushes` are the start, the duration in seconds and the attempts of each push."""
+    """One simulated agent. `pushes` are the start, the duration in seconds and the attempts of each push, `phases` the
+    durations in seconds of the parts of its reconnect, by name.
+    """
 
     number: int
     collector: Collector
@@ -71,6 +75,7 @@ class Agent:
     targets: Sequence[int]
     region: str
     pushes: list[tuple[float, float, int]] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
     _seq: int = 0
     _give_up: float = 0.0
     _channel: grpc.aio.Channel | None = None
@@ -84,11 +89,30 @@ class Agent:
         backlog = [self._request(samples) for samples in (0, *[len(self.targets)] * BACKLOG_BATCHES)]
         await _sleep_until(timeline.storm)
         await self._channel.close()
-        self._channel = self.collector.channel(self.credential)
-        for request in backlog:
+        await self._reconnect(backlog[0])
+        for request in backlog[1:]:
             await self._push(request)
         await self._steady(timeline.storm + phase, timeline.end)
         await self._channel.close()
+
+    async def _reconnect(self, heartbeat: fleet_pb2.PushRequest) -> None:
+        began = time.monotonic()
+        self._channel = self.collector.channel(self.credential)
+        await asyncio.wait_for(self._channel.channel_ready(), CALL_SECONDS)
+        connected, sent_at = time.monotonic(), time.time()
+        receipt = await self._push(heartbeat, began)
+        answered_at = time.time()
+        self.phases = {
+            "handshake": connected - began,
+            "admission": receipt.received_at / SECOND_US - sent_at,
+            "commit": (receipt.server_at - receipt.received_at) / SECOND_US,
+            "reply": answered_at - receipt.server_at / SECOND_US,
+        }
+        if not self.number % FETCHES_EVERY:
+            asked = time.monotonic()
+            request = fleet_pb2.FetchPlanRequest(vantage=heartbeat.vantage)
+            await fleet_pb2_grpc.FleetStub(self._channel).FetchPlan(request, timeout=CALL_SECONDS)
+            self.phases["plan_fetch"] = time.monotonic() - asked
 
     async def _steady(self, first: float, until: float) -> None:
         instant = first
@@ -97,19 +121,25 @@ class Agent:
             await self._push(self._request(len(self.targets)))
             instant += EVERY_SECONDS
 
-    async def _push(self, request: fleet_pb2.PushRequest) -> None:
-        began, attempts, backoff = time.monotonic(), 0, Backoff()
-        while time.monotonic() < self._give_up:
+    async def _push(self, request: fleet_pb2.PushRequest, began: float | None = None) -> fleet_pb2.PushResponse:
+        """Return the receipt of a push, whose duration runs from `began`, by default from now."""
+        began, attempts, backoff = began or time.monotonic(), 0, Backoff()
+        while True:
             attempts += 1
             try:
                 assert self._channel is not None
                 stub = fleet_pb2_grpc.FleetStub(self._channel)
                 compression = grpc.Compression.Gzip if request.samples else None
-                await stub.Push(request, timeout=CALL_SECONDS, compression=compression)
-                break
-            except grpc.aio.AioRpcError:
-                await asyncio.sleep(backoff.next_wait_us(draw()) / SECOND_US)
-        self.pushes.append((began, time.monotonic() - began, attempts))
+                receipt: fleet_pb2.PushResponse = await stub.Push(
+                    request, timeout=CALL_SECONDS, compression=compression
+                )
+            except grpc.aio.AioRpcError as error:
+                if time.monotonic() > self._give_up:
+                    raise
+                await asyncio.sleep(backoff.next_wait_us(error.trailing_metadata() or (), draw()) / SECOND_US)
+            else:
+                self.pushes.append((began, time.monotonic() - began, attempts))
+                return receipt
 
     def _request(self, samples: int) -> fleet_pb2.PushRequest:
         now_at = time.time_ns() // 1000
@@ -121,6 +151,8 @@ class Agent:
             samples=tuple(_sample(target_id, now_at) for target_id in self.targets[:samples]),
             vitals=Vitals(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
             sent_at=now_at,
+            lineage=(self.number + 1,),
+            protocol=PUSH_PROTOCOL,
         )
         message: fleet_pb2.PushRequest = codec.encode(batch)
         return message
@@ -195,7 +227,8 @@ def main() -> None:
     sys.stdout.flush()
     timeline = Timeline(**json.loads(sys.stdin.readline()))
     asyncio.run(_run_all(agents, timeline, config["fleet"]))
-    sys.stdout.write(json.dumps([push for agent in agents for push in agent.pushes]) + "\n")
+    pushes = [push for agent in agents for push in agent.pushes]
+    sys.stdout.write(json.dumps({"pushes": pushes, "phases": [agent.phases for agent in agents]}) + "\n")
 
 
 if __name__ == "__main__":
