@@ -20,10 +20,9 @@ from isochrone_agent.clock_offset import TimestampExchange
 from isochrone_agent.delivery.verdict import (
     Backoff,
     Reaction,
-    bounded_delay_us,
     draw,
     react,
-    stated_delay_us,
+    spread_delay_us,
     unknown_targets,
 )
 from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
@@ -248,7 +247,7 @@ class Uplink:
             self.refusal = None
             log.info("push.accepted_again")
         if receipt.delay_us:
-            self._delay_calls(bounded_delay_us(receipt.delay_us))
+            self._delay_calls(spread_delay_us(receipt.delay_us, draw()))
         if batch is not None:
             await self._spool.acknowledge(batch, rejected=rejected)
             log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
@@ -307,8 +306,7 @@ class Uplink:
         # Calls that were in flight at the same time often fail together, which counts as one failure.
         if started >= self._failed_at:
             self._failed_at = time.monotonic()
-            stated_us = stated_delay_us(metadata)
-            self._delay_calls(self._backoff.next_wait_us(draw()) if stated_us is None else stated_us)
+            self._delay_calls(self._backoff.next_wait_us(metadata, draw()))
 
     async def _split(self, batch: SealedBatch, reason: str) -> None:
         await self._spool.split(batch, reason)

@@ -13,7 +13,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 FIRST_WAIT_US = SECOND_US
 # Seldom enough for a fleet: a healthy agent pushes more often. A longer wait would outlast most failures.
 MAX_WAIT_US = 10 * SECOND_US
-# The agent waits no longer than this, even if the collector asks for more.
+# The agent waits no longer than this, even if the collector asks for it.
 MAX_DELAY_US = 600 * SECOND_US
 
 _TOO_LARGE = "larger than max"
@@ -64,23 +64,17 @@ def react(status: str, details: str = "") -> Reaction:
     return REACTIONS.get(status, Reaction.RETRY)
 
 
-def stated_delay_us(metadata: Metadata) -> int | None:
-    """The wait that the collector asks for in the trailing metadata of a refusal, in microseconds; `None` if absent."""
-    for key, text in metadata:
-        if key == _PUSHBACK and isinstance(text, str) and text.isdecimal():
-            return bounded_delay_us(int(text) * 1000)
-    return None
-
-
 def unknown_targets(metadata: Metadata) -> frozenset[int]:
     """The ids of the targets that the collector does not know, from the trailing metadata of a refusal."""
     texts = (text for key, text in metadata if key == UNKNOWN_TARGETS_KEY and isinstance(text, str))
     return frozenset(int(one) for text in texts for one in text.split(",") if one.isdecimal())
 
 
-def bounded_delay_us(delay_us: int) -> int:
-    """The wait that the collector asked for, limited to `MAX_DELAY_US`."""
-    return min(max(delay_us, 0), MAX_DELAY_US)
+def spread_delay_us(delay_us: int, chance: float) -> int:
+    """The wait for a delay that the collector asked for, in microseconds: up to twice as long, because it may have
+    asked the whole fleet for the same one. At most `MAX_DELAY_US`; `chance` is uniform in [0, 1).
+    """
+    return int(min(max(delay_us, 0), MAX_DELAY_US // 2) * (1 + chance))
 
 
 @dataclass(slots=True)
@@ -89,8 +83,13 @@ class Backoff:
 
     ceiling_us: int = FIRST_WAIT_US
 
-    def next_wait_us(self, chance: float) -> int:
-        """The wait after the next failure, in microseconds; `chance` is uniform in [0, 1)."""
+    def next_wait_us(self, metadata: Metadata, chance: float) -> int:
+        """The wait after a failure, in microseconds, which a refusal may state in its trailing metadata; `chance` is
+        uniform in [0, 1).
+        """
+        for key, text in metadata:
+            if key == _PUSHBACK and isinstance(text, str) and text.isdecimal():
+                return spread_delay_us(int(text) * 1000, chance)
         wait_us = int(self.ceiling_us * chance)
         self.ceiling_us = min(self.ceiling_us * 2, MAX_WAIT_US)
         return wait_us

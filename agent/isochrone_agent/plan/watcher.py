@@ -50,9 +50,11 @@ class PlanWatcher:
         self._refused_plan: Plan | None = None
 
     async def wait_for_plan(self) -> None:
-        """Apply the stored plan, if there is one, then poll the collector until a plan is running."""
+        """Apply the stored plan, or poll the collector until a plan is running. The receipt of the first push says
+        whether the stored one is still in force.
+        """
         await self._consider_kept()
-        while not (await self._fetch() or await self._reconsider()):
+        while not (self._rounds.plan_version or await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
 
     async def update_to(self, version: int, content_hash: bytes = b"") -> int:

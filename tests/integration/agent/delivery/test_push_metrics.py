@@ -6,7 +6,7 @@ import pytest
 
 from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.uplink import CollectorClient
-from isochrone_agent.delivery.verdict import stated_delay_us
+from isochrone_agent.delivery.verdict import Backoff
 from isochrone_wire.model import Batch, Vantage, Vitals
 from testdata.faulty_collector import Context, FaultyCollector, serving
 
@@ -30,7 +30,7 @@ async def test_pushes_are_counted_by_status() -> None:
             await collector.push(BATCH)
         receipt = await collector.push(BATCH)
         await collector.fetch_plan(None)
-    assert stated_delay_us(caught.value.trailing_metadata() or ()) == 400_000
+    assert Backoff().next_wait_us(caught.value.trailing_metadata() or (), 0.0) == 400_000
     assert receipt.plan_version == 1
     assert metrics.pushes == {"RESOURCE_EXHAUSTED": 1, "OK": 1}
     assert metrics.vitals.plan_version == 7

@@ -186,6 +186,15 @@ async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> Non
     assert await agent.spool.last_plan() == replace(GOOD, version=5)
 
 
+async def test_a_start_with_a_kept_plan_fetches_none(agent: Agent) -> None:
+    """A fleet that starts again has one call less per agent: only a receipt that names another plan leads to one."""
+    await agent.spool.save_plan(GOOD)
+    agent.serve_plan(replace(GOOD, version=2))
+    await agent.watcher.wait_for_plan()
+    assert (agent.rounds.plan_version, await agent.watcher.update_to(1), agent.fleet.asked) == (1, 1, 0)
+    assert (await agent.watcher.update_to(2), agent.fleet.asked) == (2, 1)
+
+
 async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
     """A stored plan that would now send a key elsewhere is refused at the start, like a fetched one."""
     await agent.spool.save_plan(FOREIGN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_agent.delivery.verdict import Backoff, Reaction, react, stated_delay_us
+from isochrone_agent.delivery.verdict import Backoff, Reaction, react, spread_delay_us
 
 
 @pytest.mark.parametrize(
@@ -35,23 +35,26 @@ def test_the_verdict_table(status: str, details: str, reaction: Reaction) -> Non
 def test_waits_double_to_ten_seconds_with_full_jitter() -> None:
     """The ceiling is 1, 2, 4, 8, 10 s, the wait is between 0 and the ceiling, and a success resets it to 1 s."""
     backoff = Backoff()
-    ceilings = [backoff.next_wait_us(1.0) // 1_000_000 for _ in range(6)]
+    ceilings = [backoff.next_wait_us((), 1.0) // 1_000_000 for _ in range(6)]
     assert ceilings == [1, 2, 4, 8, 10, 10]
-    assert backoff.next_wait_us(0.0) == 0
+    assert backoff.next_wait_us((), 0.0) == 0
     backoff.reset()
-    assert backoff.next_wait_us(1.0) == 1_000_000
+    assert backoff.next_wait_us((), 1.0) == 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("metadata", "delay_us"),
+    ("metadata", "waits_us"),
     [
-        ((), None),
-        ((("other", "1"), ("grpc-retry-pushback-ms", "250")), 250_000),
-        ((("grpc-retry-pushback-ms", "-1"),), None),
-        ((("grpc-retry-pushback-ms", "soon"),), None),
-        ((("grpc-retry-pushback-ms", "99999999"),), 600_000_000),
+        ((), (0, 500_000)),
+        ((("other", "1"), ("grpc-retry-pushback-ms", "250")), (250_000, 375_000)),
+        ((("grpc-retry-pushback-ms", "-1"),), (0, 500_000)),
+        ((("grpc-retry-pushback-ms", "soon"),), (0, 500_000)),
+        ((("grpc-retry-pushback-ms", "99999999"),), (300_000_000, 450_000_000)),
     ],
 )
-def test_a_stated_delay_is_limited(metadata: tuple[tuple[str, str], ...], delay_us: int | None) -> None:
-    """A delay in the metadata is used if it is a number of milliseconds, and limited to ten minutes."""
-    assert stated_delay_us(metadata) == delay_us
+def test_a_stated_delay_is_spread_and_limited(metadata: tuple[tuple[str, str], ...], waits_us: tuple[int, int]) -> None:
+    """A delay in the metadata is used if it is a number of milliseconds. The more the collector asks for, the further
+    its agents spread: from once to twice the delay, and to ten minutes at most.
+    """
+    assert tuple(Backoff().next_wait_us(metadata, chance) for chance in (0.0, 0.5)) == waits_us
+    assert spread_delay_us(-1, 0.5) == 0
