@@ -1,15 +1,17 @@
 """Limits on calls in progress, so that one caller can neither fill the memory nor keep the others waiting."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
 from isochrone_collector.errors import TookTooLong, TooMany
+from isochrone_wire.model import SECOND_US
 
 _WAIT_S = 10.0
 # The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
@@ -20,6 +22,10 @@ _HURRIED_S = 0.25
 _PAUSE_S = 1.0
 _REFUSED_PER_S = 200.0
 _PAUSED_CALLS = 4_000
+# When too many calls wait, the ones that are refused may come again at this rate, within this time: half as fast as a
+# core answers pushes, and all connections that there may be.
+_RETRIES_PER_S = 200.0
+_RETRY_WITHIN_S = 30.0
 # A holder of an IPv6 address has a whole network of them.
 _IPV6_NETWORK_BITS = 64
 
@@ -30,14 +36,34 @@ class _Key:
     calls: int = field(default=0)
 
 
-class CallSlots:
-    """At most `each` calls of a key and `total` calls at once. Up to `queue` more calls of a key wait for 10 s."""
+class Turns:
+    """The turns of callers that come all at once: at an even rate, each later than the one before."""
 
-    def __init__(self, *, total: int, each: int, queue: int = 256) -> None:
+    def __init__(self) -> None:
+        # The loop's time of the last turn.
+        self._last = 0.0
+
+    def next_s(self, *, per_second: float, first_s: float, most_s: float) -> float:
+        """Return the time until the next turn, between `first_s` and `most_s` seconds."""
+        now = asyncio.get_running_loop().time()
+        self._last = min(max(self._last + 1 / per_second, now + first_s), now + most_s)
+        return self._last - now
+
+
+class CallSlots:
+    """At most `each` calls of a key and `total` calls at once. Up to `queue` more calls of a key wait for 10 s, and up
+    to `waiting` of all keys for the total, in the order of their arrival. A call beyond that is refused at once, so
+    that the oldest ones are served, and each refusal has another time to try again.
+    """
+
+    def __init__(self, *, total: int, each: int, queue: int = 256, waiting: float = math.inf) -> None:
         self._each = each
         self._queue = queue
         self._total = asyncio.Semaphore(total)
         self._keys: dict[str, _Key] = {}
+        self._max_waiting = waiting
+        self._waiting = 0
+        self._retries = Turns()
 
     @asynccontextmanager
     async def hold(self, key: str | None) -> AsyncIterator[None]:
@@ -57,8 +83,19 @@ class CallSlots:
             if not own.calls:
                 del self._keys[key]
 
-    def _slot_of_total(self) -> AbstractAsyncContextManager[None]:
-        return _slot(self._total)
+    @asynccontextmanager
+    async def _slot_of_total(self) -> AsyncIterator[None]:
+        """Hold a slot of the total within the block. Raises `TooMany`."""
+        if self._waiting >= self._max_waiting:
+            delay_s = self._retries.next_s(per_second=_RETRIES_PER_S, first_s=1.0, most_s=_RETRY_WITHIN_S)
+            raise TooMany("too many calls wait; try again later", delay_us=round(delay_s * SECOND_US))
+        async with AsyncExitStack() as stack:
+            self._waiting += 1
+            try:
+                await stack.enter_async_context(_slot(self._total))
+            finally:
+                self._waiting -= 1
+            yield
 
 
 class ArrivalSlots(CallSlots):
@@ -68,23 +105,16 @@ class ArrivalSlots(CallSlots):
 
     def __init__(self, *, total: int, each: int) -> None:
         super().__init__(total=total, each=each)
-        self._waiting = 0
         # The deadlines of the requests with a slot, and the loop's time at which each got it.
         self._begun: dict[asyncio.Timeout, float] = {}
 
     @asynccontextmanager
     async def _slot_of_total(self) -> AsyncIterator[None]:
         """Hold a slot within the block, which waits for the request. Raises `TooMany` and `TookTooLong`."""
-        async with AsyncExitStack() as stack:
-            self._waiting += 1
-            if self._total.locked():
-                self._hurry()
-            try:
-                await stack.enter_async_context(_slot(self._total))
-            finally:
-                self._waiting -= 1
-            async with self._deadline():
-                yield
+        if self._total.locked():
+            self._hurry()
+        async with super()._slot_of_total(), self._deadline():
+            yield
 
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:
@@ -111,8 +141,7 @@ class RefusalPause:
 
     def __init__(self) -> None:
         self._calls = 0
-        # The loop's time at which the last of them is refused.
-        self._last = 0.0
+        self._turns = Turns()
 
     async def wait(self) -> None:
         """Wait for a second, and longer while two hundred calls per second are refused, unless 4 000 wait already."""
@@ -120,11 +149,9 @@ class RefusalPause:
             return
         self._calls += 1
         try:
-            now = asyncio.get_running_loop().time()
             # Calls that were given up do not delay others for ever.
-            latest = now + _PAUSE_S + _PAUSED_CALLS / _REFUSED_PER_S
-            self._last = min(max(self._last + 1 / _REFUSED_PER_S, now + _PAUSE_S), latest)
-            await asyncio.sleep(self._last - now)
+            most_s = _PAUSE_S + _PAUSED_CALLS / _REFUSED_PER_S
+            await asyncio.sleep(self._turns.next_s(per_second=_REFUSED_PER_S, first_s=_PAUSE_S, most_s=most_s))
         finally:
             self._calls -= 1
 

@@ -103,7 +103,7 @@ class CallGuard:
     """The limits of one server, and the handlers that enforce them. A call that waits reads nothing."""
 
     def __init__(self) -> None:
-        self._pushes = CallSlots(total=128, each=8)
+        self._pushes = CallSlots(total=128, each=8, waiting=1_000)
         self._questions = CallSlots(total=64, each=8)
         self._open = CallSlots(total=8, each=4)
         self._talks = CallSlots(total=4, each=2)

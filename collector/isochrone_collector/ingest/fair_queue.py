@@ -7,6 +7,7 @@ go together: one common commit finishes them soonest.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
@@ -24,7 +25,8 @@ class FairQueue:
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._small_until = clock()
-        self._present = self._active = 0
+        self._waiting: deque[object] = deque()
+        self._active = 0
         self._changed = asyncio.Event()
 
     def note_small(self) -> None:
@@ -34,27 +36,31 @@ class FairQueue:
     @asynccontextmanager
     async def large(self) -> AsyncIterator[None]:
         """Hold a large push's turn, until its commit; entered when the push may proceed."""
-        self._present += 1
+        turn = object()
+        self._waiting.append(turn)
         try:
             if self._is_above_threshold:
                 self._wake()
-            while not self._may_go():
+            while not self._may_go(turn):
                 await self._changed.wait()
             self._active += 1
-            try:
-                yield
-            finally:
-                self._active -= 1
         finally:
-            self._present -= 1
+            self._waiting.remove(turn)
+            self._wake()
+        try:
+            yield
+        finally:
+            self._active -= 1
             self._wake()
 
     @property
     def _is_above_threshold(self) -> bool:
-        return self._present > BATCH_THRESHOLD
+        return len(self._waiting) + self._active > BATCH_THRESHOLD
 
-    def _may_go(self) -> bool:
-        return self._active == 0 or self._is_above_threshold or self._clock() >= self._small_until
+    def _may_go(self, turn: object) -> bool:
+        """Return true for the oldest one that waits while none is in progress, and for all in the other cases."""
+        is_next = self._active == 0 and self._waiting[0] is turn
+        return is_next or self._is_above_threshold or self._clock() >= self._small_until
 
     def _wake(self) -> None:
         """Let all that wait check again, in the order of their arrival."""

@@ -41,7 +41,7 @@ class GroupCommit(Generic[Work, Result]):
 
     A group has at most `group_rows` rows, unless a single piece has more. `commit` returns one result per piece, in
     order. `worth_rows` and `batch_threshold`: see law 1. The queue is full when `waiting_rows` rows wait or are
-    announced.
+    announced; work is refused before it is announced, and never later.
     """
 
     def __init__(
@@ -79,7 +79,9 @@ class GroupCommit(Generic[Work, Result]):
     @contextmanager
     def announce(self, rows: int) -> Iterator[None]:
         """Announce work of about `rows` rows that is submitted right after. Raises `TooMany`."""
-        self._require_room()
+        if self.is_full:
+            reason = f"{self.rows} rows are waiting to be stored already; try again in a moment"
+            raise TooMany(reason, delay_us=BUSY_DELAY_US)
         self._announced_rows.append(rows)
         try:
             yield
@@ -88,8 +90,7 @@ class GroupCommit(Generic[Work, Result]):
             self._arrived.set()
 
     async def submit(self, work: Work, *, rows: int) -> Result:
-        """Return the result of the work once it is committed. Raises `TooMany` and the errors of `commit`."""
-        self._require_room()
+        """Return the result of the work once it is committed. Raises the errors of `commit`."""
         waiting: _Waiting[Work, Result] = _Waiting(work, rows)
         self._waiting.append(waiting)
         self._waiting_rows += rows
@@ -148,8 +149,3 @@ class GroupCommit(Generic[Work, Result]):
         for waiting in group:
             if not waiting.result.done():
                 waiting.result.set_exception(error)
-
-    def _require_room(self) -> None:
-        if self.is_full:
-            reason = f"{self.rows} rows are waiting to be stored already; try again in a moment"
-            raise TooMany(reason, delay_us=BUSY_DELAY_US)

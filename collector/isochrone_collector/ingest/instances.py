@@ -17,7 +17,7 @@ The laws:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -77,6 +77,14 @@ class Instances:
         self._database = database
         self._clock = clock
         self._owners: dict[int, _Delivering] = {}
+
+    def load(self, deliverers: Mapping[int, Deliverer]) -> None:
+        """Set the agents that deliver for these vantages."""
+        self._owners = {
+            key: _Delivering(epoch=one.epoch, earlier_until=one.earlier_rounds_until or 0)
+            for key, one in deliverers.items()
+            if one.epoch is not None
+        }
 
     def forget(self, vantage_ids: AbstractSet[int]) -> None:
         """Read these vantages from the database at their next push."""

@@ -29,6 +29,8 @@ class LostBatches:
 
     async def find(self, batch: PushBatch) -> tuple[BatchRange, ...]:
         """Return those of the batches which an agent keeps that are not in the ledger. Raises `DatabaseUnavailable`."""
+        if not batch.kept:
+            return ()
         missing = list[BatchRange]()
         async with self._database.connection() as connection:
             for kept in batch.kept:

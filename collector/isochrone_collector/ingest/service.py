@@ -125,6 +125,14 @@ class Ingest:
         self._packer_slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._packer = packer or Packer()
 
+    async def load(self) -> None:
+        """Read all vantages at once, which a whole fleet that reconnects would otherwise make the collector read one by
+        one. Raises `DatabaseUnavailable`.
+        """
+        async with self._database.connection() as connection:
+            self._regions = {row.id: row.region for row in await vantages.vantages(connection)}
+            self._instances.load(await vantages.deliverers(connection, self._regions))
+
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 

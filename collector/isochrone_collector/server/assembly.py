@@ -172,7 +172,7 @@ async def _ingest(
     window = await partitions.ensure(database.patient(), now_at=clock.now_at(), keep_us=keep_us)
     packer = Packer(processes=True)
     stack.push_async_callback(packer.close)
-    return Ingest(
+    ingest = Ingest(
         database=database,
         plans=plans,
         window=window,
@@ -184,6 +184,8 @@ async def _ingest(
         keep_us=keep_us,
         packer=packer,
     )
+    await ingest.load()
+    return ingest
 
 
 def _query_context(settings: Settings, database: Database, plans: Plans, clock: ClockGuard) -> QueryContext:

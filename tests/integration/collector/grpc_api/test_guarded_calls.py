@@ -275,7 +275,7 @@ async def test_requests_of_a_caller_arrive_two_at_a_time() -> None:
 
 async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """While readers hold all their slots, a push is read at once."""
-    monkeypatch.setattr(guarded_calls, "CallSlots", lambda total, each: CallSlots(total=min(total, 2), each=each))
+    monkeypatch.setattr(guarded_calls, "CallSlots", lambda total, each, **_: CallSlots(total=min(total, 2), each=each))
     async with serving() as channel:
         asked: Any = channel.stream_unary("/t.T/Length")
         stalled = [asked(timeout=TIMEOUT_S) for _ in range(8)]
@@ -284,6 +284,39 @@ async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.Monke
         assert await push(b"xy", timeout=TIMEOUT_S / 4) == b"2"
         for call in stalled:
             call.cancel()
+
+
+async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While one push has the only slot and three wait, further ones are refused at once, each with another delay; the
+    ones that wait are answered, the oldest first.
+    """
+    order = list[bytes]()
+
+    async def record(content: bytes, _context: Any) -> bytes:
+        order.append(content)
+        return b""
+
+    monkeypatch.setitem(HANDLERS, PUSH, grpc.unary_unary_rpc_method_handler(record))
+    monkeypatch.setattr(guarded_calls, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
+    monkeypatch.setattr(call_limits, "_RETRIES_PER_S", 1.0)
+    async with serving() as channel:
+        endless: Any = channel.stream_unary(PUSH)
+        held = endless(timeout=TIMEOUT_S)  # its request is never sent
+        await asyncio.sleep(0.3)
+        push: Any = channel.unary_unary(PUSH)
+        waiting = [push(name, timeout=TIMEOUT_S) for name in (b"a", b"b", b"c")]
+        await asyncio.sleep(0.3)
+        refused = [push(b"late", timeout=TIMEOUT_S) for _ in range(3)]
+        assert {(await status_of(call))[0] for call in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        trailers = [dict(await call.trailing_metadata()) for call in refused]
+        delays_ms = sorted(int(trailer["grpc-retry-pushback-ms"]) for trailer in trailers)
+        assert delays_ms[1] - delays_ms[0] > 500
+        assert delays_ms[2] - delays_ms[1] > 500
+        held.cancel()
+        await asyncio.gather(*waiting)
+    assert order == [b"a", b"b", b"c"]
 
 
 async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -427,3 +427,20 @@ async def test_only_admitted_agents_are_heard(local: InProcessCollector, tmp_pat
         with suppress(RequestError):
             await local.push(Vantage(name=US.name, region=region), sent_at=sent_at, **heartbeat)
     assert heard == [(US.id, DAY_AT + 1)]
+
+
+async def test_a_fleet_that_reconnects_costs_no_reads(local: InProcessCollector, tmp_path: Path) -> None:
+    """A collector that was started again takes one connection per push of a known agent, for its commit, and one per
+    heartbeat; another agent of the vantage still has to wait.
+    """
+    await local.begin(DAY_AT)
+    agent, clone = Agent(local, tmp_path / "a"), Agent(local, tmp_path / "b")
+    assert await agent.push() == 1
+    local.ingest = Ingest(database=local.database, plans=local.plans, window=local.ingest.window, clock=local.clock)
+    await local.ingest.load()
+    before = local.database.statistics()["requests_num"]
+    assert await agent.push() == 1
+    heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
+    await local.push(US, **heartbeat, vitals=Vitals(epoch=agent.epoch))
+    assert local.database.statistics()["requests_num"] - before == 2
+    assert await clone.refusal() is TooMany

@@ -79,6 +79,36 @@ async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
         assert set(slots._keys) == {"b"}
 
 
+async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With three places to wait, the fourth call and all later ones are refused at once, each with a later time, up to
+    the longest; the ones that wait get the slot in the order of their arrival.
+    """
+    monkeypatch.setattr(call_limits, "_RETRIES_PER_S", 2.0)
+    slots, served = CallSlots(total=1, each=1, waiting=3), []
+
+    async def call(key: str) -> None:
+        async with slots.hold(key):
+            served.append(key)
+
+    async with slots.hold("first"):
+        waiting = [asyncio.create_task(call(key)) for key in "abc"]
+        await asyncio.sleep(0)
+        delays_s = []
+        for key in range(100):
+            with pytest.raises(TooMany) as caught:
+                await call(str(key))
+            delays_s.append(caught.value.delay_us / 1e6)
+        assert delays_s[:3] == pytest.approx([1.0, 1.5, 2.0], abs=0.2)
+        assert max(delays_s) == pytest.approx(30.0)
+        assert served == []
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting)
+        await call("later")
+    assert served == ["a", "b", "c", "later"]
+
+
 async def test_a_slow_request_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request has its time to arrive while there are free slots, and little of it while another one waits."""
     monkeypatch.setattr(call_limits, "_HURRIED_S", 0.01)

@@ -73,6 +73,27 @@ async def test_a_failed_or_cancelled_push_releases_its_turn() -> None:
     assert (traffic.most, traffic.done) == (1, 2)
 
 
+async def test_the_oldest_push_goes_first() -> None:
+    """A push that arrives at the instant at which another one ends does not overtake the ones that wait, not even if
+    the oldest of these is given up at the same instant.
+    """
+    traffic, order = Traffic(), list[str]()
+    traffic.queue.note_small()
+
+    async def push(name: str) -> None:
+        async with traffic.queue.large():
+            order.append(name)
+
+    async with traffic.queue.large():
+        given_up, waiting = (asyncio.create_task(push(name)) for name in ("given up", "waiting"))
+        await asyncio.sleep(0)
+    given_up.cancel()
+    async with asyncio.timeout(5):
+        await push("late")
+        await waiting
+    assert order == ["waiting", "late"]
+
+
 async def test_waiting_pushes_go_together_a_second_after_the_last_small_one() -> None:
     """The next push that ends lets all others through together."""
     traffic = Traffic()

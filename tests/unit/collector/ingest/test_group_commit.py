@@ -92,18 +92,26 @@ async def test_a_cancelled_caller_affects_no_other() -> None:
 
 
 async def test_too_much_is_refused() -> None:
-    """The queue is bounded: more work is refused at once, and accepted again when there is room."""
+    """The queue is bounded: more work is refused when it is announced, and accepted again when there is room. Work
+    that was announced in time has its place.
+    """
     committing = Committing()
     groups = GroupCommit(committing, group_rows=10, waiting_rows=20)
     tasks = await submitted(groups, "running", rows=10)
     await asyncio.sleep(0)
-    tasks += await submitted(groups, "b", "c", rows=10)
+    ready = asyncio.Event()
+    announced = asyncio.create_task(made(groups, "b", ready))
+    tasks += await submitted(groups, "c", rows=10)
     assert groups.is_full
-    with pytest.raises(TooMany, match="20 rows are waiting"):
-        await groups.submit("d", rows=10)
+    with pytest.raises(TooMany, match="20 rows are waiting"), groups.announce(10):
+        pass
+    tasks += await submitted(groups, "d", rows=10)
+    ready.set()
     committing.let.set()
+    assert await announced == "B"
     await asyncio.gather(*tasks)
-    assert await groups.submit("e", rows=10) == "E"
+    with groups.announce(10):
+        pass
 
 
 async def made(groups: GroupCommit[str, str], work: str, ready: asyncio.Event) -> str:
