@@ -3,10 +3,12 @@ Runs on the leader.
 
 Theory of operation. The newest rounds of each series are kept in memory. A run reads the rounds that were received
 since the last one, with some overlap, because batches are not committed in the order in which they were received; the
-evidence ignores rounds that it has. A new leader reads the open incidents and the rounds of the last two hours. So does
-a run after one that failed, because the transitions of that run may not be recorded.
+evidence ignores rounds that it has. The watch works in a thread, so that pushes do not wait for it. A new leader reads
+the open incidents and the rounds of the last two hours. So does a run after one that failed, because the transitions of
+that run may not be recorded.
 """
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -88,7 +90,8 @@ class IncidentDetection:
             await self._find_worked(connection, watch, targets, now_at)
         self._read_at = now_at
         watch.evidence.keep({target.id for target in targets})
-        for transition in watch.step(self._fleet_of(plan, targets, distrusted), now_at=now_at):
+        fleet = self._fleet_of(plan, targets, distrusted)
+        for transition in await asyncio.to_thread(watch.step, fleet, now_at=now_at):
             if not await self._record(transition, now_at):
                 return
         self._watch = watch
@@ -100,17 +103,15 @@ class IncidentDetection:
         self._known = set()
         self._recorded_at = {}
         from_at = now_at - _late_us(targets, least_us=_HISTORY_US)
-        ids = [target.id for target in targets]
-        watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=from_at))
+        await _add_rounds(connection, watch, targets, from_at=from_at, since_at=from_at)
         return watch
 
     async def _read_new(self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int) -> None:
         since_at = self._read_at - _OVERLAP_US
         oldest_at = await oldest_round_since(connection, since_at)
         if oldest_at is not None:
-            late_us = _late_us(targets, least_us=_LATE_US)
-            ids, from_at = [target.id for target in targets], max(oldest_at, now_at - late_us)
-            watch.evidence.add(await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at))
+            from_at = max(oldest_at, now_at - _late_us(targets, least_us=_LATE_US))
+            await _add_rounds(connection, watch, targets, from_at=from_at, since_at=since_at)
 
     async def _find_worked(
         self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int
@@ -172,6 +173,16 @@ class IncidentDetection:
                 row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model) for row in rows
             }
         return self._described[target_id]
+
+
+async def _add_rounds(
+    connection: Connection, watch: IncidentWatch, targets: list[Target], *, from_at: int, since_at: int
+) -> None:
+    """Add the rounds of some targets. A thousand vantages have tens of thousands, most of them known already."""
+    ids = [target.id for target in targets]
+    rows = await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at)
+    newer = (one for row in rows for one in row.newer(watch.evidence.series_of(row.target_id)))
+    await asyncio.to_thread(watch.evidence.add, newer)
 
 
 def _pause_us(plan: Plan) -> int:
