@@ -128,13 +128,15 @@ def installed() -> str | None:
 
 
 @contextmanager
-def tab_of(program: str, profile: Path) -> Iterator[Browser]:
-    """A tab of a browser with its data in the folder `profile`, which is stopped at the end of the block."""
+def tab_of(program: str, profile: Path, *options: str) -> Iterator[Browser]:
+    """A tab of a browser with its data in the folder `profile` and further `options` in its command. It is stopped at
+    the end of the block.
+    """
     their_in, our_out = os.pipe()
     our_in, their_out = os.pipe()
     command = [sys.executable, "-c", _PIPE_SETUP, str(their_in), str(their_out), program, *_OPTIONS]
     process = subprocess.Popen(
-        [*command, f"--user-data-dir={profile}", "about:blank"],
+        [*command, *options, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(their_in, their_out),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

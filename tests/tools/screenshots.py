@@ -2,7 +2,7 @@
 
 usage: PYTHONPATH=tests screenshots.py http://127.0.0.1:4680 [FOLDER]
 
-`make demo` prints the address; the images look best 170 seconds after its start. Without FOLDER they are those of
+`make demo` prints the address; the images look best five minutes after its start. Without FOLDER they are those of
 docs/images. With it, each view is taken in a wide and in a narrow window, light and dark, to look at. It needs
 Chromium, and pngquant (both Debian packages) for small files.
 """
@@ -26,7 +26,7 @@ _BASELINE = "us-east-2"
 PATHS = {
     "matrix": "/?window=5m",
     "differences": f"/?window=5m&baseline={_BASELINE}",
-    "target": f"/target/tencent/hunyuan-turbos?window=3m&baseline={_BASELINE}",
+    "target": f"/target/tencent/hunyuan-turbos?window=5m&baseline={_BASELINE}",
     "routes": "/routes?window=5m",
     "route": "/routes?window=5m&region=eu-central-1&route=chat",
     "map": "/map?window=5m&target=moonshot/kimi-k2.5",
@@ -73,8 +73,10 @@ def take(address: str, shots: Mapping[str, Shot], folder: Path) -> list[Path]:
         sys.exit("error: Chromium is not installed (Debian package: chromium)")
     folder.mkdir(parents=True, exist_ok=True)
     images = []
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, tab_of(program, Path(profile)) as tab:
-        tab.ask("Emulation.setScrollbarsHidden", hidden=True)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        tab_of(program, Path(profile), "--hide-scrollbars") as tab,
+    ):
         for name, shot in shots.items():
             url = f"{address.rstrip('/')}{PATHS[shot.view]}"
             tab.open(url, width=shot.width, height=shot.height, dark=shot.dark)

@@ -62,6 +62,16 @@ export function worth(n, independent) {
 }
 
 /**
+ * The same in words: `60, as good as 12 independent ones`.
+ * @param {number} n
+ * @param {Maybe} independent
+ */
+export function worthInWords(n, independent) {
+  const [text, fewer] = worth(n, independent).split(" ≈ ");
+  return fewer ? `${text}, as good as ${fewer} independent ones` : `${text}`;
+}
+
+/**
  * The age of an instant (RFC 3339) at `now`, in milliseconds since the epoch: `12 s`, `4 min`, `3 h`, `5 d`.
  * @param {string | null | undefined} at
  * @param {number} now
@@ -110,6 +120,14 @@ export function dollars(usd) {
  */
 export function percent(share) {
   return isKnown(share) ? (Math.floor(1000 * share + 1e-9) / 10).toFixed(1) : UNKNOWN;
+}
+
+/**
+ * A text with a capital at its beginning.
+ * @param {string} text
+ */
+export function capitalised(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /**

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { age, commonDecimals, dollars, interval, moment, number, percent, worth } from "./static/formats.js";
+import { age, commonDecimals, dollars, interval, moment, number, percent, worth, worthInWords } from "./static/formats.js";
 
 const NOW = Date.parse("2026-11-23T08:20:05Z");
 
@@ -28,6 +28,7 @@ test("numbers of one scale have the decimals of the largest", () => {
 
 test("a number of samples has its worth", () => {
   assert.deepEqual([worth(60, 12.4), worth(60, null), worth(60, 60.2)], ["60 ≈ 12", "60", "60"]);
+  assert.deepEqual([worthInWords(60, 12.4), worthInWords(60, 60.2)], ["60, as good as 12 independent ones", "60"]);
 });
 
 test("an age has one unit and is rounded down", () => {

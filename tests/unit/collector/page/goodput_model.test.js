@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { goodputOf, hoursOf, hoursQuery } from "./static/views/goodput_model.js";
-import { USES, useOf } from "./static/views/matrix_model.js";
+import { USES, goodputText,  useOf } from "./static/views/matrix_model.js";
 
 const FROM = Date.parse("2026-11-20T00:00:00Z"), HOUR_MS = 3_600_000;
 const WINDOW = { from_at: "2026-11-20T00:00:00Z", until_at: "2026-11-21T00:00:00Z" };
@@ -52,6 +52,7 @@ test("hours of the day are those of the window, or of its last seven days", () =
 });
 
 test("the limit of a use is the one that its text states", () => {
+  assert.equal(goodputText("agent"), "share of the planned requests with the whole answer in 30 s");
   assert.deepEqual(USES.map(([name, text]) => `${name}: ${text}`), ["edge: first token in 100 ms", "translation: first token in 200 ms",
     "voice: first token in 300 ms", "code: first token in 500 ms", "chat: first token in 1 s", "web: first token in 3 s", "inline: all in 500 ms",
     "step: all in 5 s", "agent: all in 30 s"]);

@@ -10,12 +10,12 @@ const ROW = { target: "b", provider: "p", region: "us", state: "ok", success: 0.
 test("rows are targets, columns are regions, both by name", () => {
   const { regions, rows } = statusTableOf([ROW, { ...ROW, target: "a", region: "sg" }]);
   assert.deepEqual([regions, rows.map((row) => row.target)], [["sg", "us"], ["a", "b"]]);
-  assert.deepEqual(rows[1]?.cells, { us: { state: "ok", values: "412 ms, 99.9 %", recent: "" } });
+  assert.deepEqual(rows[1]?.cells, { us: { state: "ok", values: "412\u00a0ms, 99.9\u00a0%", recent: "" } });
 });
 
 test("an unknown value is left out, and only a slow target has the median of the last hour", () => {
   const { rows } = statusTableOf([{ ...ROW, state: "slow" }, { ...ROW, region: "sg", state: "stale", success: null, ttft_p50_us: null }]);
-  assert.deepEqual(rows[0]?.cells, { us: { state: "slow", values: "412 ms, 99.9 %", recent: "now 700 ms" },
+  assert.deepEqual(rows[0]?.cells, { us: { state: "slow", values: "412\u00a0ms, 99.9\u00a0%", recent: "now 700\u00a0ms" },
     sg: { state: "stale", values: "", recent: "" } });
 });
 

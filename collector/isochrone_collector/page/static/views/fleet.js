@@ -32,9 +32,10 @@ export const FLEET = {
     content: [
       html("form", { class: "controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, windowChoice(context)),
       ...(incidents ? [section("Incidents", incidentList(incidents, context.now))] : []),
-      ...(regions ? [section("Vantages", ...vantageTable(regions, context.now))] : []),
+      ...(regions ? [section("Vantages", note("Each vantage measures from one region. Heartbeat: when it reports next. Clock: how far it is ahead of the collector's. "
+        + "Spool: samples that wait to be sent."), ...vantageTable(regions, context.now))] : []),
       ...(coverage ? [section("Coverage", note("The share of the planned rounds that have a sample."), coverageTable(coverage))] : []),
-      ...(spend ? [section("Spend today (UTC)", note("US dollars; below them the forecast until midnight."), spendTable(spend))] : []),
+      ...(spend ? [section("Spend today (UTC)", note("In US dollars; the small number is the forecast for the whole day."), spendTable(spend))] : []),
     ],
   }),
 };
@@ -73,7 +74,7 @@ function table(label, columns, rows) {
 function incidentList(answer, now) {
   const open = answer.rows.filter((row) => !row.recovered_at), past = answer.rows.length - open.length;
   const rest = past ? ` ${past} in this window ${past === 1 ? "is" : "are"} over.` : "";
-  if (!open.length) return nothing(`None is open.${rest}`);
+  if (!open.length) return nothing(`No incident is open.${rest}`);
   return html("div", {}, html("ul", { class: "incidents" }, ...open.map((row) => html("li", { "data-key": row.id },
     html("b", {}, row.subject), ` ${row.kind.replace("target_", "")} from ${row.failing.join(", ") || row.regions.join(", ")} `,
     html("span", { class: "note" }, `since ${moment(row.first_failed_at, now)} (${age(row.first_failed_at, now)})`,

@@ -3,7 +3,7 @@
 import { apiPath } from "../api.js";
 import { choice, segments, windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
-import { UNKNOWN, age, commonDecimals, interval, number, worth } from "../formats.js";
+import { UNKNOWN, age, capitalised, commonDecimals, interval, number, worth } from "../formats.js";
 import { landRings } from "../map/land.js";
 import { AREAS, Projection, WIDTH, areaOf } from "../map/projection.js";
 import { circle } from "../map/sphere.js";
@@ -31,6 +31,7 @@ export const MAP = {
   path: "/map",
   defaults: { metric: "ttft", target: "", area: "world" },
   topics: ["samples", "plan"],
+  hasIntervals: true,
   requests: ({ options }) => {
     const window = windowQuery(options), target = options["target"];
     return {
@@ -87,7 +88,7 @@ function body(target, sites, drawing) {
   const unplaced = sites.filter((site) => !site.point), outside = sites.filter((site) => site.point && !projection.shows(site.point));
   const circles = edges(sites);
   return [
-    html("p", { class: "note" }, `${metric.name === "success" ? "Share of the requests sent that succeeded" : `Median in ${metric.unit}`} per region. `,
+    html("p", { class: "note" }, `${metric.name === "success" ? capitalised(metric.words) : `Median ${metric.words}`} per region, ${metric.unit}. `,
       html("a", { href: context.href(otherView(context.state, "target", { target })) }, `${target} over time`)),
     key(values, drawing, found.lines.length > 0, circles.length > 0),
     html("div", { class: "map" }, map(target, sites, drawing, projection, found.lines, circles)),

@@ -3,12 +3,12 @@
 import { apiPath } from "../api.js";
 import { choice, search, segments, windowChoice } from "../controls.js";
 import { html } from "../dom.js";
-import { UNKNOWN, age, commonDecimals, dollars, interval, moment, number, worth } from "../formats.js";
+import { UNKNOWN, age, capitalised, commonDecimals, dollars, interval, moment, number, worthInWords } from "../formats.js";
 import { TIER_NAMES, byName } from "../ordering.js";
 import { STEPS, differenceClass, stepScale } from "../scales.js";
 import { moveCell, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
-import { METRICS, USES, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
+import { METRICS, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 
 /** @typedef {import("../views.js").View} View */
 /** @typedef {import("../views.js").Context} Context */
@@ -23,6 +23,7 @@ export const MATRIX = {
   path: "/",
   defaults: { metric: "ttft", use: "chat", baseline: "", provider: "", tier: "", workload: "", find: "", sort: "target" },
   topics: ["samples", "plan"],
+  hasIntervals: true,
   requests: ({ options }) => {
     const metric = metricOf(options["metric"]), window = windowQuery(options);
     const baseline = metric.differential ? options["baseline"] : "";
@@ -122,7 +123,7 @@ function table(rows, regions, metric, context) {
     decimals: commonDecimals(values),
     step: stepScale(values, { ...metric, isLinear: metric.unit === "%" }),
   };
-  const caption = `${metric.label} in ${metric.unit}: ${baseline ? `difference from ${baseline}` : meaningOf(metric, context)}`;
+  const caption = baseline ? `Difference from ${baseline} in the ${metric.words}, ${metric.unit}` : `${meaningOf(metric, context)}, ${metric.unit}`;
   return [
     html("p", { class: "note", "aria-hidden": "true" }, caption),
     legend(values, drawing),
@@ -146,11 +147,9 @@ function table(rows, regions, metric, context) {
  * @param {Metric} metric
  * @param {Context} context
  */
-function meaningOf({ name }, { state: { options } }) {
-  if (name === "success") return "share of the requests sent that succeeded";
-  if (name !== "goodput") return "median";
-  const limit = USES.find(([use]) => use === options["use"])?.[1] ?? options["use"];
-  return `share of the planned requests with the ${limit}`.replace("with the all in", "with the whole answer in");
+function meaningOf({ name, words, unit }, { state: { options } }) {
+  if (name === "goodput") return capitalised(goodputText(options["use"]));
+  return unit === "%" ? capitalised(words) : `Median ${words}`;
 }
 
 /**
@@ -245,14 +244,14 @@ export function factsOf(region, found, { metric, baseline, context }) {
   const facts = [
     [metric.unit === "%" ? metric.label.toLowerCase() : "median", found.value === null ? "too few independent samples" : text(found.value)],
     ["95 % interval", `${interval(found.low, found.high)}${found.low === null ? "" : ` ${metric.unit}`}`],
-    [`${metric.counted} ≈ independent`, worth(found.n, found.independent)],
+    [metric.counted, worthInWords(found.n, found.independent)],
   ];
-  if (found.verdict) facts.push(["at least 95 %", `${found.verdict.eligible}${found.verdict.reason ? `: ${found.verdict.reason}` : ""}`]);
+  if (found.verdict) facts.push(["95 % or more", `${found.verdict.eligible}${found.verdict.reason ? `: ${found.verdict.reason}` : ""}`]);
   if (baseline && region !== baseline && difference) {
     facts.push(
       [`difference from ${baseline}`, `${number(difference.shift, { signed: true })} ${metric.unit}`],
       ["its 95 % interval", interval(difference.low, difference.high, { signed: true })],
-      ["rounds ≈ independent", worth(difference.n, difference.independent)],
+      ["rounds", worthInWords(difference.n, difference.independent)],
       ["decision", difference.sinceAt ? `${difference.decision} since ${moment(difference.sinceAt, now)}` : difference.decision],
     );
     if (difference.reason) facts.push(["reason", difference.reason]);
@@ -280,5 +279,5 @@ export function legend(values, { metric, baseline, decimals }) {
     ...(baseline
       ? [steps("faster by", "better"), entry("same", "same"), steps("slower by", "worse"), entry("unsure", "undecided")]
       : [...(known.length ? [scale] : []), entry("unsure", "too few samples")]),
-    entry("stale", "stale"));
+    entry("stale", "stale: no recent round"));
 }

@@ -21,6 +21,15 @@ export const USES = LIMITS.map(({ name, metric, seconds }) => /** @type {[name: 
   `${metric === "ttft" ? "first token" : "all"} in ${seconds < 1 ? `${1000 * seconds} ms` : `${seconds} s`}`]));
 
 /**
+ * What goodput is for a use, in words.
+ * @param {string | undefined} name
+ */
+export function goodputText(name) {
+  const use = useOf(name).name, limit = USES.find(([known]) => known === use)?.[1];
+  return `share of the planned requests with the ${limit}`.replace("the all in", "the whole answer in");
+}
+
+/**
  * The use of this name; that of chat if there is none.
  * @param {string | undefined} name
  */
@@ -41,28 +50,32 @@ export function useOf(name) {
  * @property {string} [differential]
  * @property {(row: any) => Estimate | null} [value] not of goodput, which has an answer of its own
  * @property {string} counted what the number of samples is of
+ * @property {string} words what the value is, in a sentence
  */
 /** @typedef {{value: number, low?: number | null, high?: number | null, n?: number, n_eff?: number | null}} Estimate */
 
 /** @type {readonly Metric[]} */
 export const METRICS = [
-  latency("ttft", "First token", "ttft_p50_us"),
+  latency("ttft", "First token", "ttft_p50_us", "time to the first token"),
   { name: "speed", label: "Speed", unit: "tokens/s", scale: 1, moreIsBetter: true, order: "tokens-per-second",
-    differential: "tokens_per_second", counted: "samples", value: (row) => row.tokens_per_second_p50 },
-  latency("e2e", "Total", "e2e_p50_us"),
-  { name: "goodput", label: "Goodput", unit: "%", scale: 100, moreIsBetter: true, order: "success", counted: "planned requests" },
+    differential: "tokens_per_second", counted: "samples", words: "speed of the output",
+    value: (row) => row.tokens_per_second_p50 },
+  latency("e2e", "Total time", "e2e_p50_us", "time to the end of the answer"),
+  { name: "goodput", label: "Goodput", unit: "%", scale: 100, moreIsBetter: true, order: "success", counted: "planned requests",
+    words: "share of the planned requests" },
   { name: "success", label: "Success", unit: "%", scale: 100, moreIsBetter: true, order: "success",
-    counted: "requests sent", value: (row) => row.success },
+    counted: "requests sent", words: "share of the requests sent that succeeded", value: (row) => row.success },
 ];
 
 /**
  * @param {string} name
  * @param {string} label
  * @param {string} field
+ * @param {string} words
  * @returns {Metric}
  */
-function latency(name, label, field) {
-  return { name, label, unit: "ms", scale: 1e-3, moreIsBetter: false, order: name, differential: name, counted: "samples",
+function latency(name, label, field, words) {
+  return { name, label, unit: "ms", scale: 1e-3, moreIsBetter: false, order: name, differential: name, counted: "samples", words,
     value: (row) => row[field] };
 }
 

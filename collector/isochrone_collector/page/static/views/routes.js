@@ -14,6 +14,7 @@ import { TONE_OF, changesOf, directionOf, freshnessOf, generationAt, holdOf, lat
 /** @typedef {import("../dom.js").Child} Child */
 /** @typedef {import("./routes_model.js").Change} Change */
 
+const OVERVIEW = "Where each region sends the requests of each route now, in per cent. A link shows why.";
 const COLOURS = 8;
 const SLIDE_PAUSE_MS = 200;
 const ARROWS = Object.freeze({ rises: "↑ ", falls: "↓ ", "": "" });
@@ -28,6 +29,7 @@ export const ROUTES = {
   defaults: { region: "", route: "", generation: "" },
   topics: ["tables", "plan"],
   everyMs: 10_000,
+  hasIntervals: true,
   requests: ({ options }) => {
     const { region = "", route = "", generation = "" } = options, isOne = Boolean(region && route);
     return {
@@ -43,11 +45,11 @@ export const ROUTES = {
       title: region && route ? `Route ${route} from ${region}` : "Routes",
       content: [
         html("form", { class: "controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, windowChoice(context)),
-        ...(overview ? [overviewTable(overview, context)] : []),
-        ...(table ? [section("Table", ...tableOf(table, Boolean(generation), changes, context))] : []),
+        ...(overview ? [html("p", { class: "note" }, OVERVIEW), overviewTable(overview, context)] : []),
+        ...(table ? [section("Route table", ...tableOf(table, Boolean(generation), changes, context))] : []),
         ...(table && events?.window ? [section("Weights over time", ...chart(table, changes, events.window, context))] : []),
         ...(events ? [section("Changes", changeTable(changes, context))] : []),
-        ...(explanation ? [section(`Why generation ${table.generation} is as it is`, ...stepsOf(explanation))] : []),
+        ...(explanation ? [section(`Why the table of generation ${table.generation} is so`, ...stepsOf(explanation))] : []),
       ],
     };
   },
@@ -73,7 +75,7 @@ function overviewTable(overview, context) {
       ? "There is no route table yet: the first needs 6 samples of a member."
       : "The plan has no routes. An operator adds `routes` to it: isochrone-collector apply plan.yaml");
   }
-  return dataTable("Where to send requests now, per region and route",
+  return dataTable(OVERVIEW,
     [heading("region", { kind: "name" }), ...routes.map((route) => heading(route, { kind: "name" }))],
     rows.map(({ region, tables }) => html("tr", { "data-key": region }, html("th", { scope: "row" }, region),
       ...routes.map((route) => overviewCell(tables[route], context)))), "routes");
@@ -110,7 +112,7 @@ function tableOf(table, isPast, changes, context) {
       html("span", { class: `badge ${TONE_OF[table.state] ?? ""}` }, phraseOf(table.state)), " ",
       `generation ${table.generation}, built ${moment(table.built_at, context.now)} UTC (${age(table.built_at, context.now)} ago), `,
       isPast ? "a past one" : html("span", { class: TONE_OF[fresh.state] || null }, fresh.text)),
-    table.sentence ? html("p", {}, `${table.change}: ${table.sentence}`) : null,
+    table.sentence ? html("p", {}, `Decision: ${table.sentence} (${table.change})`) : null,
     table.entries.length ? entryTable(table, now) : html("p", { class: "empty" }, "No member is ranked: the static order applies."),
     html("dl", { class: "facts" }, ...remarksOf(table).flatMap(([name, text]) => [html("dt", {}, name), html("dd", {}, text)])),
   ];
@@ -145,9 +147,9 @@ function slider(changes, table, context) {
  */
 function entryTable(table, now) {
   const style = { decimals: latencyDecimals(table.entries) };
-  const headings = [heading("target", { kind: "name" }), heading("rank"), heading("weight", { unit: "%" }), heading("objective", { kind: "name" }),
+  const headings = [heading("target", { kind: "name" }), heading("rank"), heading("weight", { unit: "%" }), heading("objective", { unit: "kept", kind: "name" }),
     heading("median", { unit: "ms, 95 % interval" }), heading("p95", { unit: "ms, at most" }), heading("in time", { unit: "%" }),
-    heading("success", { unit: "%" }), heading("samples ≈", { unit: "independent" }), heading("output", { unit: "$/M" }),
+    heading("success", { unit: "%" }), heading("samples", { unit: "≈ independent" }), heading("output", { unit: "$/M" }),
     heading("hold", { kind: "name" }), heading("newest", { unit: "ago" })];
   return dataTable("Members in rank order", headings,
     table.entries.map((/** @type {any} */ entry) => entryRow(entry, table.entries, now, style)), "routes");
@@ -258,6 +260,6 @@ function stepsOf({ steps, replays }) {
   return [
     html("ol", { class: "steps" }, ...steps.map((/** @type {string} */ step) => html("li", {}, step))),
     html("p", { class: replays ? "note" : "failure" },
-      `repeating the decision from the stored inputs ${replays ? "gives the same table, byte for byte" : "does NOT give this table"}`),
+      `Repeating the decision from the stored inputs ${replays ? "gives the same table, byte for byte" : "does NOT give this table"}.`),
   ];
 }

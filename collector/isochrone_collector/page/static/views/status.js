@@ -56,6 +56,6 @@ function statusCell(cell) {
 }
 
 function legend() {
-  return html("p", { class: "note" }, "Median first token and share of successful requests, of the last 24 hours. Slow: the median of the last hour is ",
-    "more than half above that. Failing: an incident is open. Stale: no request was sent for a while.");
+  return html("p", { class: "note" }, "Beside each state: the median time to the first token and the share of successful requests, of the last 24 hours. ",
+    "Slow: the median of the last hour is more than half above that. Failing: an incident is open. Stale: no request was sent for a while.");
 }

@@ -48,13 +48,13 @@ export function summaryOf(rows) {
  */
 function cellOf(row) {
   const values = [
-    isKnown(row.ttft_p50_us) ? `${milliseconds(row.ttft_p50_us)} ms` : "",
-    isKnown(row.success) ? `${percent(row.success)} %` : "",
+    isKnown(row.ttft_p50_us) ? `${milliseconds(row.ttft_p50_us)}\u00a0ms` : "",
+    isKnown(row.success) ? `${percent(row.success)}\u00a0%` : "",
   ];
   return {
     state: row.state,
     values: values.filter(Boolean).join(", "),
-    recent: row.state === "slow" && isKnown(row.recent_ttft_p50_us) ? `now ${milliseconds(row.recent_ttft_p50_us)} ms` : "",
+    recent: row.state === "slow" && isKnown(row.recent_ttft_p50_us) ? `now ${milliseconds(row.recent_ttft_p50_us)}\u00a0ms` : "",
   };
 }
 

@@ -37,6 +37,7 @@ export const TARGET = {
   path: "/target/:target",
   defaults: { metric: "ttft", baseline: "", use: "chat", tables: "", region: "", at: "", end: "", sample: "" },
   topics: ["samples", "plan", "alerts"],
+  hasIntervals: true,
   requests: ({ target, options }) => {
     const { region = "", at = "", end = "", sample = "" } = options;
     const selected = { ...windowQuery(options), target, metric: shownMetric(options).differential ?? "" }, use = useOf(options["use"]);
@@ -213,7 +214,7 @@ function forest({ rows, from, until }, metric) {
     isKnown(row.shift) ? svg("circle", { cx: x(row.shift), cy: "50%", r: 4 }) : null);
   return html("section", { "data-key": "forest" }, html("h2", {}, name),
     scrolling(name, html("table", { class: "differences" },
-      html("caption", {}, "shaded: too small to matter"),
+      html("caption", {}, "Line: the 95 % interval. Shaded: too small to matter."),
       html("thead", {}, html("tr", {}, ...["region", "", "difference", "95 % interval", "decision", "rounds"].map((text) =>
         text ? html("th", { scope: "col", class: text === "region" ? "name" : null }, text) : html("td")))),
       html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": row.region }, html("th", { scope: "row" }, row.region),

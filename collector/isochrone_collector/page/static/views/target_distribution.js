@@ -25,7 +25,7 @@ export function distributionSection(series, target, metric, context) {
   if (first === undefined) return [];
   const name = `Distribution of ${metric.label.toLowerCase()}, ${metric.unit}`;
   return [html("section", { class: "distribution low", "data-key": "distribution", onkeydown: moveFocus }, html("h2", {}, name),
-    html("p", { class: "note" }, "the share of the values in each bin of a logarithmic axis"),
+    html("p", { class: "note" }, "The height of a bar is the share of the values in its bin; the axis is logarithmic."),
     ...panels.map((panel) => histogram(panel, found, { metric, context, isFirst: panel.region === first })),
     axis(metric.unit, logTicks(low, high, MOST_TICKS).map((value) => ({ x: percentOf(placeOf(value, found)), text: String(value) }))),
     sameAsTable("bins", name, ["more than", "region", "at most", "values", "share, %"], () => panels.flatMap(({ region, bins }) =>

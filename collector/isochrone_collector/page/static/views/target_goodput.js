@@ -2,11 +2,11 @@
 
 import { choice } from "../controls.js";
 import { html, svg } from "../dom.js";
-import { UNKNOWN, interval, moment, percent, worth } from "../formats.js";
+import { UNKNOWN, interval, moment, percent, worthInWords } from "../formats.js";
 import { STEPS, stepScale } from "../scales.js";
 import { moveCell, scrolling } from "../tables.js";
 import { HOURS, goodputOf, hoursOf } from "./goodput_model.js";
-import { USES, useOf } from "./matrix_model.js";
+import { USES, goodputText, useOf } from "./matrix_model.js";
 import { acrossOf, factsMark, legendOf, moveFocus, panelOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
 import { partsOf } from "./target_model.js";
 
@@ -27,8 +27,7 @@ export function limitChoice({ state, set }) {
 
 /** @param {Context} context */
 function limitText({ state }) {
-  const { name } = useOf(state.options["use"]);
-  return `the share of the planned requests with the ${USES.find(([use]) => use === name)?.[1]}`.replace("the all in", "the whole answer in");
+  return `The ${goodputText(state.options["use"])}`;
 }
 
 /**
@@ -42,7 +41,7 @@ export function goodputSection(series, target, context) {
   if (!found.panels.length) return [];
   const name = "Goodput over time, %";
   return [html("section", { class: "goodput low", "data-key": "goodput", onkeydown: moveFocus }, html("h2", {}, name),
-    html("p", { class: "note" }, limitText(context)),
+    html("p", { class: "note" }, `${limitText(context)}.`),
     legendOf([["median", "goodput"], ["goal", `${GOAL} %`]]),
     ...found.panels.map((panel, place) => panelOfRegion(panel, found, context, place === 0)),
     timeAxis(found),
@@ -102,7 +101,7 @@ export function hoursSection(slo, target, context) {
   const step = stepScale(values, { moreIsBetter: true, isLinear: true });
   const first = rows[0]?.cells.findIndex((cell) => cell !== null);
   return [html("section", { class: "hours", "data-key": "hours" }, html("h2", {}, name),
-    html("p", { class: "note" }, `${limitText(context)}, rounds between ${moment(from, 0)} and ${moment(until, 0)}`),
+    html("p", { class: "note" }, `${limitText(context)}, measured between ${moment(from, 0)} and ${moment(until, 0)}.`),
     keyOf(values),
     scrolling(name, html("table", { class: "matrix", onkeydown: moveCell }, html("caption", { class: "unseen" }, name),
       html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "name" }, "region"),
@@ -122,7 +121,7 @@ function hourCell(cell, region, hour, { step, context, isStop }) {
   const title = `${region}, ${String(hour).padStart(2, "0")}:00 to ${String(hour).padStart(2, "0")}:59 UTC`;
   /** @type {[string, string][]} */
   const facts = [["goodput", `${percent(cell.value)} %`], ["95 % interval", `${interval(100 * cell.low, 100 * cell.high)} %`],
-    ["planned requests ≈ independent", worth(cell.n, cell.independent)]];
+    ["planned requests", worthInWords(cell.n, cell.independent)]];
   // Rounded down, so that 100 means all.
   const shown = percent(cell.value).replace(/\..*/, "");
   return html("td", { class: `step${step(cell.value)}` }, html("button", { type: "button", tabindex: isStop ? 0 : -1, "data-key": `${region} ${hour}`,
@@ -131,7 +130,8 @@ function hourCell(cell, region, hour, { step, context, isStop }) {
 
 /** @param {(number | null)[]} values */
 function keyOf(values) {
-  const known = values.filter((value) => value !== null);
-  return html("ul", { class: "legend", "aria-label": "colours" }, html("li", { class: "scale" }, percent(Math.max(...known)),
-    ...Array.from({ length: STEPS }, (_, place) => html("span", { class: `swatch step${place}` })), percent(Math.min(...known)), " %"));
+  const known = values.filter((value) => value !== null), [best, worst] = [percent(Math.max(...known)), percent(Math.min(...known))];
+  if (best === worst) return null;
+  return html("ul", { class: "legend", "aria-label": "colours" }, html("li", { class: "scale" }, best,
+    ...Array.from({ length: STEPS }, (_, place) => html("span", { class: `swatch step${place}` })), worst, " %"));
 }

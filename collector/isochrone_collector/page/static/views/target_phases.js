@@ -39,9 +39,10 @@ export function phasesSection(diff, target, context) {
 
 /** @param {readonly string[]} names */
 function noteOf(names) {
-  const whole = names.some((name) => ["dns", "tcp", "tls"].includes(name)) ? "a first token over a fresh connection" : "a first token";
-  const own = names.includes("provider") ? ", of which the provider reports its own time" : "";
-  return `parts of the time to ${whole}; network: one round trip; server: the rest${own}; all: the sum of the parts up to the server`;
+  const whole = names.some((name) => ["dns", "tcp", "tls"].includes(name)) ? "first token over a fresh connection" : "first token";
+  const own = names.includes("provider") ? ": the time that the provider itself reports, and the time behind the edge" : "";
+  return `What each phase of a request adds to the difference in the time to the ${whole}. Network is one round trip, and server the rest${own}. `
+    + "All is the sum of the phases up to the server.";
 }
 
 /**
