@@ -67,15 +67,14 @@ class Size:
     backlog_samples: int
 
 
-# The leader reads what arrived 75 to 105 s earlier: at the start of the measurement that must be half load too.
 FULL = Size(
-    turns=5,
+    turns=3,
     raw_batches=300,
     flood_seconds=5,
-    warm_seconds=110,
-    half_seconds=60,
+    warm_seconds=40,
+    half_seconds=40,
     idle_seconds=15,
-    backlog_samples=1_000_000,
+    backlog_samples=500_000,
 )
 QUICK = Size(
     turns=3,

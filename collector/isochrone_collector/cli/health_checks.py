@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_collector.cli.latency_settings import judge_latency
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_wire.credentials import format_fingerprint
@@ -47,6 +48,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
         hint = "restart a collector while every node answers, or run `isochrone-collector migrate --citus`"
         yield warn("tables", f"not distributed: {first_of(facts.local_tables, _NAMED)}", hint)
     yield _durability(facts.settings)
+    yield from judge_latency(facts.settings)
     yield _revision(facts.revision, facts.newest_revision)
     if facts.revision is not None:
         yield _partitions(facts, now_at=now_at)

@@ -6,6 +6,7 @@ for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it receive
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -48,46 +49,45 @@ class EventStream(Response, Generic[Item]):
         # A stream has no content length.
         del self.headers["content-length"]
         self._items = items
-        self._next = first
+        self._first = first
         self._event = event
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the reader disconnects, is too slow or loses its access, or the collector stops."""
-        disconnect = asyncio.ensure_future(disconnected(receive))
+        pending: list[asyncio.Future[Any]] = [self._first]
         try:
             await _sent(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await self._send_events(send, disconnect)
+            sending = asyncio.ensure_future(self._send_events(send))
+            pending += (sending, asyncio.ensure_future(disconnected(receive)))
+            await asyncio.wait(pending[1:], return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
             await _sent(send, _END)
         except TimeoutError:
             _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
             scope["state"]["abort"]()
         finally:
-            disconnect.cancel()
-            self._next.cancel()
-            await asyncio.gather(disconnect, self._next, return_exceptions=True)
+            for future in pending:
+                future.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
             await self._items.aclose()
 
-    async def _send_events(self, send: Send, disconnect: "asyncio.Future[None]") -> None:
+    async def _send_events(self, send: Send) -> None:
         """Send events until the stream ends. Raises `TimeoutError` if the reader does not read."""
         try:
-            await while_valid(self._copy(send, disconnect), self._authenticate)
+            await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:
             _log.info("watcher.ended", reason=str(error))
 
-    async def _copy(self, send: Send, disconnect: "asyncio.Future[None]") -> None:
+    async def _copy(self, send: Send) -> None:
+        # Without a task for each event: a table goes to a thousand readers at once.
         await _sent(send, _body(_RETRY))
-        while True:
-            either: set[asyncio.Future[Any]] = {self._next, disconnect}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if disconnect.done():
-                return
-            try:
-                item = self._next.result()
-            except StopAsyncIteration:
-                return
-            self._next = asyncio.ensure_future(anext(self._items))
-            await _sent(send, _body(_HEARTBEAT if item is None else self._event(item)))
+        with suppress(StopAsyncIteration):
+            item = await self._first
+            while True:
+                await _sent(send, _body(_HEARTBEAT if item is None else self._event(item)))
+                item = await anext(self._items)
 
 
 async def start(

@@ -117,8 +117,13 @@ def _text_columns(columns: SampleColumns, chosen: Numbers) -> list[list[bytes]]:
     return [
         [_OUTCOMES[outcome] for outcome in outcomes],
         [_SOURCES[source] if is_known else _NULL for source, is_known in zip(sources, known_sources, strict=True)],
-        *([_text(column[row]) for row in rows] for column in columns.texts),
+        *(_texts(column if len(rows) == len(columns) else [column[row] for row in rows]) for column in columns.texts),
     ]
+
+
+def _texts(texts: Sequence[str | None]) -> list[bytes]:
+    """Return `_text` of each, without a call for each."""
+    return [_NULL if text is None else _LENGTHS[len(packed := text.encode())] + packed for text in texts]
 
 
 def _text(text: str | None) -> bytes:

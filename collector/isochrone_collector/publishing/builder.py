@@ -113,12 +113,13 @@ class RouteBuilder:
             began_at = self._clock()
             if not self._is_paused():
                 await self._build_once()
-            took_us = self._clock() - began_at
+            ended_at = self._clock()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_US / SECOND_US):
                     await self._stored.wait()
-                    # At most half of the time is spent deciding.
-                    await asyncio.sleep(max(took_us, _GATHER_US) / SECOND_US)
+                    # At most half of the time is spent deciding. A pause before the samples came counts as well.
+                    rested_us = max(0, self._clock() - ended_at)
+                    await asyncio.sleep(max(ended_at - began_at - rested_us, _GATHER_US) / SECOND_US)
 
     async def delete_old(self) -> None:
         """Delete expired tables, but never the newest of a route. Raises `DatabaseUnavailable`."""

@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
 _DIGEST_CHARS = 12
+_LEAVES = frozenset({int, float, str, bool, types.NoneType})
 
 
 def dump(value: object) -> str:
@@ -51,8 +53,13 @@ def etag(generation: int, text: str) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    cls: Any = type(value)
+    # Nearly all values are such leaves.
+    if cls in _LEAVES:
+        return value
+    names = _names(cls)
+    if names is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, Mapping):
@@ -60,6 +67,17 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     return value
+
+
+@cache
+def _names(cls: type[Any]) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass, `None` for any other class."""
+    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
+
+
+@cache
+def _hints(cls: type[Any]) -> Mapping[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _value(hint: Any, plain: Any) -> Any:  # noqa: ANN401  # a type hint, and what JSON gives
@@ -71,8 +89,8 @@ def _value(hint: Any, plain: Any) -> Any:  # noqa: ANN401  # a type hint, and wh
         return tuple(_value(arguments[0], part) for part in plain)
     if origin is Mapping:
         return {arguments[0](key): _value(arguments[1], part) for key, part in plain.items()}
-    if is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        hints = _hints(hint)
         known = {name: part for name, part in plain.items() if name in hints}
         return typing.cast(Any, hint)(**{name: _value(hints[name], part) for name, part in known.items()})
     return hint(plain) if isinstance(hint, type) and issubclass(hint, StrEnum) else plain

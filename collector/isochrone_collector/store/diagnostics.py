@@ -27,7 +27,7 @@ def facts(conninfo: str) -> DatabaseFacts:
         is_cluster = _yes(connection, "citus_is_there")
         return DatabaseFacts(
             version=connection.info.server_version,
-            settings=dict(connection.execute(query("durability_settings")).fetchall()),
+            settings=dict(connection.execute(query("server_settings")).fetchall()),
             revision=revision,
             newest_revision=newest,
             partitions=_days(connection) if revision else frozenset(),

@@ -202,13 +202,13 @@ _RATES = ("tokens_per_second", "cost_usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name; `partitions`
-    are days by their first instant; `clock_offset_us` is its clock minus the collector's, within
-    `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the plan in
-    force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the first
-    summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a Citus
-    cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are those
-    of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are.
+    """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name, as `SHOW`
+    writes them; `partitions` are days by their first instant; `clock_offset_us` is its clock minus the collector's,
+    within `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the
+    plan in force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the
+    first summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a
+    Citus cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are
+    those of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are.
     """
 
     version: int

@@ -1,10 +1,14 @@
 -- Facts about the server for `doctor`.
 
--- The settings on which depends whether an acknowledged batch survives a power failure.
--- name: durability_settings
-SELECT name, setting
+-- The settings on which depends whether an acknowledged batch survives a power failure, and how long the slowest
+-- replies to pushes take, with their units.
+-- name: server_settings
+SELECT name, current_setting(name)
 FROM pg_settings
-WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')
+WHERE name IN (
+    'fsync', 'full_page_writes', 'synchronous_commit',
+    'wal_compression', 'max_wal_size', 'backend_flush_after'
+)
 
 -- The database's wall clock, in microseconds since the Unix epoch.
 -- name: clock

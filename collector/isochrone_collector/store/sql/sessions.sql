@@ -21,6 +21,11 @@ SELECT set_config('citus.max_adaptive_executor_pool_size', '1', false)
 FROM pg_extension
 WHERE extname = 'citus'
 
+-- Jobs use the same connections as pushes: a statement of theirs takes one core. By default it takes three, and pushes
+-- wait for all of them on a small machine.
+-- name: read_on_one_core
+SELECT set_config('max_parallel_workers_per_gather', '0', false)
+
 -- Compiling a statement with many aggregates would take longer than running most of them.
 -- name: disable_jit
 SELECT set_config('jit', 'off', true)

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from fix_collector import Collector, StartCollector, run_command
 from isochrone_collector.store.postgres import embedded
@@ -33,7 +35,18 @@ def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Pat
     code, found = consult(collector)
     assert (code, found["vantages"]["verdict"]) == (0, "warn"), found
     assert "us-1: no samples" in found["vantages"]["sentence"]
-    well = ("software", "data folder", "postgresql", "durability", "schema", "partitions", "clock", "plan", "health")
+    well = (
+        "software",
+        "data folder",
+        "postgresql",
+        "durability",
+        "latency",
+        "schema",
+        "partitions",
+        "clock",
+        "plan",
+        "health",
+    )
     assert {name: found[name]["verdict"] for name in well} == dict.fromkeys(well, "ok")
     assert found["certificate"]["sentence"].startswith("plain text")
     table = run_command("doctor", "--data-dir", str(collector.data_dir), "--collector", collector.address)
@@ -89,6 +102,19 @@ def test_an_empty_database_is_told(empty_database_url: str, tmp_path: Path) -> N
     done = run_command("doctor", "--database-url", empty_database_url, "--data-dir", str(tmp_path / "none"))
     assert "warn  schema        the database was never migrated" in done.stdout
     assert "partitions" not in done.stdout
+
+
+def test_settings_that_make_replies_slow_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting of a real server that differs from the embedded server's is reported."""
+    slow = {"wal_compression": "pglz", "max_wal_size": "1GB", "backend_flush_after": "0"}
+    for name, value in slow.items():
+        monkeypatch.setitem(embedded._SETTINGS, name, value)
+    with embedded.EmbeddedPostgres(tmp_path / "server") as server:
+        url = f"postgresql:///?{urlencode(conninfo_to_dict(server.conninfo))}"
+        done = run_command("doctor", "--database-url", url, "--data-dir", str(tmp_path), "--output", "json")
+    findings = json.loads(done.stdout)["findings"]
+    found = {one["sentence"] for one in findings if (one["check"], one["verdict"]) == ("latency", "warn")}
+    assert found == {f"{name} is {value}" for name, value in slow.items()}
 
 
 @pytest.mark.parametrize("url", ["postgresql://ida:geheim@127.0.0.1:1/isochrone", "postgresql://ida:geheim@:x"])

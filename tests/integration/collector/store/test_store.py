@@ -115,6 +115,19 @@ async def test_commits_are_durable_whatever_the_default(database_url: str) -> No
     await database.close()
 
 
+@pytest.mark.parametrize(("timeout_us", "workers"), [(None, "0"), (1_000_000, "2")])
+async def test_a_job_uses_one_core_and_a_query_may_use_more(
+    database_url: str, timeout_us: int | None, workers: str
+) -> None:
+    """Statements over the connections of pushes and jobs have no parallel workers; queries have the server's."""
+    database = Database(database_url, statement_timeout_us=timeout_us)
+    await database.open()
+    async with database.connection() as opened:
+        cursor = await opened.execute("SHOW max_parallel_workers_per_gather")
+        assert await cursor.fetchone() == (workers,)
+    await database.close()
+
+
 async def test_a_demoted_server_is_left(database: Database) -> None:
     """A read-only server is a transient error, and its connection is not reused."""
     async with database.connection() as connection:
