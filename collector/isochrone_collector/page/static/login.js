@@ -32,7 +32,7 @@ export function loginForm(reason, onEnd) {
         placeholder: "isochrone-key-…", spellcheck: "false", "aria-describedby": "login-help" })),
     reason ? html("p", { class: "refused", role: "alert" }, reason) : null,
     html("button", { type: "submit" }, "Log in"),
-    html("p", { id: "login-help", class: "note" }, "It is the field ", html("code", {}, "credential"), " of the identity file that ",
+    html("p", { id: "login-help", class: "note" }, "The credential is the field ", html("code", {}, "credential"), " of the identity file that ",
       html("code", {}, "isochrone join"), " wrote, by default ", html("code", {}, "~/.config/isochrone/identity.json"),
       ", or of ", html("code", {}, "operator.json"), " in the data folder of the collector."));
 }

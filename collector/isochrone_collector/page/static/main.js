@@ -149,7 +149,7 @@ function drawFrame() {
   ]);
   const window = Object.values(refresher.answers).find((answer) => answer?.window)?.window;
   show(footer, window && !needsLogin ? [
-    html("p", {}, `Measured between ${moment(window.from_at, 0)} and ${moment(window.until_at, 0)} UTC.`),
+    html("p", {}, `Window: ${moment(window.from_at, 0)} to ${moment(window.until_at, 0)} UTC.`),
     shownView()?.hasIntervals ? html("p", {}, "A 95 % interval is for the value over a longer time, of which this window is a sample.") : null,
   ] : []);
 }

@@ -1,8 +1,17 @@
-/** The parts of tables that several views have. */
+/** Sections and the parts of tables that several views have. */
 
 import { html } from "./dom.js";
 
 /** @typedef {import("./dom.js").Child} Child */
+
+/**
+ * A part of a view under a heading. Its key is the first word of its title.
+ * @param {string} title
+ * @param {...(Child | Child[])} children
+ */
+export function section(title, ...children) {
+  return html("section", { "data-key": title.split(" ", 1)[0] }, html("h2", {}, title), ...children);
+}
 
 /**
  * A region that scrolls sideways where its table is too wide.

@@ -4,7 +4,7 @@ import { apiPath } from "../api.js";
 import { windowChoice } from "../controls.js";
 import { html } from "../dom.js";
 import { UNKNOWN, age, dollars, moment, percent } from "../formats.js";
-import { dataTable, heading, targetName } from "../tables.js";
+import { dataTable, heading, section, targetName } from "../tables.js";
 import { windowQuery } from "../url_state.js";
 import { TONE_OF, accountOf, budgetOf, budgetShare, clockOf, coverageOf, dueOf, phraseOf, planOf, remarksOf, spendOf, spentUsd } from "./fleet_model.js";
 
@@ -39,14 +39,6 @@ export const FLEET = {
     ],
   }),
 };
-
-/**
- * @param {string} title
- * @param {...Child} children
- */
-function section(title, ...children) {
-  return html("section", { "data-key": title }, html("h2", {}, title), children);
-}
 
 /** @param {string} text */
 function note(text) {

@@ -4,7 +4,7 @@ import { apiPath } from "../api.js";
 import { windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, age, dollars, interval, isKnown, moment, number, worth } from "../formats.js";
-import { dataTable, heading, targetName } from "../tables.js";
+import { dataTable, heading, section, targetName } from "../tables.js";
 import { withOptions, windowQuery } from "../url_state.js";
 import { TONE_OF, changesOf, directionOf, freshnessOf, generationAt, holdOf, latencyDecimals, overviewOf, phraseOf, placeOf,
   placeText, remarksOf, weightBars, weightsText } from "./routes_model.js";
@@ -54,14 +54,6 @@ export const ROUTES = {
     };
   },
 };
-
-/**
- * @param {string} title
- * @param {...Child} children
- */
-function section(title, ...children) {
-  return html("section", { "data-key": title.split(" ")[0] }, html("h2", {}, title), children);
-}
 
 /**
  * The tables of all regions and routes, each a link to its members and its history.

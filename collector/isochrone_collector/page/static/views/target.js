@@ -53,15 +53,17 @@ export const TARGET = {
   },
   render: ({ series, goodput, hours, incidents, diff, bucket, sample }, context) => {
     const { target } = context.state, metric = shownMetric(context.state.options);
-    const bands = series && bandsOf({ series, incidents: incidents ?? null, diff: diff ?? null, target, metric });
+    // The other sections would be moved by the first one, which is the largest.
+    if (!series) return { title: target, content: [controls([], metric, context)] };
+    const bands = bandsOf({ series, incidents: incidents ?? null, diff: diff ?? null, target, metric });
     return {
       title: target,
       content: [
-        controls(bands?.panels.map((panel) => panel.region) ?? [], metric, context),
-        ...(bands ? charts(bands, metric, context) : []),
+        controls(bands.panels.map((panel) => panel.region), metric, context),
+        ...charts(bands, metric, context),
         ...(bucket || sample ? [request(bucket, sample?.rows[0], metric, context)] : []),
         ...(diff ? [forest(forestOf(diff, target, metric), metric), ...phasesSection(diff, target, context)] : []),
-        ...(series ? distributionSection(series, target, metric, context) : []),
+        ...distributionSection(series, target, metric, context),
         ...(goodput ? goodputSection(goodput, target, context) : []),
         ...(hours ? hoursSection(hours, target, context) : []),
       ],
