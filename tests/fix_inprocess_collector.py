@@ -69,6 +69,7 @@ class InProcessCollector:
             alerting=self.alerting,
             fleet=self.fleet_watch(),
             clock=self.clock,
+            recent=self.ingest.recent,
         )
 
     @property
@@ -90,6 +91,15 @@ class InProcessCollector:
         receipt = await self.ingest.push(RawPush(codec.encode(batch).SerializeToString()), self.clock.at)
         assert receipt.rejections == ()
         return receipt
+
+    async def push_elsewhere(self, vantage: Vantage, samples: Iterable[Sample], **more: Any) -> Receipt:
+        """Push a batch to another collector on the same database."""
+        own, window = self.ingest, self.ingest.window
+        self.ingest = Ingest(database=self.database, plans=self.plans, window=window, clock=self.clock)
+        try:
+            return await self.push(vantage, samples, **more)
+        finally:
+            self.ingest = own
 
     def sample(self, round_at: int, ttft_us: int | None = 400_000, **change: object) -> Sample:
         """A good one, unless `change` says otherwise."""

@@ -119,17 +119,12 @@ class Series:
         default_factory=lambda: {AlertKind.TARGET_FAILING: Streak(), AlertKind.TARGET_THROTTLED: Streak()}
     )
 
-    def is_changed_by(self, round_at: int) -> bool:
-        """Return false for a round before the newest one, and for the rest of the newest one if that was answered."""
-        if round_at != self.newest_at:
-            return round_at > self.newest_at
-        return not all(streak.clear for streak in self.streaks.values())
-
     def add(self, one: RoundResult) -> None:
-        """Add a round, unless it changes nothing."""
+        """Add a round; an earlier one than the newest is ignored, unless it is the rest of that round."""
         failed, throttled = self.streaks.values()
-        is_rest = one.round_at == self.newest_at
-        if not self.is_changed_by(one.round_at) or (is_rest and one.kind is not RoundKind.OK):
+        if one.round_at < self.newest_at or (one.round_at == self.newest_at and one.kind is not RoundKind.OK):
+            return
+        if one.round_at == self.newest_at and failed.clear and throttled.clear:
             return
         if one.kind is RoundKind.HELD and not throttled.length:
             return
@@ -156,10 +151,6 @@ class FailureEvidence:
         for one in rounds:
             of_target = self._series.setdefault(one.target_id, {})
             of_target.setdefault(one.vantage_id, Series(one.region)).add(one)
-
-    def series_of(self, target_id: int) -> Mapping[int, Series]:
-        """Return the newest rounds of a target by vantage."""
-        return self._series.setdefault(target_id, {})
 
     def keep(self, target_ids: Collection[int]) -> None:
         """Forget the targets that are not among these."""

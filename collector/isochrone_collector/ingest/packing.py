@@ -6,6 +6,7 @@ import numpy as np
 
 from isochrone_collector.ingest.copy_format import pack_rows
 from isochrone_collector.ingest.probe_counts import count_probes
+from isochrone_collector.ingest.probe_records import probe_records
 from isochrone_collector.ingest.sample_columns import COLUMN
 from isochrone_collector.ingest.validation import PushBatch, validate
 from isochrone_collector.store.batches import PackedBatch
@@ -50,4 +51,5 @@ def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
         oldest_round_at=int(rounds.min()) if len(rounds) else None,
         newest_round_at=int(rounds.max()) if len(rounds) else None,
         probe_counts=count_probes(columns, validated.fresh),
+        records=probe_records(columns, validated.fresh, origin.vantage_id).tobytes(),
     )

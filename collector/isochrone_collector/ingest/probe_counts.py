@@ -24,7 +24,7 @@ def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
     target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
     shape = (len(target_ids), OFFSETS[-1])
     outcome, began_at = numbers[:, COLUMN["outcome"]], numbers[:, COLUMN["dispatched_at"]]
-    is_valid, limit_us = _is_valid(numbers), numbers[:, COLUMN["timeout_us"]]
+    is_valid, limit_us = values_are_valid(numbers), numbers[:, COLUMN["timeout_us"]]
     is_cut_off = _IS_CUT_OFF[outcome] & present[:, COLUMN["timeout_us"]]
     cells = [row * shape[1] + outcome]
     sums = np.zeros((shape[0], len(HISTOGRAMS)))
@@ -57,7 +57,8 @@ def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
     )
 
 
-def _is_valid(numbers: Numbers) -> Flags:
+def values_are_valid(numbers: Numbers) -> Flags:
+    """Return whether the values of each row are those of the model, as `VALID` in `store.probe_queries`."""
     quality = numbers[:, COLUMN["quality"]]
     is_cached = (quality & Quality.CACHED.value != 0) & (
         2 * numbers[:, COLUMN["cached_tokens"]] >= numbers[:, COLUMN["prompt_tokens"]]

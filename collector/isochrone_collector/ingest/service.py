@@ -43,6 +43,7 @@ from isochrone_collector.ingest.vitals import trimmed
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
+from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.rows import BatchKey, LedgerRow
 from isochrone_collector.store.vantages import VitalsReport
@@ -83,7 +84,7 @@ class Ingest:
     without limit if `None`. The `shared_clock`, by default `clock`, is the same for all collectors on the database:
     agents of one vantage take turns by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
     `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples, and
-    must be quick.
+    must be quick. `recent` gets the probes that were committed.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Ingest:
         hear_vantage: Callable[[int, int], None] | None = None,
         disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
         on_stored: Callable[[], None] = lambda: None,
+        recent: RecentBatches | None = None,
         keep_us: int | None = None,
         packer: Packer | None = None,
     ) -> None:
@@ -110,6 +112,7 @@ class Ingest:
         self._hear_vantage = hear_vantage
         self._disk_level = disk_level
         self._on_stored = on_stored
+        self.recent = recent or RecentBatches()
         self._regions: dict[int, str] = {}
         self._instances = Instances(database=database, clock=self._shared_clock)
         self._lost_batches = LostBatches(database=database, clock=clock)
@@ -273,6 +276,7 @@ class Ingest:
         for batch, known in zip(checked, in_ledger, strict=True):
             if known is None:
                 self.probe_totals.add(batch.origin.region, batch.probe_counts, samples=batch.rows.rows)
+                self.recent.add(batch)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
             self._on_stored()

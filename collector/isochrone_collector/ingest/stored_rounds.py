@@ -93,6 +93,7 @@ def set_aside(batch: PackedBatch, rows: Sequence[Row], places: AbstractSet[int])
         oldest_round_at=min((row.round_at for row in kept), default=None),
         newest_round_at=max((row.round_at for row in kept), default=None),
         probe_counts=None,
+        records=None,
     )
 
 

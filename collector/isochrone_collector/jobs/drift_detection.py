@@ -1,23 +1,21 @@
 """Drift detection: finds lasting changes of every series, and raises an alert for each. Runs on the leader.
 
-Theory of operation. The recent rounds of each series are kept in memory, about 20 kB per series, so that a run reads
-only the rounds that were completed since the last run, including their slow probes. Rounds that are delivered later are
-found through the ledger, every few minutes. A target that was not read yet is read once, a week back.
-
-All reading is done in portions of time over all targets: a page of the table holds the rows of some seconds, so each
-page is read once. The server rests while it reads, so that the leader does not slow down other work on the database:
-the first read of fresh rows makes the server write their pages again. Series are computed in a thread, a few at a time,
-so that ingest continues meanwhile.
+Theory of operation. The recent rounds of each series are kept in memory, about 20 kB per series. The probes of new
+batches are collected until their rounds are complete, including slow probes; then the medians of these rounds are
+added. The rounds of regions with batches that this collector does not have in memory are read from the database. So are
+rounds that were delivered later, every few minutes, and once a week of each target that was not read yet: in portions
+of time over all targets, because a page of the table holds the rows of some seconds. Series are computed in a thread, a
+few at a time, so that ingest continues meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from isochrone_collector.alerts.message import ChangedSeries, of_change
 from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS_AFTER, Change
+from isochrone_collector.analysis.drift.round_medians import MediansRow, UnsettledRounds
 from isochrone_collector.analysis.drift.seasonality import HOUR_US
 from isochrone_collector.analysis.drift.series_state import MAX_DAYS, SeriesState
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
@@ -25,52 +23,28 @@ from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
-from isochrone_collector.store.drift import WATCHED, MediansRow, SeriesKey
+from isochrone_collector.store.drift import WATCHED, SeriesKey
+from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
-EVERY_US = 30 * SECOND_US
+EVERY_US = 5 * SECOND_US
+_DETECT_EVERY_US = 30 * SECOND_US
 
 # By then the probes of a round are finished and delivered, except those with a long timeout.
 _SETTLED_US = 75 * SECOND_US
-# A batch that took longer may have been committed after its rounds were read: a commit may wait, and clocks differ.
-_IN_TIME_US = _SETTLED_US - 30 * SECOND_US
 _LATE_EVERY_US = 5 * MINUTE_US
-# A batch that was received shortly before the last run may have been committed after it.
-_COMMITTING_US = MINUTE_US
 _LATE_US = DAY_US
 # After a longer pause another collector may have led, so that the states in memory are out of date.
 _STALE_US = 10 * MINUTE_US
 _SERIES_AT_ONCE = 32
-# For this part of a run the server rests between rows, unless there is so much to read that it would fall behind.
-_RESTING_US = MINUTE_US
-_BEHIND_US = 3 * EVERY_US
-# A portion that was read faster is followed by a larger one, and one that was read slower by a smaller one.
-_FAST_US, _SLOW_US = SECOND_US // 2, 2 * SECOND_US
+# An hour that was read faster is followed by a larger portion. Series states keep the medians of hours.
+_FAST_US = SECOND_US // 2
 
 _log = structlog.get_logger()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PortionSizes:
-    """Bounds of the span of rounds that is read at once, in microseconds: a multiple of the minimum."""
-
-    min_us: int
-    max_us: int
-
-    def after(self, portion_us: int, took_us: int) -> int:
-        """Return the next portion after one of `portion_us` that the server took `took_us` to read."""
-        if took_us > _SLOW_US:
-            return max(portion_us * _SLOW_US // took_us // self.min_us * self.min_us, self.min_us)
-        return min(portion_us * 2, self.max_us) if took_us < _FAST_US else portion_us
-
-
-# A shorter portion would read the same pages repeatedly; a longer one might not fit the server's memory under load.
-_NEW = _PortionSizes(min_us=3 * SECOND_US, max_us=3 * SECOND_US)
-# Old rounds are read by whole hours, because series states keep the medians of hours.
-_OLD = _PortionSizes(min_us=HOUR_US, max_us=DAY_US)
 
 Found = tuple[SeriesKey, Change, int]
 """A change of a series, and the distance in microseconds within which two changes are the same."""
@@ -79,91 +53,106 @@ Found = tuple[SeriesKey, Change, int]
 class DriftDetection:
     """The series of the plan in force, as far as they have been read."""
 
-    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        plans: Plans,
+        alerting: AlertDelivery,
+        clock: Callable[[], int],
+        recent: RecentBatches | None = None,
+    ) -> None:
         self._database = database
         self._plans = plans
         self._alerting = alerting
         self._clock = clock
+        self._new = NewBatches(recent or RecentBatches())
         self._states: dict[SeriesKey, SeriesState] = {}
         self._read: set[int] = set()
-        self._read_at = 0
-        self._ended_at = 0
-        self._late_at = 0
-        self._resting_until = 0
+        self._read_at = self._ended_at = self._late_at = 0
+        self._unsettled = UnsettledRounds()
+        self._settled_until = 0
+        self._late: dict[str, int] = {}
         self._unrecorded: list[Found] = []
 
     async def run(self) -> None:
-        """Read new rounds, and record the changes found in them, with an alert each."""
+        """Collect new probes; when it is time, add the complete rounds and record the changes found in them, with an
+        alert each.
+        """
         now_at = self._clock()
-        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
-        self._forget(targets, now_at=now_at)
-        self._resting_until = now_at + _RESTING_US
-        if self._read:
-            await self._read_new(now_at)
-        else:
-            self._late_at = now_at
-        self._read_at = now_at
-        if unread := targets - self._read:
-            await self._read_history(tuple(sorted(unread)))
-        await self._detect()
-        await self._record()
+        if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
+            self._begin(now_at)
+        await self._collect(now_at)
+        if now_at - self._read_at >= _DETECT_EVERY_US:
+            await self._read_rounds(now_at)
+            self._read_at = now_at
+            await self._detect()
+            await self._record()
         self._ended_at = self._clock()
 
-    def _forget(self, targets: Collection[int], *, now_at: int) -> None:
-        """Forget targets that are no longer measured, and all of them if another collector may have led meanwhile."""
-        if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
-            targets = ()
+    def _begin(self, now_at: int) -> None:
+        """Forget everything: another collector may have led meanwhile."""
+        self._read, self._read_at = set(), 0
+        self._unsettled, self._settled_until, self._late = UnsettledRounds(), 0, {}
+        self._new.begin(now_at - _SETTLED_US - OVERLAP_US)
+
+    async def _collect(self, now_at: int) -> None:
+        async with self._database.connection() as connection:
+            batches = await self._new.read(connection, now_at)
+        for batch in batches:
+            if batch.oldest_round_at < self._settled_until and batch.newest_round_at >= now_at - _LATE_US:
+                from_at = max(batch.oldest_round_at, now_at - _LATE_US)
+                self._late[batch.region] = min(from_at, self._late.get(batch.region, from_at))
+            if batch.records is None:
+                self._unsettled.miss(batch.region, batch.newest_round_at)
+            else:
+                self._unsettled.add(batch.region, batch.records)
+        self._unsettled.limit()
+
+    async def _read_rounds(self, now_at: int) -> None:
+        """Read the rounds that are complete by now; those of targets that were not read yet, a week back."""
+        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._read.intersection_update(targets)
         self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
+        known, window = tuple(sorted(self._read)), Window(from_at=self._settled_until, until_at=now_at - _SETTLED_US)
+        if known and (regions := self._unsettled.incomplete(window.from_at)):
+            await self._read_window(window, known, regions=regions)
+        await asyncio.to_thread(lambda: self._add(self._unsettled.settle(window, known)))
+        self._settled_until = window.until_at
+        if self._late and now_at - self._late_at >= _LATE_EVERY_US:
+            await self._read_late(known)
+            self._late_at = now_at
+        if unread := targets - self._read:
+            await self._read_history(tuple(sorted(unread)))
 
-    async def _read_new(self, now_at: int) -> None:
-        new = Window(from_at=self._read_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
-        if now_at - self._read_at > _BEHIND_US:
-            self._resting_until = now_at
-        await self._read_window(new, tuple(sorted(self._read)), portions=_NEW)
-        if now_at - self._late_at >= _LATE_EVERY_US:
-            await self._read_late(now_at)
-
-    async def _read_late(self, now_at: int) -> None:
-        rounds = Window(from_at=now_at - _LATE_US, until_at=now_at - _SETTLED_US)
-        received_at = self._late_at - _COMMITTING_US
-        async with self._database.connection() as connection:
-            found = await drift.late(connection, received_at=received_at, usual_us=_IN_TIME_US, rounds=rounds)
-        for late in found:
-            from_at = max(late.oldest_round_at, rounds.from_at)
-            if from_at < rounds.until_at:
-                window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=rounds.until_at)
-                targets = tuple(sorted(self._read))
-                await self._read_window(window, targets, portions=_OLD, regions=(late.region,))
-        self._late_at = now_at
+    async def _read_late(self, targets: tuple[int, ...]) -> None:
+        while self._late:
+            region, from_at = next(iter(self._late.items()))
+            window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=self._settled_until)
+            await self._read_window(window, targets, regions=(region,))
+            del self._late[region]
 
     async def _read_window(
-        self,
-        window: Window,
-        targets: tuple[int, ...],
-        *,
-        portions: _PortionSizes,
-        regions: tuple[str, ...] | None = None,
+        self, window: Window, targets: tuple[int, ...], *, regions: tuple[str, ...] | None = None
     ) -> None:
-        """Read the rounds of a window for some targets, one portion at a time, oldest first."""
-        from_at, portion_us = window.from_at, portions.min_us
+        """Read the rounds of a window for some targets from the database, one portion at a time, oldest first."""
+        from_at, portion_us = window.from_at, HOUR_US
         while from_at < window.until_at:
             part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
             began_at = self._clock()
             async with self._database.connection() as connection:
-                scope = Scope(window=part, target_ids=targets, regions=regions)
-                rows = await drift.medians(connection, scope, resting_us=max(0, self._resting_until - began_at))
-            took_us = self._clock() - began_at
+                rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions))
+            is_fast = self._clock() - began_at < _FAST_US
             await asyncio.to_thread(self._add, rows)
-            from_at, portion_us = part.until_at, portions.after(portion_us, took_us)
+            from_at, portion_us = part.until_at, min(2 * portion_us, DAY_US) if is_fast else HOUR_US
 
     async def _read_history(self, targets: tuple[int, ...]) -> None:
-        until_at = self._read_at - _SETTLED_US
+        until_at = self._settled_until
         from_at = (until_at - MAX_DAYS * DAY_US) // HOUR_US * HOUR_US
         async with self._database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
         self._states |= {key: SeriesState(changes) for key, changes in known.items()}
-        await self._read_window(Window(from_at=from_at, until_at=until_at), targets, portions=_OLD)
+        await self._read_window(Window(from_at=from_at, until_at=until_at), targets)
         self._read.update(targets)
 
     def _add(self, rows: Iterable[MediansRow]) -> None:

@@ -1,11 +1,10 @@
 """Incident detection: feeds new rounds to the watch over the targets, and records what happens, with an alert each.
 Runs on the leader.
 
-Theory of operation. The newest rounds of each series are kept in memory. A run reads the rounds that were received
-since the last one, with some overlap, because batches are not committed in the order in which they were received; the
-evidence ignores rounds that it has. The watch works in a thread, so that pushes do not wait for it. A new leader reads
-the open incidents and the rounds of the last two hours. So does a run after one that failed, because the transitions of
-that run may not be recorded.
+Theory of operation. The newest rounds of each series are kept in memory. A run takes the rounds of the batches that
+were stored since the last one. The watch works in a thread, so that pushes do not wait for it. A new leader reads the
+open incidents and the rounds of the last two hours, and so does a run after one that failed, because the transitions of
+that run may not be recorded. The evidence ignores rounds that it has.
 """
 
 import asyncio
@@ -16,13 +15,14 @@ import structlog
 from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget
 from isochrone_collector.alerts.incident_message import IncidentTarget, of_transition
 from isochrone_collector.alerts.incidents import KINDS, IncidentWatch, Step, Transition
+from isochrone_collector.alerts.round_results import round_results
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.fleet_watch import FleetWatch
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.alerting import incidents
+from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches, probes_of
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.routes import oldest_round_since
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
 from isochrone_wire.operations import incident_name
 
@@ -31,7 +31,6 @@ _LONGEST_PAUSE_US = 2 * SECOND_US
 _RUNS_PER_ROUND = 8
 
 _HISTORY_US = 120 * MINUTE_US
-_OVERLAP_US = 30 * SECOND_US
 # Rounds that were delivered later are not read: a vantage that catches up is judged by its newest ones.
 _LATE_US = 15 * MINUTE_US
 _LATE_ROUNDS = 4
@@ -55,12 +54,14 @@ class IncidentDetection:
         alerting: AlertDelivery,
         fleet: FleetWatch,
         clock: Callable[[], int],
+        recent: RecentBatches | None = None,
     ) -> None:
         self._database = database
         self._plans = plans
         self._alerting = alerting
         self._fleet = fleet
         self._clock = clock
+        self._new = NewBatches(recent or RecentBatches())
         self._watch: IncidentWatch | None = None
         self._read_at = 0
         self._known: set[int] = set()
@@ -84,8 +85,7 @@ class IncidentDetection:
         async with self._database.connection() as connection:
             if watch is None:
                 watch = await self._load(connection, targets, now_at)
-            else:
-                await self._read_new(connection, watch, targets, now_at)
+            await self._read_new(connection, watch, targets, now_at)
             distrusted = await self._fleet.distrusted(connection, now_at=now_at)
             await self._find_worked(connection, watch, targets, now_at)
         self._read_at = now_at
@@ -103,15 +103,17 @@ class IncidentDetection:
         self._known = set()
         self._recorded_at = {}
         from_at = now_at - _late_us(targets, least_us=_HISTORY_US)
-        await _add_rounds(connection, watch, targets, from_at=from_at, since_at=from_at)
+        self._new.begin(now_at - OVERLAP_US)
+        rounds = await incidents.rounds(connection, [target.id for target in targets], from_at=from_at)
+        await asyncio.to_thread(watch.evidence.add, rounds)
         return watch
 
     async def _read_new(self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int) -> None:
-        since_at = self._read_at - _OVERLAP_US
-        oldest_at = await oldest_round_since(connection, since_at)
-        if oldest_at is not None:
-            from_at = max(oldest_at, now_at - _late_us(targets, least_us=_LATE_US))
-            await _add_rounds(connection, watch, targets, from_at=from_at, since_at=since_at)
+        batches = await self._new.read(connection, now_at)
+        ids, from_at = [target.id for target in targets], now_at - _late_us(targets, least_us=_LATE_US)
+        probes = await probes_of(connection, batches, target_ids=ids, from_at=from_at)
+        region_of = {batch.vantage_id: batch.region for batch in batches}
+        await asyncio.to_thread(lambda: watch.evidence.add(round_results(probes, region_of)))
 
     async def _find_worked(
         self, connection: Connection, watch: IncidentWatch, targets: list[Target], now_at: int
@@ -173,16 +175,6 @@ class IncidentDetection:
                 row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model) for row in rows
             }
         return self._described[target_id]
-
-
-async def _add_rounds(
-    connection: Connection, watch: IncidentWatch, targets: list[Target], *, from_at: int, since_at: int
-) -> None:
-    """Add the rounds of some targets. A thousand vantages have tens of thousands, most of them known already."""
-    ids = [target.id for target in targets]
-    rows = await incidents.rounds(connection, ids, from_at=from_at, since_at=since_at)
-    newer = (one for row in rows for one in row.newer(watch.evidence.series_of(row.target_id)))
-    await asyncio.to_thread(watch.evidence.add, newer)
 
 
 def _pause_us(plan: Plan) -> int:

@@ -1,6 +1,6 @@
 """Builder of route tables: runs on the leader, as soon as samples that may change a table are stored.
 
-Each time it reads the new samples into the probe cache, decides every route that they may affect, and publishes the
+Each time it adds the new probes to the probe cache, decides every route that they may affect, and publishes the
 tables that changed in one transaction. Deciding is pure and runs in another thread.
 """
 
@@ -22,6 +22,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table_builder import build_table, needs_publishing
 from isochrone_collector.store import hourly_levels, vantages
 from isochrone_collector.store import routes as tables
+from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches, probes_before, probes_of
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.routes import NewTable
@@ -36,8 +37,6 @@ DELETE_OLD_EVERY_US = 3600 * SECOND_US
 _KEEP_EVIDENCE_US = 1 * DAY_US
 _KEEP_EVENTS_US = 90 * DAY_US
 
-# Batches are not committed in the order in which they were received, and the clocks of collectors differ.
-_OVERLAP_US = 30 * SECOND_US
 _POLL_US = SECOND_US
 # They are made once a day.
 _LEVELS_EVERY_US = 3600 * SECOND_US
@@ -82,6 +81,7 @@ class RouteBuilder:
         code_version: str,
         changed: Callable[[], None],
         is_paused: Callable[[], bool] = lambda: False,
+        recent: RecentBatches | None = None,
     ) -> None:
         self._database = database
         self._plans = plans
@@ -91,9 +91,10 @@ class RouteBuilder:
         self._is_paused = is_paused
         self._stored = asyncio.Event()
         self._probe_cache = ProbeCache()
+        self._new = NewBatches(recent or RecentBatches())
         self._known: dict[Key, _Published] = {}
         self._generation = 0
-        self._read_until_at = 0
+        self._read_at = 0
         self._built_plan: bytes | None = None
         self._levels: SeriesLevels | None = None
         self._levels_read_at = 0
@@ -145,12 +146,9 @@ class RouteBuilder:
         if plan is None or not plan.routes:
             return
         at = self._clock()
-        is_new = plan.content_hash != self._built_plan
-        if is_new:
-            # Its windows may be longer than those of the previous plan, and its targets may differ.
-            self._probe_cache.clear()
-            self._read_until_at = 0
-        touched = await self._read(plan, at)
+        # The windows of a plan may be longer than those of the previous one, and its targets may differ.
+        is_new = plan.content_hash != self._built_plan or at < self._read_at
+        touched = await self._read(plan, at, is_new=is_new)
         if is_new or at - self._levels_read_at >= _LEVELS_EVERY_US:
             self._levels, self._levels_read_at = await self._read_levels(plan, at), at
         if is_new:
@@ -159,29 +157,28 @@ class RouteBuilder:
         await self._publish(drafts)
         self._built_plan = plan.content_hash
 
-    async def _read(self, plan: Plan, at: int) -> set[Series]:
-        """Read the samples stored since the last read; return the series they affect and all series of new regions."""
-        from_at = at - _longest_us(plan)
+    async def _read(self, plan: Plan, at: int, *, is_new: bool) -> set[Series]:
+        """Read the probes stored since the last read, or those of the window; return the series they affect and all
+        series of new regions.
+        """
+        cache, before = self._probe_cache, len(self._probe_cache.regions)
+        ids, from_at = [target.id for target in plan.targets], at - _longest_us(plan)
         async with self._database.connection() as connection:
-            fresh = [region for region in await vantages.regions(connection) if region not in self._probe_cache.regions]
-            for region in fresh:
-                self._probe_cache.place_of(region)
-            touched = {(target.id, region) for target in plan.targets for region in fresh}
-            since_at = max(self._read_until_at - _OVERLAP_US, 0)
-            oldest_at = await tables.oldest_round_since(connection, since_at) if since_at else from_at
-            if oldest_at is None:
-                return touched
-            columns = await tables.probe_columns(
-                connection,
-                targets=[target.id for target in plan.targets],
-                regions=self._probe_cache.regions,
-                from_at=max(from_at, oldest_at),
-                since_at=since_at,
-            )
-        self._read_until_at = at
-        touched |= await asyncio.to_thread(self._probe_cache.add, columns, at=at)
-        self._probe_cache.forget(before_at=from_at)
-        return touched
+            if is_new:
+                cache.clear()
+                self._new.begin(at - OVERLAP_US)
+                region_of = {row.id: row.region for row in await vantages.vantages(connection)}
+                stored = await probes_before(connection, at - OVERLAP_US, target_ids=ids, from_at=from_at)
+                await asyncio.to_thread(cache.add, stored, region_of)
+            batches = await self._new.read(connection, at)
+            probes = await probes_of(connection, batches, target_ids=ids, from_at=from_at)
+            regions = await vantages.regions(connection)
+        self._read_at = at
+        touched = await asyncio.to_thread(cache.add, probes, {batch.vantage_id: batch.region for batch in batches})
+        cache.forget(before_at=from_at)
+        for region in regions:
+            cache.place_of(region)
+        return touched | {(target.id, region) for target in plan.targets for region in cache.regions[before:]}
 
     async def _read_levels(self, plan: Plan, at: int) -> SeriesLevels:
         scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))

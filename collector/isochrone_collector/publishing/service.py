@@ -14,6 +14,7 @@ from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.notice import Topic
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.store import vantages
+from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
@@ -33,6 +34,7 @@ class Publishing:
         is_leader: Callable[[], bool],
         clock: Callable[[], int],
         is_paused: Callable[[], bool] = lambda: False,
+        recent: RecentBatches | None = None,
     ) -> None:
         self.changes = Changes(clock=clock, state=self._state)
         self.publisher = Publisher(
@@ -49,6 +51,7 @@ class Publishing:
             code_version=__version__,
             changed=self.publisher.wake,
             is_paused=is_paused,
+            recent=recent,
         )
         self._notifications = notifications
         notifications.handle(Channel.SAMPLES, self._builder.wake)

@@ -5,35 +5,43 @@ from typing import Any
 
 import numpy as np
 
-from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.probe_records import (
+    FIRST_TOKEN,
+    PUNCTUAL,
+    VALID,
+    Records,
+    by_outcome,
+    has,
+    outcomes,
+)
+from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.routing.evidence import ProbeTable
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.metrics.probes import CUT_OFF, STREAMED
+from isochrone_wire.model import Outcome
 
-Columns = Mapping[str, Integers | Reals]
-
-Batch = tuple[int, int, int]
-
-KEY = ("target_id", "round_at", "vantage_id", "epoch", "seq", "idx")
+_INTEGERS = ("target_id", "round_at", "vantage_id", "region", "kind", "censored", "comparable")
 _REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chunk_tokens")
-VALUES = ("region", "kind", "censored", "comparable", *_REALS)
-NAMES = (*KEY, *VALUES)
-# Callers add batches again for up to half a minute.
-_BATCH_MEMORY_US = 10 * MINUTE_US
-_MAX_BATCHES = 10_000
+_COPIED = ("target_id", "round_at", "vantage_id", "rtt_us", "answer_from_us", "first_chunk_tokens")
+
+_KINDS = {
+    Outcome.OK: Kind.OK,
+    Outcome.THROTTLED: Kind.THROTTLED,
+    Outcome.SKIPPED_THROTTLED: Kind.THROTTLED,
+}
+_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.SKIPPED if outcome.skipped else Kind.FAILED))
+_IS_STREAMED = by_outcome(STREAMED.__contains__)
+_IS_CUT_OFF = by_outcome(CUT_OFF.__contains__)
+_IS_CONNECTED = by_outcome(lambda outcome: outcome is not Outcome.CONNECT_FAILED)
 
 
 class ProbeCache:
-    """Probes as columns, without duplicates. `regions` are the names that the column `region` indexes.
-
-    Batches are added as a whole, so a batch that was added before is skipped. Batch keys are remembered for
-    `_BATCH_MEMORY_US` after they were last added.
-    """
+    """Probes as columns. `regions` are the names that the column `region` indexes."""
 
     def __init__(self) -> None:
         self.regions: list[str] = []
-        self._seen_at: dict[Batch, int] = {}
         self._columns: dict[str, Any] = {
-            name: np.empty(0, np.float64 if name in _REALS else np.int64) for name in NAMES
+            **{name: np.empty(0, np.int64) for name in _INTEGERS},
+            **{name: np.empty(0) for name in _REALS},
         }
 
     def __len__(self) -> int:
@@ -45,17 +53,16 @@ class ProbeCache:
             self.regions.append(region)
         return self.regions.index(region)
 
-    def add(self, columns: Columns, *, at: int) -> set[tuple[int, str]]:
-        """Add the probes of whole batches, and return the (target id, region) pairs of the new ones."""
-        batches = list(zip(*(columns[name].tolist() for name in ("vantage_id", "epoch", "seq")), strict=True))
-        fresh = np.array([batch not in self._seen_at for batch in batches], bool)
-        self._seen_at |= dict.fromkeys(batches, at)
-        if len(self._seen_at) > _MAX_BATCHES:
-            self._seen_at = {batch: seen for batch, seen in self._seen_at.items() if seen > at - _BATCH_MEMORY_US}
-        new = {name: columns[name][fresh] for name in NAMES}
+    def add(self, records: Records, region_of: Mapping[int, str]) -> set[tuple[int, str]]:
+        """Add probes that are not in the cache, and return their (target id, region) pairs. `region_of` has the region
+        of each vantage.
+        """
+        vantage_ids, rows = np.unique(records["vantage_id"], return_inverse=True)
+        places = np.array([self.place_of(region_of[one]) for one in vantage_ids.tolist()], np.int64)
+        new = {**_columns(records), "region": places[rows]}
         self._columns = {name: np.concatenate([kept, new[name]]) for name, kept in self._columns.items()}
         pairs = set(zip(new["target_id"].tolist(), new["region"].tolist(), strict=True))
-        return {(int(target_id), self.regions[int(place)]) for target_id, place in pairs}
+        return {(target_id, self.regions[place]) for target_id, place in pairs}
 
     def forget(self, *, before_at: int) -> None:
         """Remove the rounds before an instant."""
@@ -66,7 +73,6 @@ class ProbeCache:
     def clear(self) -> None:
         """Remove everything."""
         self.forget(before_at=np.iinfo(np.int64).max)
-        self._seen_at = {}
 
     def table(self, targets: Mapping[int, str], *, from_at: int) -> ProbeTable:
         """Return the probes of some targets (id → name) from an instant on."""
@@ -86,3 +92,19 @@ class ProbeCache:
             comparable=chosen["comparable"].astype(bool),
             **{name: chosen[name] for name in _REALS},
         )
+
+
+def _columns(records: Records) -> dict[str, Any]:
+    """Return the columns of new probes, except `region`."""
+    outcome = outcomes(records)
+    began, is_valid = has(records, FIRST_TOKEN), has(records, VALID)
+    has_value = _IS_STREAMED[outcome] & is_valid & began
+    is_limit = _IS_CUT_OFF[outcome] & ~began & ~np.isnan(records["ttft_us"])
+    return {
+        "kind": _KIND_OF[outcome],
+        "censored": is_limit,
+        "comparable": has(records, PUNCTUAL) & _IS_CONNECTED[outcome],
+        "ttft_us": np.where(has_value | is_limit, records["ttft_us"], np.nan),
+        "tokens_per_second": np.where(is_valid & (_KIND_OF[outcome] == Kind.OK), records["tokens_per_second"], np.nan),
+        **{name: records[name] for name in _COPIED},
+    }

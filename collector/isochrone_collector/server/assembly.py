@@ -27,6 +27,7 @@ from isochrone_collector.receivers import Receiver
 from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.settings import WEBHOOK, Settings
 from isochrone_collector.store import partitions
+from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.xds.rejections import Rejections
@@ -73,7 +74,8 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     await plans.refresh()
     jobs = Jobs(database=database, clock=clock.now_at)
     notifications = Notifications(database=database)
-    publishing = await _publishing(database, plans, jobs, clock, notifications)
+    recent = RecentBatches()
+    publishing = await _publishing(database, plans, jobs, clock, notifications, recent=recent)
     receivers = _receivers(settings.receivers, database, clock, stack)
     alerts = AlertDelivery(database=database, receivers=receivers, clock=clock.now_at)
     notifications.handle(Channel.ALERTS, alerts.wake)
@@ -100,6 +102,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             clock=clock,
             disk_watch=disk_watch,
             publishing=publishing,
+            recent=recent,
         ),
         query_context=_query_context(settings, query_database, plans, clock),
         authenticator=authenticator,
@@ -129,7 +132,13 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
 
 
 async def _publishing(
-    database: Database, plans: Plans, jobs: Jobs, clock: ClockGuard, notifications: Notifications
+    database: Database,
+    plans: Plans,
+    jobs: Jobs,
+    clock: ClockGuard,
+    notifications: Notifications,
+    *,
+    recent: RecentBatches,
 ) -> Publishing:
     """Create the publishing of route tables, with the tables in force loaded."""
     publishing = Publishing(
@@ -139,6 +148,7 @@ async def _publishing(
         is_leader=lambda: jobs.is_leader,
         clock=clock.now_at,
         is_paused=lambda: bool(clock.reason),
+        recent=recent,
     )
     await publishing.publisher.refresh()
     return publishing
@@ -166,6 +176,7 @@ async def _ingest(
     clock: ClockGuard,
     disk_watch: DiskWatch,
     publishing: Publishing,
+    recent: RecentBatches,
 ) -> Ingest:
     """Create the ingest, with a partition for each round that it accepts."""
     keep_us = settings.retention.samples_us
@@ -181,6 +192,7 @@ async def _ingest(
         hear_vantage=clock.hear_vantage,
         disk_level=lambda: disk_watch.level,
         on_stored=publishing.stored,
+        recent=recent,
         keep_us=keep_us,
         packer=packer,
     )

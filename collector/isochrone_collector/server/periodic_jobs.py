@@ -49,9 +49,12 @@ _POSTGRES_WATCH_US = SECOND_US // 2
 def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
     database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
-    drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+    recent = parts.ingest.recent
+    drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at, recent=recent)
     fleet = FleetWatch(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
-    incidents = IncidentDetection(database=database, plans=parts.plans, alerting=alerts, fleet=fleet, clock=now_at)
+    incidents = IncidentDetection(
+        database=database, plans=parts.plans, alerting=alerts, fleet=fleet, clock=now_at, recent=recent
+    )
     routes = RouteWatch(database=database, alerting=alerts, clock=now_at)
     guarded = parts.clock_watch.guarded
 

@@ -38,7 +38,7 @@ class PackedRows:
 class PackedBatch:
     """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and the rejected
     samples as (index, reason). The rounds are the oldest and the newest of the rows for `sample`, if there are any.
-    `probe_counts` are of these rows, if they are known.
+    `probe_counts` and `records` (`analysis.probe_records`) are of these rows, if they are known.
     """
 
     origin: Origin
@@ -50,6 +50,7 @@ class PackedBatch:
     oldest_round_at: int | None = None
     newest_round_at: int | None = None
     probe_counts: BatchCounts | None = None
+    records: bytes | None = None
 
     @property
     def key(self) -> BatchKey:

@@ -3,27 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from psycopg import sql
 
 from isochrone_collector.analysis.drift.change_detection import Change
-from isochrone_collector.analysis.probes import Flags, Integers, Reals
+from isochrone_collector.analysis.drift.round_medians import MediansRow
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import VALID, Scope
 from isochrone_collector.store.rows import YesRow
-from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.answers import Metric
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
 """The metrics whose changes are detected."""
-
-# A few hundred pages or some milliseconds, if the rows were written next to each other.
-_ROWS_BETWEEN_RESTS = 1_000
-_REST_US = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -33,36 +26,6 @@ class SeriesKey:
     target_id: int
     region: str
     metric: Metric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MediansRow:
-    """The medians of a target's rounds from a region, oldest first; NaN where a metric has no value. Where
-    `ttft_limited` is not 0, most probes of the round were cut off by a timeout, and the median TTFT is a lower bound.
-    """
-
-    target_id: int
-    region: str
-    rounds: Integers
-    ttft_us: Reals
-    ttft_limited: NDArray[np.int32]
-    tokens_per_second: Reals
-
-    def values(self, metric: Metric) -> Reals:
-        """Return the medians of one of the watched metrics."""
-        return self.ttft_us if metric is Metric.TTFT else self.tokens_per_second
-
-    def limited(self, metric: Metric) -> Flags:
-        """Return the flags of the medians that are lower bounds."""
-        return self.ttft_limited > 0 if metric is Metric.TTFT else np.zeros(len(self.rounds), np.bool_)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveredRow:
-    """A region with delivered rounds, and the oldest of them."""
-
-    region: str
-    oldest_round_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,23 +71,12 @@ class _NewestChangeRow:
     changed_at: int
 
 
-async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) -> list[MediansRow]:
-    """Return the round medians of the watched metrics, by target and region. During the first `resting_us`
-    (microseconds) the server rests for some milliseconds after about every thousand rows.
-    """
-    rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS, "rest_s": _REST_US / SECOND_US, "resting_us": resting_us}
+async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
+    """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
         await execute(connection, query("prepare_round_scan"))
         statement = query("round_medians").format(valid=sql.SQL(VALID))
-        return await columns.fetch(connection, statement, MediansRow, **scope.parameters(), **rests)
-
-
-async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:
-    """Return the regions with late rounds of a window: received since `received_at`, and more than `usual_us`
-    (microseconds) after the round.
-    """
-    parameters = {"received_at": Instant(received_at), "usual_us": usual_us, "from_at": Instant(rounds.from_at)}
-    return await fetch(connection, query("late_deliveries"), DeliveredRow, **parameters)
+        return await columns.fetch(connection, statement, MediansRow, **scope.parameters())
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:

@@ -1,34 +1,20 @@
-"""Stored route tables, and the probes from which they are decided."""
+"""Stored route tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-from psycopg import sql
 from psycopg.errors import UniqueViolation
 
-from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.errors import Conflict
-from isochrone_collector.routing.probe_cache import Columns
 from isochrone_collector.store import notifications
 from isochrone_collector.store.notifications import Channel
-from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import ANSWER_FROM, PUNCTUAL, VALID
 from isochrone_wire.answers import Window
 
 MAX_CATCH_UP = 1_000
 MAX_EVENTS = 1_000
-
-Number = TypeVar("Number", np.int64, np.float64)
-
-# The bits of `traits` in the statement `probe_columns`.
-_CENSORED, _KIND_BIT, _KINDS, _COMPARABLE_BIT, _PLACE_BIT = 1, 1, 3, 3, 4
-_REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chunk_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,22 +73,6 @@ class EventRow:
     weights: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _ProbeColumnsRow:
-    target_id: int
-    traits: NDArray[np.int32]
-    round_at: Integers
-    vantage_id: Integers
-    epoch: Integers
-    seq: Integers
-    idx: NDArray[np.int32]
-    ttft_us: Reals
-    rtt_us: Reals
-    tokens_per_second: Reals
-    answer_from_us: Reals
-    first_chunk_tokens: Reals
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RouteRow:
     client_region: str
@@ -112,11 +82,6 @@ class _RouteRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NumberRow:
     generation: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _InstantRow:
-    at: int | None
 
 
 async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
@@ -204,42 +169,3 @@ async def delete_old(connection: Connection, *, evidence_before: int, events_bef
     """Delete old tables, except the newest of each route: refreshes before one instant, changes before another."""
     before = {"evidence_before": Instant(evidence_before), "events_before": Instant(events_before)}
     await execute(connection, query("forget_route_tables"), **before)
-
-
-async def oldest_round_since(connection: Connection, since_at: int) -> int | None:
-    """Return the oldest round of the batches received since an instant; `None` if there are none."""
-    (row,) = await fetch(connection, query("oldest_round_since"), _InstantRow, since_at=Instant(since_at))
-    return row.at
-
-
-async def probe_columns(
-    connection: Connection, *, targets: Sequence[int], regions: Sequence[str], from_at: int, since_at: int
-) -> Columns:
-    """Return the probes received since one instant, of rounds since another, as columns for the probe cache."""
-    statement = query("probe_columns").format(
-        valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL), answer_from=sql.SQL(ANSWER_FROM)
-    )
-    rows = await columns.fetch(
-        connection,
-        statement,
-        _ProbeColumnsRow,
-        target_ids=list(targets),
-        regions=list(regions),
-        from_at=Instant(from_at),
-        since_at=Instant(since_at),
-    )
-    traits = _joined(rows, "traits", np.int64)
-    sizes = [len(row.traits) for row in rows]
-    return {
-        "target_id": np.repeat(np.array([row.target_id for row in rows], np.int64), sizes),
-        **{name: _joined(rows, name, np.int64) for name in ("round_at", "vantage_id", "epoch", "seq", "idx")},
-        "region": traits >> _PLACE_BIT,
-        "kind": traits >> _KIND_BIT & _KINDS,
-        "censored": traits & _CENSORED,
-        "comparable": traits >> _COMPARABLE_BIT & 1,
-        **{name: _joined(rows, name, np.float64) for name in _REALS},
-    }
-
-
-def _joined(rows: Sequence[_ProbeColumnsRow], name: str, kind: type[Number]) -> NDArray[Number]:
-    return np.concatenate([np.empty(0, kind), *(getattr(row, name) for row in rows)], dtype=kind)

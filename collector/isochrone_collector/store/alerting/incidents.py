@@ -1,12 +1,12 @@
 """Incidents of targets, and the rounds from which they are found."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult, Series
+from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.analysis.probes import Integers
 from isochrone_collector.store.postgres import columns
@@ -41,28 +41,23 @@ class FailureSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundsRow:
-    """The rounds of a target from a region, oldest first."""
-
+class _RoundsRow:
     target_id: int
     region: str
     vantage_id: Integers
     round_at: Integers
     kind: Integers
 
-    def newer(self, known: Mapping[int, Series]) -> Iterator[RoundResult]:
-        """Yield the rounds that may change the known series of the target, which are given by vantage."""
+    def __iter__(self) -> Iterator[RoundResult]:
         parts = zip(self.vantage_id.tolist(), self.round_at.tolist(), self.kind.tolist(), strict=True)
         for vantage_id, round_at, kind in parts:
-            series = known.get(vantage_id)
-            if series is None or series.is_changed_by(round_at):
-                yield RoundResult(
-                    target_id=self.target_id,
-                    vantage_id=vantage_id,
-                    region=self.region,
-                    round_at=round_at,
-                    kind=RoundKind(kind),
-                )
+            yield RoundResult(
+                target_id=self.target_id,
+                vantage_id=vantage_id,
+                region=self.region,
+                round_at=round_at,
+                kind=RoundKind(kind),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +147,11 @@ class IncidentRow:
         )
 
 
-async def rounds(
-    connection: Connection, target_ids: Sequence[int], *, from_at: int, since_at: int
-) -> Sequence[RoundsRow]:
-    """Return the rounds of some targets since `from_at` that were received since `since_at`."""
-    bounds = {"from_at": Instant(from_at), "since_at": Instant(since_at)}
-    return await columns.fetch(connection, query("round_results"), RoundsRow, target_ids=list(target_ids), **bounds)
+async def rounds(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> list[RoundResult]:
+    """Return the rounds of some targets since `from_at`, oldest first by series."""
+    scope = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
+    rows = await columns.fetch(connection, query("round_results"), _RoundsRow, **scope)
+    return [one for row in rows for one in row]
 
 
 async def answered(connection: Connection, target_ids: Collection[int], *, now_at: int) -> set[int]:

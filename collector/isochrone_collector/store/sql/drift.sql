@@ -2,8 +2,7 @@
 
 -- The round medians in which changes are searched, by target and region. A probe that was cut off by a timeout counts
 -- with its limit; rounds in which half of the probes or more were cut off are marked. A round without a value of a
--- metric is NaN. After a random share of the rows the server rests, so that a concurrent commit never waits for more
--- than a few pages to be read; but only for the first part of the statement.
+-- metric is NaN. `analysis.drift.round_medians` computes the same of probes in memory.
 -- name: round_medians
 SELECT
     target_id,
@@ -34,25 +33,10 @@ FROM (
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
         AND target_id = ANY(%(target_ids)s::bigint[])
         AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
-        AND (
-            random() >= %(rest_share)s
-            OR clock_timestamp() > statement_timestamp() + %(resting_us)s * interval '1 microsecond'
-            OR pg_sleep(%(rest_s)s) IS NOT NULL
-        )
     GROUP BY target_id, region, round_at
 ) AS medians
 WHERE ttft_us IS NOT NULL OR speed IS NOT NULL
 GROUP BY target_id, region
-
--- Regions with rounds that were received since an instant and later than usual, and the oldest of these rounds.
--- name: late_deliveries
-SELECT vantage.region AS region, min(ingest_batch.oldest_round_at) AS oldest_round_at
-FROM ingest_batch
-JOIN vantage ON vantage.id = ingest_batch.vantage_id
-WHERE ingest_batch.received_at >= %(received_at)s
-    AND ingest_batch.received_at > ingest_batch.oldest_round_at + %(usual_us)s * interval '1 microsecond'
-    AND ingest_batch.newest_round_at >= %(from_at)s
-GROUP BY vantage.region
 
 -- The changes of some targets that began since an instant.
 -- name: changes_since

@@ -1,6 +1,6 @@
 -- Incidents of targets, and the rounds from which they are found.
 
--- The rounds of some targets that were received since an instant, oldest first: of each vantage the best result.
+-- The rounds of some targets since an instant, oldest first: of each vantage the best result.
 -- Rounds without a request are left out, except those held back because the provider had asked to wait.
 -- name: round_results
 SELECT
@@ -21,7 +21,6 @@ FROM (
     FROM sample
     WHERE target_id = ANY(%(target_ids)s::bigint[])
         AND round_at >= %(from_at)s
-        AND received_at >= %(since_at)s
         AND (outcome = 'skipped_throttled' OR NOT starts_with(outcome, 'skipped_'))
     GROUP BY target_id, region, vantage_id, round_at
 ) AS rounds

@@ -94,3 +94,51 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND {punctual}
     AND ttft_us IS NOT NULL
 GROUP BY target_id, region
+
+-- The batches with stored samples that were received since an instant, by the collectors' clocks: the epoch, the number,
+-- and the oldest and the newest round of each, as bytes, concatenated per vantage.
+-- name: batches_since
+SELECT
+    vantage_id,
+    vantage.region AS region,
+    string_agg(
+        int8send(ingest_batch.epoch)
+            || int8send(seq)
+            || timestamptz_send(oldest_round_at)
+            || timestamptz_send(newest_round_at),
+        ''
+    ) AS batches
+FROM ingest_batch
+JOIN vantage ON vantage.id = ingest_batch.vantage_id
+WHERE received_at >= %(since_at)s AND oldest_round_at IS NOT NULL
+GROUP BY vantage_id, vantage.region
+
+-- Probes as records, the bytes of a few numbers each, concatenated per target. See `analysis.probe_records`, which has
+-- the meaning of the numbers. A probe without a first token has its timeout in place of it.
+-- name: probe_records
+SELECT
+    string_agg(
+        int8send(vantage_id)
+            || int8send(target_id)
+            || timestamptz_send(round_at)
+            || int2send((
+                coalesce(array_position(%(outcomes)s::text[], outcome) - 1, cardinality(%(outcomes)s::text[])) * 8
+                    + (ttft_us IS NOT NULL)::integer * 4
+                    + ({punctual})::integer * 2
+                    + {valid}::integer
+            )::smallint)
+            || float8send(coalesce(ttft_us, timeout_us, 'NaN'::double precision))
+            || float8send(coalesce(tokens_per_second, 'NaN'))
+            || float8send(coalesce(rtt_us, 'NaN'::double precision))
+            || float8send(
+                coalesce(CASE WHEN outcome = 'ok' AND {valid} AND tokens_per_second > 0 THEN {answer_from} END, 'NaN'::double precision)
+            )
+            || float8send(coalesce(first_chunk_tokens, 'NaN'::double precision)),
+        ''
+    ) AS records
+FROM sample
+WHERE target_id = ANY(%(target_ids)s::bigint[])
+    AND round_at >= %(from_at)s
+    AND round_at <= %(until_at)s
+    AND {chosen}
+GROUP BY target_id

@@ -1,4 +1,4 @@
--- Route tables, and the probes from which they are decided.
+-- Route tables, and notifications between collectors.
 
 -- Publish a table. Its generation is its key, so of two simultaneous leaders only one can publish it.
 -- name: insert_route_table
@@ -80,69 +80,6 @@ WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(e
         FROM route_table AS newer
         WHERE newer.client_region = route_table.client_region AND newer.route = route_table.route
     )
-
--- The probes from which tables are decided: stored since an instant, of rounds since another, as columns of numbers per
--- target. Small values share one number, as in `probes`.
--- name: probe_columns
-SELECT
-    target_id,
-    array_agg(
-        place * 16 + comparable::integer * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer
-    ) AS traits,
-    array_agg(round_at) AS round_at,
-    array_agg(vantage_id) AS vantage_id,
-    array_agg(epoch) AS epoch,
-    array_agg(seq) AS seq,
-    array_agg(idx) AS idx,
-    array_agg(coalesce(value, ceiling, 'NaN')) AS ttft_us,
-    array_agg(coalesce(rtt_us, 'NaN')) AS rtt_us,
-    array_agg(coalesce(speed, 'NaN')) AS tokens_per_second,
-    array_agg(coalesce(answer_from, 'NaN')) AS answer_from_us,
-    array_agg(coalesce(first_chunk_tokens, 'NaN')) AS first_chunk_tokens
-FROM (
-    SELECT
-        target_id,
-        round_at,
-        vantage_id,
-        epoch,
-        seq,
-        idx,
-        region,
-        CASE
-            WHEN outcome = 'ok' THEN 0
-            WHEN outcome IN ('throttled', 'skipped_throttled') THEN 2
-            WHEN starts_with(outcome, 'skipped_') THEN 3
-            ELSE 1
-        END AS kind,
-        {punctual} AND outcome <> 'connect_failed' AS comparable,
-        CASE
-            WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {valid} THEN ttft_us
-        END::double precision AS value,
-        CASE
-            WHEN ttft_us IS NULL AND outcome IN ('timed_out', 'stalled', 'connect_failed') THEN timeout_us
-        END::double precision AS ceiling,
-        rtt_us::double precision AS rtt_us,
-        CASE WHEN outcome = 'ok' AND {valid} THEN tokens_per_second END AS speed,
-        CASE WHEN outcome = 'ok' AND {valid} AND tokens_per_second > 0 THEN {answer_from} END::double precision
-            AS answer_from,
-        first_chunk_tokens::double precision AS first_chunk_tokens
-    FROM sample
-    WHERE target_id = ANY(%(target_ids)s::bigint[])
-        AND round_at >= %(from_at)s
-        AND received_at >= %(since_at)s
-        AND region = ANY(%(regions)s::text[])
-) AS probe
-JOIN (
-    SELECT name AS region, (nth - 1)::integer AS place
-    FROM unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, nth)
-) AS places USING (region)
-GROUP BY target_id
-
--- The oldest round of the batches received since an instant; NULL when there are none.
--- name: oldest_round_since
-SELECT min(oldest_round_at) AS at
-FROM ingest_batch
-WHERE received_at >= %(since_at)s
 
 -- Notify every collector that listens on a channel.
 -- name: notify

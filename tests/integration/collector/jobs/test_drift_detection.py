@@ -1,10 +1,7 @@
 """Lasting changes in pushed samples: found once, recorded, delivered, and listed."""
 
-import asyncio
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,19 +10,20 @@ from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
+from isochrone_collector.analysis.drift.round_medians import MAX_BYTES, MediansRow, UnsettledRounds
 from isochrone_collector.analysis.drift.series_state import SeriesState
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
-from isochrone_collector.store.drift import MediansRow, SeriesKey
+from isochrone_collector.store.drift import SeriesKey
+from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import DriftList
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
-from testdata import citus_cluster
 from testdata.waiting import eventually
 
 PLAN = """\
@@ -200,62 +198,54 @@ async def test_a_batch_committed_after_a_run_is_read(local: InProcessCollector) 
     assert watch_of(watch, local).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
 
 
-async def seen_resting(local: InProcessCollector, reading: asyncio.Task[Any]) -> bool:
-    """Return whether the server was seen to rest before the end of a task."""
-    sessions = "citus_stat_activity" if citus_cluster.VARIABLE in os.environ else "pg_stat_activity"
-    resting = f"SELECT FROM {sessions} WHERE datname = current_database() AND wait_event = 'PgSleep'"
-    seen = False
-    while not reading.done():
-        async with local.database.connection() as connection:
-            seen |= (await connection.execute(resting)).rowcount > 0
-        await asyncio.sleep(0.02)
-    return seen
-
-
-async def test_the_server_rests_while_rounds_are_read(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_bytes", [MAX_BYTES, 0])
+async def test_rounds_in_memory_are_not_read(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch, max_bytes: int
 ) -> None:
-    """While the leader reads many rows the server rests now and then, for a limited time, with the same result."""
-    monkeypatch.setattr(drift, "_REST_US", SECOND_US // 4)
-    await local.begin(DAY_AT)
-    for nth in range(8):
-        await local.push(US, [local.sample(DAY_AT + nth * SECOND_US, ttft_us) for ttft_us in range(1_000, 2_000)])
-    scope = local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + MINUTE_US))
-    async with local.database.connection() as connection:
-        rests = {}
-        for resting_us in (0, 1, MINUTE_US):
-            reading = asyncio.create_task(drift.medians(connection, scope, resting_us=resting_us))
-            rests[resting_us] = await seen_resting(local, reading)
-            [row] = await reading
-            assert row.ttft_us.tolist() == [1_499.5] * 8
-    # Eight rests are to be expected; that chance gives none of 8 000 rows one happens once in 3 000 runs.
-    assert rests == {0: False, 1: False, MINUTE_US: True}
+    """Rounds of batches that this collector stored are read from the database only if memory cannot hold them."""
+    read = list[Scope]()
 
+    async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
+        read.append(scope)
+        return await read_medians(connection, scope)
 
-@pytest.mark.parametrize(("pause_us", "rests"), [(30 * SECOND_US, True), (10 * MINUTE_US - 1, False)])
-async def test_detection_that_is_behind_does_not_rest(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch, pause_us: int, *, rests: bool
-) -> None:
-    """New rounds are read with rests if runs are frequent, and without rests if they are not."""
-    rested = list[bool]()
-
-    async def medians(connection: Connection, scope: Scope, *, resting_us: int) -> list[MediansRow]:
-        rested.append(resting_us > 0)
-        return await read(connection, scope, resting_us=resting_us)
-
-    read = drift.medians
+    read_medians = drift.medians
     monkeypatch.setattr(drift, "medians", medians)
     await local.begin(DAY_AT)
-    watch = watch_in(local)
+    watch = watch_in(local, recent=local.ingest.recent)
     await watch.run()
-    rested.clear()
-    local.clock.at += pause_us
+    watch._unsettled = UnsettledRounds(max_bytes)
+    read.clear()
+    rounds = [DAY_AT + nth * 10 * SECOND_US for nth in range(30)]
+    for at in rounds:
+        local.clock.at = at
+        await local.push(US, [local.sample(at, ttft_us) for ttft_us in (1_000, 2_000, 4_001)])
+        await watch.run()
+    local.clock.at += 2 * MINUTE_US
     await watch.run()
-    # Beyond five minutes what came late is read too, if anything did; here nothing.
-    assert rested == [rests] * -(-pause_us // (3 * SECOND_US))
+    assert watch_of(watch, local).rounds.tolist() == rounds
+    assert watch_of(watch, local).values.tolist() == [2_000] * 30
+    assert bool(read) is (max_bytes == 0)
 
 
-def watch_in(local: InProcessCollector) -> DriftDetection:
+async def test_batches_of_another_collector_are_read(local: InProcessCollector) -> None:
+    """A round that two collectors stored has the median of all its probes, and so has one that was delivered late."""
+    await local.begin(DAY_AT)
+    watch = watch_in(local, recent=local.ingest.recent)
+    await watch.run()
+    rounds = [DAY_AT + SECOND_US, DAY_AT + MINUTE_US]
+    await local.push(US, [local.sample(at, 1_000) for at in rounds])
+    await local.push_elsewhere(US, [local.sample(at, ttft_us) for at in rounds for ttft_us in (2_000, 3_000)])
+    local.clock.at = DAY_AT + 5 * MINUTE_US
+    await watch.run()
+    assert watch_of(watch, local).values.tolist() == [2_000, 2_000]
+    await local.push(US, [local.sample(DAY_AT + MINUTE_US, ttft_us) for ttft_us in (4_000, 5_000)])
+    local.clock.at = DAY_AT + 10 * MINUTE_US
+    await watch.run()
+    assert watch_of(watch, local).values.tolist() == [2_000, 3_000]
+
+
+def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) -> DriftDetection:
     """Return a drift detection with the clock of the test."""
     alerting = AlertDelivery(database=local.database, clock=local.clock)
     return DriftDetection(
@@ -263,6 +253,7 @@ def watch_in(local: InProcessCollector) -> DriftDetection:
         plans=local.plans,
         alerting=alerting,
         clock=local.clock,
+        recent=recent,
     )
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.store import drift, vantages
+from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.accounting import Account
-from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
+from isochrone_wire.model import MINUTE_US, SECOND_US, Vantage, Vitals
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9
@@ -116,19 +115,6 @@ async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -
         (await state_of(local, US)).ledgered,
         (await state_of(local, SG)).ledgered,
     ) == (8, 80)
-
-
-async def test_regions_with_late_rounds_are_known(local: InProcessCollector) -> None:
-    """The ledger yields the regions to which late rounds were delivered, each with its oldest round."""
-    await local.begin(DAY_AT)
-    rounds = Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT - HOUR_US)
-    await local.push(US, [local.sample(DAY_AT - hours * HOUR_US) for hours in (0, 3, 2, 40)])
-    await local.push(SG, [local.sample(DAY_AT)])
-    async with local.database.connection() as connected:
-        (late,) = await drift.late(connected, received_at=DAY_AT, usual_us=HOUR_US, rounds=rounds)
-        assert await drift.late(connected, received_at=DAY_AT + 1, usual_us=HOUR_US, rounds=rounds) == []
-    assert late.region == "us"
-    assert late.oldest_round_at == DAY_AT - 40 * HOUR_US
 
 
 @pytest.mark.parametrize("rounds", [(), (0, 5, 2)])

@@ -1,0 +1,298 @@
+"""New batches: each is read once, and its probes are the same from memory and from a real database."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.alerts.failure_evidence import RoundKind
+from isochrone_collector.alerts.round_results import round_results
+from isochrone_collector.analysis.drift.round_medians import round_medians
+from isochrone_collector.analysis.probe_records import RECORD, Records
+from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_collector.routing.probe_cache import ProbeCache
+from isochrone_collector.store import batches, drift, new_batches
+from isochrone_collector.store.alerting import incidents
+from isochrone_collector.store.batches import PackedBatch
+from isochrone_collector.store.new_batches import (
+    OVERLAP_US,
+    NewBatch,
+    NewBatches,
+    RecentBatches,
+    probes_before,
+    probes_of,
+)
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Quality, Sample, Vantage
+
+US = Vantage(name="us-1", region="us")
+OTHER_US = Vantage(name="us-2", region="us")
+SG = Vantage(name="sg-1", region="singapore")
+PROBES = 600
+
+
+def random_samples(local: InProcessCollector, seed: int, rounds: int) -> list[Sample]:
+    """Return samples of some rounds with all outcomes, and with any fields missing."""
+    rng = np.random.default_rng(seed)
+
+    def maybe(low: int, high: int) -> int | None:
+        return None if rng.random() < 0.25 else int(rng.integers(low, high))
+
+    def one() -> Sample:
+        ttft_us = maybe(0, 2_000_000)
+        speed = None if rng.random() < 0.25 else float(rng.choice([0.0, rng.uniform(0.001, 900)]))
+        first, output, reasoning = maybe(0, 5), maybe(5, 2_000), maybe(0, 5)
+        # Of about half of the answers the speed is that from the first token of the answer, see `ANSWER_FROM`.
+        rest_us = (output or 9) - (reasoning or 0) - (first or 0)
+        ttfat_us = maybe(2_000_000, 3_000_000)
+        e2e_us = (ttfat_us or 0) + int(rest_us / (speed or 1) * 1e6) + int(rng.choice([0, 5_000]))
+        return local.sample(
+            DAY_AT + int(rng.integers(0, rounds)) * SECOND_US,
+            ttft_us,
+            outcome=Outcome(rng.choice(list(Outcome))) if rng.random() < 0.6 else Outcome.OK,
+            ttfat_us=ttfat_us,
+            e2e_us=min(e2e_us, DAY_US) if rng.random() < 0.8 else None,
+            timeout_us=maybe(1_000_000, 60_000_000),
+            tokens_per_second=speed,
+            first_chunk_tokens=first,
+            output_tokens=output,
+            reasoning_tokens=reasoning,
+            prompt_tokens=maybe(0, 10),
+            cached_tokens=maybe(0, 10),
+            rtt_us=maybe(0, 300_000),
+            late_us=int(rng.choice([0, 6_000_000, 6_000_001])),
+            quality=Quality(int(rng.choice([0, 0, 0, Quality.CACHED, Quality.CLOCK_STEPPED, Quality.BLOCKED]))),
+        )
+
+    return [one() for _ in range(PROBES)]
+
+
+async def pushed(local: InProcessCollector, *, rounds: int = 25) -> None:
+    """Push random samples from three vantages in two regions, and samples that are rejected or set aside."""
+    await local.begin(DAY_AT)
+    await local.turn_to(DAY_AT + MINUTE_US)
+    for seed, vantage in enumerate((US, OTHER_US, SG)):
+        await local.push(vantage, random_samples(local, seed, rounds))
+    too_old = local.sample(DAY_AT - 50 * DAY_US)
+    assert (await local.push(US, [too_old, local.sample(DAY_AT)])).stored == 2
+
+
+async def read(local: InProcessCollector, reader: NewBatches) -> list[NewBatch]:
+    async with local.database.connection() as connection:
+        return await reader.read(connection, local.clock.at)
+
+
+async def probes(local: InProcessCollector, found: Sequence[NewBatch]) -> Records:
+    async with local.database.connection() as connection:
+        return await probes_of(connection, found, target_ids=[local.target_id], from_at=DAY_AT - MINUTE_US)
+
+
+def regions(found: Sequence[NewBatch]) -> dict[int, str]:
+    """Return the region of each vantage."""
+    return {batch.vantage_id: batch.region for batch in found}
+
+
+def shown(records: Records) -> list[bytes]:
+    """Return the bytes of each record, in order."""
+    return sorted(record.tobytes() for record in records)
+
+
+async def test_both_sources_have_the_same_bits(local: InProcessCollector) -> None:
+    """The records of all outcomes, with any fields missing, are the same from ingest, by batch and by window."""
+    await pushed(local)
+    ours = await read(local, NewBatches(local.ingest.recent))
+    theirs = await read(local, NewBatches(RecentBatches()))
+    assert {batch.records is None for batch in ours} == {False}
+    assert {batch.records is None for batch in theirs} == {True}
+    found = shown(await probes(local, ours))
+    assert len(found) == 3 * PROBES + 1
+    assert found == shown(await probes(local, theirs))
+    async with local.database.connection() as connection:
+        scope: dict[str, Any] = {"target_ids": [local.target_id], "from_at": DAY_AT - MINUTE_US}
+        before = await probes_before(connection, local.clock.at + 1, **scope)
+        assert len(await probes_before(connection, local.clock.at, **scope)) == 0
+    assert found == shown(before)
+    assert regions(ours) == regions(theirs)
+    answers = before["answer_from_us"]
+    # Both kinds of answers are among them.
+    assert (answers == before["ttft_us"]).any()
+    assert (answers[~np.isnan(answers)] > 2_000_000).any()
+
+
+async def test_medians_are_those_of_the_database(local: InProcessCollector) -> None:
+    """The round medians of probes in memory have the bits of those that PostgreSQL computes, limits included."""
+    await pushed(local)
+    new = await read(local, NewBatches(local.ingest.recent))
+    found, region_of = await probes(local, new), regions(new)
+    async with local.database.connection() as connection:
+        rows = await drift.medians(connection, local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + MINUTE_US)))
+    expected = {row.region: row for row in rows}
+    assert sorted(expected) == ["singapore", "us"]
+    for region, other in expected.items():
+        [row] = round_medians(region, found[[region_of[one] == region for one in found["vantage_id"].tolist()]])
+        assert (row.target_id, row.rounds.tolist()) == (other.target_id, other.rounds.tolist())
+        assert row.ttft_us.tobytes() == other.ttft_us.tobytes()
+        assert row.tokens_per_second.tobytes() == other.tokens_per_second.tobytes()
+        assert row.ttft_limited.tolist() == other.ttft_limited.tolist()
+        assert len(row.rounds) == 25
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+async def test_medians_and_results_of_one_outcome(local: InProcessCollector, outcome: Outcome) -> None:
+    """Medians and results of rounds with a single probe, with and without values, are those of the database."""
+    await local.begin(DAY_AT)
+    values = [(ttft_us, timeout_us) for ttft_us in (None, 7) for timeout_us in (None, 9)]
+    samples = [
+        local.sample(DAY_AT + nth, ttft_us, timeout_us=timeout_us, outcome=outcome, tokens_per_second=3.5)
+        for nth, (ttft_us, timeout_us) in enumerate(values)
+    ]
+    await local.push(US, samples)
+    new = await read(local, NewBatches(local.ingest.recent))
+    found = await probes(local, new)
+    async with local.database.connection() as connection:
+        rows = await drift.medians(connection, local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + MINUTE_US)))
+        results = await incidents.rounds(connection, [local.target_id], from_at=DAY_AT)
+    assert list(map(str, round_medians("us", found))) == list(map(str, rows))
+    assert round_results(found, regions(new)) == results
+
+
+async def test_results_are_those_of_the_database(local: InProcessCollector) -> None:
+    """Of each vantage the best result of a round counts, in memory as in the database."""
+    await pushed(local, rounds=500)
+    new = await read(local, NewBatches(local.ingest.recent))
+    found = await probes(local, new)
+    async with local.database.connection() as connection:
+        expected = await incidents.rounds(connection, [local.target_id], from_at=DAY_AT)
+
+    def key(one: Any) -> tuple[int, int]:
+        return one.round_at, one.vantage_id
+
+    ours = round_results(found, regions(new))
+    assert [one.round_at for one in ours] == sorted(one.round_at for one in ours)
+    assert sorted(ours, key=key) == sorted(expected, key=key)
+    assert {one.kind for one in ours} == set(RoundKind)
+
+
+async def test_each_batch_is_read_once(local: InProcessCollector) -> None:
+    """A reader gets each batch once, from whichever collector, in whatever order they are received and committed."""
+    await local.begin(DAY_AT)
+    reader = NewBatches(local.ingest.recent)
+    reader.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.push_elsewhere(SG, [local.sample(DAY_AT)])
+    first = await read(local, reader)
+    assert sorted((batch.region, batch.records is None) for batch in first) == [("singapore", True), ("us", False)]
+    assert await read(local, reader) == []
+    local.clock.at += OVERLAP_US // 2
+    assert await read(local, reader) == []
+    # Received before the last call, and committed after it.
+    local.clock.at -= OVERLAP_US // 2
+    await local.push(US, [local.sample(DAY_AT - DAY_US)])
+    await local.push(US, [local.sample(DAY_AT - 50 * DAY_US)])
+    local.clock.at += OVERLAP_US // 2
+    [late] = await read(local, reader)
+    assert (late.oldest_round_at, late.newest_round_at) == (DAY_AT - DAY_US, DAY_AT - DAY_US)
+    local.clock.at += 10 * OVERLAP_US
+    await local.push(US, [local.sample(local.clock.at)])
+    assert len(await read(local, reader)) == 1
+    reader.begin(DAY_AT)
+    assert len(await read(local, reader)) == 4
+
+
+async def test_a_repeated_batch_counts_once(local: InProcessCollector) -> None:
+    """A batch that is pushed again, even in the same group commit or elsewhere, is read once, with its own probes."""
+    await local.begin(DAY_AT)
+    await local.push(US, seq=0)
+    sample = local.sample(DAY_AT)
+    pushes = [local.push(US, [sample], seq=7) for _ in range(3)]
+    await asyncio.gather(*pushes)
+    await local.push_elsewhere(US, [sample], seq=7)
+    [batch] = await read(local, NewBatches(local.ingest.recent))
+    assert len(await probes(local, [batch])) == 1
+
+
+async def test_a_commit_that_failed_is_no_evidence(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch whose transaction was rolled back is not read, and one whose answer was lost is, from the database."""
+    await local.begin(DAY_AT)
+    await local.push(US, seq=0)
+    reader = NewBatches(local.ingest.recent)
+    copy = batches.copy
+
+    async def failing(*_: Any) -> None:
+        raise DatabaseUnavailable("lost")
+
+    monkeypatch.setattr(batches, "copy", failing)
+    with pytest.raises(DatabaseUnavailable):
+        await local.push(US, [local.sample(DAY_AT)], seq=1)
+    assert await read(local, reader) == []
+    monkeypatch.setattr(batches, "copy", copy)
+    add = RecentBatches.add
+    # As if the connection broke between the commit and its answer.
+    monkeypatch.setattr(RecentBatches, "add", failing_add)
+    with pytest.raises(DatabaseUnavailable):
+        await local.push(US, [local.sample(DAY_AT)], seq=1)
+    monkeypatch.setattr(RecentBatches, "add", add)
+    assert (await local.push(US, [local.sample(DAY_AT)], seq=1)).duplicate == 1
+    [batch] = await read(local, reader)
+    assert batch.records is None
+    assert len(await probes(local, [batch])) == 1
+
+
+def failing_add(*_: Any) -> None:
+    raise DatabaseUnavailable("lost")
+
+
+async def test_a_running_commit_is_awaited(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that the ledger shows before this collector has the answer of its commit is not read back."""
+    await local.begin(DAY_AT)
+    monkeypatch.setattr(new_batches, "_ANSWERED_WITHIN_S", 0.5)
+    recent, kept = RecentBatches(), list[PackedBatch]()
+    monkeypatch.setattr(local.ingest.recent, "add", kept.append)
+    await local.push(US, [local.sample(DAY_AT)])
+    asyncio.get_running_loop().call_later(0.1, lambda: recent.add(kept[0]))
+    [batch] = await read(local, NewBatches(recent))
+    assert batch.records is not None
+
+
+async def test_memory_is_bounded(local: InProcessCollector) -> None:
+    """Batches beyond the bound, the oldest ones, and those of more than two minutes ago are read from the database."""
+    await local.begin(DAY_AT)
+    local.ingest.recent = RecentBatches(max_bytes=25 * RECORD.itemsize)
+    for nth in range(5):
+        await local.push(US, [local.sample(DAY_AT + nth)] * 10)
+    found = await read(local, NewBatches(local.ingest.recent))
+    assert sorted(batch.newest_round_at - DAY_AT for batch in found if batch.records is not None) == [3, 4]
+    assert len(await probes(local, found)) == 50
+    local.clock.at += 3 * MINUTE_US
+    await local.push(SG, [local.sample(local.clock.at)])
+    found = await read(local, NewBatches(local.ingest.recent))
+    assert [batch.region for batch in found if batch.records is not None] == ["singapore"]
+
+
+async def test_the_probe_cache_has_what_a_table_needs(local: InProcessCollector) -> None:
+    """Values that a route may not use are unknown, and a probe that was cut off has its limit."""
+    await local.begin(DAY_AT)
+    cases: list[tuple[dict[str, Any], Any]] = [
+        ({"outcome": Outcome.OK, "ttft_us": 5, "tokens_per_second": 2.0}, (0, 5.0, False, 2.0, True)),
+        ({"outcome": Outcome.OK, "ttft_us": 5, "quality": Quality.CLOCK_STEPPED}, (0, np.nan, False, np.nan, True)),
+        ({"outcome": Outcome.STALLED, "ttft_us": 5, "tokens_per_second": 2.0}, (1, 5.0, False, np.nan, True)),
+        ({"outcome": Outcome.TIMED_OUT, "ttft_us": None, "timeout_us": 9}, (1, 9.0, True, np.nan, True)),
+        ({"outcome": Outcome.CONNECT_FAILED, "ttft_us": None, "timeout_us": 9}, (1, 9.0, True, np.nan, False)),
+        ({"outcome": Outcome.HTTP_ERROR, "ttft_us": None, "timeout_us": 9}, (1, np.nan, False, np.nan, True)),
+        ({"outcome": Outcome.TRUNCATED, "ttft_us": None, "timeout_us": 9}, (1, np.nan, False, np.nan, True)),
+        ({"outcome": Outcome.THROTTLED, "ttft_us": None, "late_us": 7_000_000}, (2, np.nan, False, np.nan, False)),
+        ({"outcome": Outcome.SKIPPED_THROTTLED, "ttft_us": None}, (2, np.nan, False, np.nan, True)),
+        ({"outcome": Outcome.SKIPPED_BUDGET, "ttft_us": None}, (3, np.nan, False, np.nan, True)),
+    ]
+    await local.push(US, [local.sample(DAY_AT + nth, **change) for nth, (change, _) in enumerate(cases)])
+    cache = ProbeCache()
+    new = await read(local, NewBatches(local.ingest.recent))
+    assert cache.add(await probes(local, new), regions(new)) == {(local.target_id, "us")}
+    table = cache.table({local.target_id: "a"}, from_at=DAY_AT)
+    columns = (table.kind, table.ttft_us, table.censored, table.tokens_per_second, table.comparable)
+    assert str([*zip(*(column.tolist() for column in columns), strict=True)]) == str(
+        [expected for _, expected in cases]
+    )
