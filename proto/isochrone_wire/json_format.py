@@ -1,12 +1,13 @@
 """JSON form of the value classes, shared by all commands: units as in the model, instants as RFC 3339 text."""
 
 import base64
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, IntFlag
 from functools import cache
+from math import isfinite
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -34,36 +35,67 @@ def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, 
     bytes base64, and ids their public form. Numbers that JSON cannot express are `None`.
     """
     kind: Any = type(value)
-    if kind in _AS_THEY_ARE:
-        return value
-    if is_dataclass(value):
-        encoded = fields_to_json(value, _names_of(kind))
-        return encoded | {name: getattr(value, name) for name in getattr(value, "DERIVED", ())}
-    if isinstance(value, Enum):
-        return [flag.name.lower() for flag in value if flag.name] if isinstance(value, IntFlag) else value.value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {key: to_json_value(part) for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_json_value(part) for part in value]
-    return value
+    return _conversion(kind)(value)
 
 
 def fields_to_json(value: Any, names: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401  # any value class
     """Return the fields of these names as `to_json_value` does, by name."""
-    return {name: _field_value(value, name) for name in names}
+    kind: Any = type(value)
+    return _fields_conversion(kind, tuple(names))(value)
 
 
 @cache
-def _names_of(kind: Any) -> tuple[str, ...]:  # noqa: ANN401  # any value class
-    return tuple(field.name for field in fields(kind))
+def _conversion(kind: type) -> Callable[[Any], Any]:
+    """Return `to_json_value` for values of one class: answers have thousands of each."""
+    if is_dataclass(kind):
+        return _fields_conversion(kind, tuple(field.name for field in fields(kind)), getattr(kind, "DERIVED", ()))
+    return next((convert for base, convert in _CONVERSIONS.items() if issubclass(kind, base)), _as_it_is)
 
 
-def _field_value(owner: Any, name: str) -> Any:  # noqa: ANN401  # a field of any type
-    value = getattr(owner, name)
-    if name == "id" and hasattr(owner, "ID_PREFIX"):
-        return public_id(owner.ID_PREFIX, value)
-    return rfc3339(value) if name.endswith("_at") and isinstance(value, int) else to_json_value(value)
+@cache
+def _fields_conversion(
+    kind: Any,  # noqa: ANN401  # any value class
+    names: tuple[str, ...],
+    derived: tuple[str, ...] = (),
+) -> Callable[[Any], dict[str, Any]]:
+    """Return `fields_to_json` for values of one class, with `derived` attributes as they are."""
+    values_of: Callable[[Any], tuple[Any, ...]] = (
+        attrgetter(*names) if len(names) > 1 else lambda owner: tuple(getattr(owner, name) for name in names)
+    )
+    instants = [name for name in names if name.endswith("_at")]
+    prefix = kind.ID_PREFIX if "id" in names and hasattr(kind, "ID_PREFIX") else None
+
+    def convert(owner: Any) -> dict[str, Any]:  # noqa: ANN401  # a value of the class
+        # A call for each number would take as long as everything else.
+        found = {
+            name: value
+            if (of := type(value)) in _AS_THEY_ARE or (of is float and isfinite(value))
+            else to_json_value(value)
+            for name, value in zip(names, values_of(owner), strict=True)
+        }
+        for name in instants:
+            if isinstance(found[name], int):
+                found[name] = rfc3339(found[name])
+        if prefix is not None:
+            found["id"] = public_id(prefix, owner.id)
+        for name in derived:
+            found[name] = getattr(owner, name)
+        return found
+
+    return convert
+
+
+def _as_it_is(value: Any) -> Any:  # noqa: ANN401  # any other value
+    return value
+
+
+# By the class of a value or the first one here that it is derived from.
+_CONVERSIONS: Mapping[type, Callable[[Any], Any]] = {
+    IntFlag: lambda value: [flag.name.lower() for flag in value if flag.name],
+    Enum: lambda value: value.value,
+    float: lambda value: value if isfinite(value) else None,
+    bytes: lambda value: base64.b64encode(value).decode(),
+    Mapping: lambda value: {key: to_json_value(part) for key, part in value.items()},
+    tuple: lambda value: [to_json_value(part) for part in value],
+    list: lambda value: [to_json_value(part) for part in value],
+}

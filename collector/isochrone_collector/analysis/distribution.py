@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.quantile import quantiles
+from isochrone_collector.analysis.stats.quantile import quantiles, several_quantiles
 from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Outcome
 
 Reals = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 
 _HOUR_US = 3600 * SECOND_US
 
@@ -73,7 +74,7 @@ class Values:
 
     def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
         """Return the quantile `share` with its 95 % interval; `None` without values."""
-        return quantiles_of([self], share, history)[0]
+        return quantiles(ragged([self.values]), share, censored=self.censored, history=history).listed()[0]
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly: those censored below it too."""
@@ -82,14 +83,32 @@ class Values:
 
 
 def quantiles_of(
-    found: Sequence[Distribution], share: float, history: Inflation | None = None
-) -> list[Quantile | None]:
-    """Return the quantile of each distribution, as `Distribution.quantile` does; `history` has a row for each."""
+    found: Sequence[Distribution], histories: Mapping[float, Inflation], *, of_known: bool = False
+) -> dict[float, list[Quantile | None]]:
+    """Return quantiles of each distribution by their shares, as `Distribution.quantile` does; `histories` has that of
+    each share, with a row for each distribution. With `of_known` the effective number is that of the values that are
+    not censored, to be shown beside their number; `None` if all are censored.
+    """
     values = [one for one in found if isinstance(one, Values)]
     if len(values) < len(found):
-        return [one.quantile(share, history and history.at(np.array([row]))) for row, one in enumerate(found)]
-    series, censored = ragged([one.values for one in values]), [one.censored for one in values]
-    return quantiles(series, share, censored=np.concatenate(censored) if censored else None, history=history).listed()
+        chosen = among_known if of_known else _as_it_is
+        return {
+            share: [chosen(one.quantile(share, history.at(np.array([row]))), one) for row, one in enumerate(found)]
+            for share, history in histories.items()
+        }
+    if not values:
+        return {share: [] for share in histories}
+    series, censored = ragged([one.values for one in values]), np.concatenate([one.censored for one in values])
+    estimates = several_quantiles(series, histories, censored=censored)
+    if of_known:
+        before = np.concatenate([np.zeros(1, np.int64), censored.cumsum()])
+        known = series.counts - np.diff(before[series.offsets])
+        estimates = {share: own.among(known, series.counts) for share, own in estimates.items()}
+    return {share: own.listed() for share, own in estimates.items()}
+
+
+def _as_it_is(quantile: Quantile | None, _values: Distribution) -> Quantile | None:
+    return quantile
 
 
 def among_known(quantile: Quantile | None, values: Distribution) -> Quantile | None:
@@ -104,10 +123,15 @@ def among_known(quantile: Quantile | None, values: Distribution) -> Quantile | N
     return replace(quantile, n_eff=quantile.n_eff * known / values.n)
 
 
-def hours_of(rounds_at: NDArray[np.int64]) -> float:
+def hours_of(rounds_at: Integers) -> float:
     """Return the hours that rounds in their order span, with one gap more than there are between them."""
-    n = len(rounds_at)
-    return int(rounds_at[-1] - rounds_at[0]) / _HOUR_US * n / (n - 1) if n > 1 else 0.0
+    return float(hours_between(rounds_at[:1], rounds_at[-1:], np.array([len(rounds_at)]))[0]) if len(rounds_at) else 0.0
+
+
+def hours_between(oldest_at: Integers, newest_at: Integers, rounds: Integers) -> Reals:
+    """Return, per series, the hours that so many rounds span, as `hours_of` does."""
+    between = (newest_at - oldest_at) / _HOUR_US * rounds
+    return np.divide(between, rounds - 1, out=np.zeros(len(rounds)), where=rounds > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,7 @@ class History:
         request, and its degrees of freedom; NaN if it is unknown.
         """
         known = self.levels.get(quantity)
-        if known is None:
+        if known is None or not known.series:
             return Inflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
         levels = known.of(wanted, [0] * len(wanted))
         found = levels.variances(hours)

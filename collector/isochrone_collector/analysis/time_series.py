@@ -10,6 +10,7 @@ The laws:
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -137,4 +138,4 @@ def _point(at: int, n: int, p10: float, p50: float, p90: float, *counts: int) ->
 
 def _known_or_none(value: float) -> float | None:
     """Return a value, or `None` for NaN."""
-    return None if np.isnan(value) else float(value)
+    return None if isnan(value) else value

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from starlette.datastructures import Headers
 
-from isochrone_collector.http_api.encoded_tables import encode, encode_plain
+from isochrone_collector.http_api.encoded_tables import encode
 from isochrone_wire.queries.documents import FORMATS
+from isochrone_wire.queries.json_text import json_text, plain_text
 
 MIN_COMPRESSED_BYTES = 1_024
 """Bodies below this size, of about one packet, are sent as they are."""
@@ -73,7 +74,8 @@ def encode_document(answer: object) -> EncodedDocument:
         content = encode(answer)
         return EncodedDocument(content + b"\n", _digest(content))
     head = {"schema": format_.schema, **format_.facts(answer)}
-    rows = b",".join(encode_plain(format_.record(row)) for row in format_.rows_of(answer))
+    write = json_text if not format_.inline else lambda row: plain_text(format_.record(row))
+    rows = ",".join(write(row) for row in format_.rows_of(answer)).encode()
     content = encode(head).removesuffix(b"}") + b',"rows":[' + rows + b"]}\n"
     return EncodedDocument(content, _digest(encode(_without_volatile(head)), rows))
 

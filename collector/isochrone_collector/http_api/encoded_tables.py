@@ -1,26 +1,20 @@
 """Cache of encoded tables: each is encoded once for all requests."""
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.queries.json_text import json_text
 from isochrone_wire.routes import RegionTables, RouteTable
 
 _MAX_ENTRIES = 512
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _VOLATILE = ("answered_at", "stale_since_at")
 
 
 def encode(value: object) -> bytes:
     """Encode a wire value as JSON on one line; instants are RFC 3339 text."""
-    return encode_plain(to_json_value(value))
-
-
-def encode_plain(value: object) -> bytes:
-    """Encode plain data, as `to_json_value` returns it, as JSON on one line."""
-    return _ENCODER.encode(value).encode()
+    return json_text(value).encode()
 
 
 def encode_line(value: object) -> bytes:

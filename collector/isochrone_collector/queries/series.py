@@ -71,15 +71,17 @@ async def series(
         raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        is_long = await long_windows.prefers_summaries(connection, resolved.scope)
+        scope = replace(resolved.scope, regions=resolved.scope.regions or tuple(resolved.known_regions))
+        kept_at = await long_windows.kept_since(connection)
+        is_long = await long_windows.prefers_summaries(connection, scope, kept_at=kept_at)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
         found, rest = (
-            await _summarised(connection, resolved.scope, asked, bucket_us=bucket_us)
+            await _summarised(connection, scope, asked, bucket_us=bucket_us, kept_at=kept_at)
             if is_long
-            else (_Found(), [resolved.scope.window])
+            else (_Found(), [scope.window])
         )
         for window in rest:
-            probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), asked.metric)
+            probes = await probe_queries.probes(connection, replace(scope, window=window), asked.metric)
             found.add(*await asyncio.to_thread(_measured, probes, asked, bucket_us=bucket_us))
     distributions = await asyncio.to_thread(bins_of, found.values, most=asked.bins) if asked.bins else {}
     _require_fitting(sum(map(len, (*found.points.values(), *distributions.values()))))
@@ -113,14 +115,13 @@ def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetS
 
 
 async def _summarised(
-    connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int
+    connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int, kept_at: int
 ) -> tuple[_Found, list[Window]]:
     """Return what comes from summaries of a long window, and the windows of the rest. Raises `BadRequest` if there are
     too many points.
     """
     whole_pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(whole_pieces)
-    kept_at = await long_windows.kept_since(connection)
     buckets = _summarised_buckets(scope.window, span, bucket_us=bucket_us, kept_at=kept_at) if span else None
     if span is None or buckets is None:
         return _Found(), [scope.window]

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_of
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between
 from isochrone_collector.analysis.probes import Flags, Kind
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.postgres.pool import Connection, fetch
@@ -80,33 +81,48 @@ def _seen(parts: Mapping[tuple[int, str], Sequence[bytes]]) -> list[SeriesValues
     """Return the series of these probes. Their columns are cut at last, because thousands of series have a hundred
     probes each.
     """
-    blobs = [b"".join(own) for own in parts.values()]
-    lengths = np.array([len(blob) // _PROBE.itemsize for blob in blobs], np.int64)
-    unsorted = np.frombuffer(b"".join(blobs), _PROBE)
-    owner = np.repeat(np.arange(len(blobs)), lengths)
-    unsorted_at = unsorted["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
-    order = np.lexsort((unsorted_at, owner))
-    records, rounds_at = unsorted[order], _cut(unsorted_at[order], lengths)
+    lengths = np.array([sum(map(len, own)) // _PROBE.itemsize for own in parts.values()], np.int64)
+    owner = np.repeat(np.arange(len(parts)), lengths)
+    records, rounds_at = _in_order(np.frombuffer(b"".join(chain(*parts.values())), _PROBE), owner)
+    ends = lengths.cumsum()
+    oldest_at, newest_at = rounds_at[ends - lengths], rounds_at[ends - 1]
     traits = records["traits"].astype(np.int64)
     kinds = traits & max(Kind)
-    counts = np.bincount(owner * len(Kind) + kinds, minlength=len(blobs) * len(Kind)).reshape(len(blobs), len(Kind))
+    counts = np.bincount(owner * len(Kind) + kinds, minlength=len(parts) * len(Kind)).reshape(len(parts), len(Kind))
     is_sent = (kinds == Kind.OK) | (kinds == Kind.FAILED)
     succeeded = _cut((kinds == Kind.OK)[is_sent], counts[:, Kind.OK] + counts[:, Kind.FAILED])
-    values = dict(_values(records, traits >> _KIND_BITS, owner, of=len(blobs)))
+    values = dict(_values(records, traits >> _KIND_BITS, owner, of=len(parts)))
     return [
         SeriesValues(
             target_id=target_id,
             region=region,
             values={metric: own[place] for metric, own in values.items()},
             outcome_counts=OutcomeCounts(ok=ok, failed=failed, throttled=throttled, skipped=skipped),
-            newest_at=int(rounds_at[place][-1]),
-            hours=hours_of(rounds_at[place]),
+            newest_at=newest,
+            hours=hours,
             succeeded=succeeded[place],
         )
-        for place, ((target_id, region), (ok, failed, throttled, skipped)) in enumerate(
-            zip(parts, counts.tolist(), strict=True)
+        for place, ((target_id, region), (ok, failed, throttled, skipped), newest, hours) in enumerate(
+            zip(
+                parts,
+                counts.tolist(),
+                newest_at.tolist(),
+                hours_between(oldest_at, newest_at, lengths).tolist(),
+                strict=True,
+            )
         )
     ]
+
+
+def _in_order(probes: NDArray[np.void], owner: NDArray[np.int64]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    """Return the probes of each owner in the order of their rounds, in which they were mostly written, and the rounds
+    in microseconds since the epoch.
+    """
+    at = probes["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
+    if not np.any((at[1:] < at[:-1]) & (owner[1:] == owner[:-1])):
+        return probes, at
+    order = np.lexsort((at, owner))
+    return probes[order], at[order]
 
 
 def _values(

@@ -40,9 +40,9 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     """Return a scope from summaries; `None` if samples cover it better, or nothing of it is summarised. Raises
     `BadRequest` if too many samples are not summarised yet.
     """
-    if not await prefers_summaries(connection, scope):
-        return None
     oldest_at = await kept_since(connection)
+    if not await prefers_summaries(connection, scope, kept_at=oldest_at):
+        return None
     pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(pieces)
     if span is None:
@@ -61,9 +61,9 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     return SummarisedWindow(window=window, seen=seen)
 
 
-async def prefers_summaries(connection: Connection, scope: Scope) -> bool:
-    """Return whether a scope is long, or has samples that were deleted."""
-    return scope.window.from_at < await kept_since(connection) or await _is_much(connection, scope)
+async def prefers_summaries(connection: Connection, scope: Scope, *, kept_at: int) -> bool:
+    """Return whether a scope is long, or has samples that were deleted: those before `kept_at`."""
+    return scope.window.from_at < kept_at or await _is_much(connection, scope)
 
 
 async def kept_since(connection: Connection) -> int:

@@ -28,7 +28,7 @@ from isochrone_collector.analysis.history import (
     nearest_share,
 )
 from isochrone_collector.analysis.ranking.leaderboard import Entry
-from isochrone_collector.analysis.ranking.memory import Ranked, keys_of, memory
+from isochrone_collector.analysis.ranking.memory import Ranked, keys_of, memories
 from isochrone_collector.analysis.requests import Requests, summarised_requests
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.ragged import Integers
@@ -164,12 +164,14 @@ def assess(
 ) -> tuple[LatencyBudget, ...]:
     """Return one line per target, region, hour and use, ordered by region, target, hour and use."""
     ordered = sorted(found, key=lambda one: (one.region, one.target, one.hour or 0))
-    known = {quantity: memory(ordered, quantity, history) for quantity in quantities(uses)}
+    known = memories(ordered, quantities(uses), history)
     quantiles = {
-        (metric, share): quantiles_of(
-            [one.values(metric) for one in ordered], share, known[above_quantile(metric, SHARES[nearest_share(share)])]
-        )
-        for metric, share in dict.fromkeys((use.metric, use.share) for use in uses)
+        (metric, share): own
+        for metric, shares in _shares(uses).items()
+        for share, own in quantiles_of(
+            [one.values(metric) for one in ordered],
+            {share: known[above_quantile(metric, SHARES[nearest_share(share)])] for share in shares},
+        ).items()
     }
     histories = [in_time(use.metric, _near(ordered, use, history), known) for use in uses]
     return tuple(
@@ -177,6 +179,14 @@ def assess(
         for row, one in enumerate(ordered)
         for use, told in zip(uses, histories, strict=True)
     )
+
+
+def _shares(uses: Iterable[Use]) -> dict[Metric, list[float]]:
+    """Return the shares of the uses of each metric."""
+    found: dict[Metric, list[float]] = {}
+    for use in uses:
+        found.setdefault(use.metric, []).append(use.share)
+    return found
 
 
 def _near(found: Sequence[TargetRequests], use: Use, history: History) -> Integers:

@@ -11,19 +11,20 @@ the past week. Values from summaries have no order, so that only the past week w
 have none.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
-from operator import attrgetter
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, among_known, quantiles_of
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, above_quantile
 from isochrone_collector.analysis.probes import Flags
-from isochrone_collector.analysis.ranking.memory import memory
+from isochrone_collector.analysis.ranking.memory import memories
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Metric, Order, Proportion, Quantile
 from isochrone_wire.insights import Standing
@@ -40,7 +41,9 @@ ASKED = (
     (Metric.E2E, 0.5),
     (Metric.TOKENS_PER_SECOND, 0.5),
 )
-"""The quantiles of a leaderboard."""
+"""The quantiles of a leaderboard; those of one metric follow each other."""
+
+_NO_VALUES = Values()
 
 # 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
 Place = tuple[int, float]
@@ -80,21 +83,31 @@ class Entry:
         return values.known if values is not None else 0
 
 
-def quantiles(entries: Sequence[Entry], asked: Iterable[tuple[Metric, float]], history: History) -> list[Quantiles]:
-    """Return quantiles of each entry, whose effective number is that of values that are not censored; `None` if all
-    are.
+class _Measured(NamedTuple):
+    """An entry with its quantiles and the share of its probes that succeeded."""
+
+    entry: Entry
+    quantiles: Quantiles
+    success: Proportion | None
+
+
+def quantiles(entries: Sequence[Entry], asked: Sequence[tuple[Metric, float]], history: History) -> list[Quantiles]:
+    """Return quantiles of each entry; those of one metric must follow each other. Their effective number is that of
+    values that are not censored; `None` if all are.
     """
     columns = {}
-    for metric, share in asked:
-        values = [one.values.get(metric, Values()) for one in entries]
-        found = quantiles_of(values, share, memory(entries, above_quantile(metric, share), history))
-        columns[metric, share] = [among_known(one, own) for own, one in zip(values, found, strict=True)]
+    known = memories(entries, [above_quantile(metric, share) for metric, share in asked], history)
+    for metric, shares in groupby(asked, key=itemgetter(0)):
+        values = [one.values.get(metric, _NO_VALUES) for one in entries]
+        histories = {share: known[above_quantile(metric, share)] for _, share in shares}
+        for share, found in quantiles_of(values, histories, of_known=True).items():
+            columns[metric, share] = found
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def successes(entries: Sequence[Entry], history: History) -> list[Proportion | None]:
     """Return the share of the probes of each entry that succeeded; `None` without any."""
-    known = memory(entries, SUCCESS, history)
+    known = memories(entries, [SUCCESS], history)[SUCCESS]
     counts = [one.outcome_counts for one in entries]
     summarised = known.of_counts(np.array([own.sent for own in counts]))
     flags = [np.empty(0, np.bool_) if one.succeeded is None else one.succeeded for one in entries]
@@ -109,15 +122,15 @@ def standings(
     """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name."""
     place = _PLACE_BY[order]
 
-    def key(standing: Standing) -> tuple[str, Place, Place, str]:
-        return (standing.region, place(standing), place_of(standing.ttft_p50_us), standing.target)
+    def key(one: _Measured) -> tuple[str, Place, Place, str]:
+        return (one.entry.region, place(one), place_of(one.quantiles[Metric.TTFT, 0.5]), one.entry.target)
 
     found = zip(entries, quantiles(entries, ASKED, history), successes(entries, history), strict=True)
-    ordered = sorted((_standing(*one) for one in found), key=key)
+    ordered = sorted((_Measured(*one) for one in found), key=key)
     return tuple(
-        replace(standing, rank=rank)
-        for _, group in groupby(ordered, key=attrgetter("region"))
-        for rank, standing in enumerate(group, start=1)
+        _standing(one, rank)
+        for _, group in groupby(ordered, key=lambda one: one.entry.region)
+        for rank, one in enumerate(group, start=1)
     )
 
 
@@ -134,11 +147,12 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
     return speed.value / usd_per_m_output if speed is not None and usd_per_m_output else None
 
 
-def _standing(entry: Entry, found: Quantiles, success: Proportion | None) -> Standing:
+def _standing(one: _Measured, rank: int) -> Standing:
+    entry, found, success = one
     speed = found[Metric.TOKENS_PER_SECOND, 0.5]
     return Standing(
         region=entry.region,
-        rank=0,
+        rank=rank,
         target=entry.target,
         provider=entry.provider,
         model=entry.model,
@@ -161,28 +175,29 @@ def _standing(entry: Entry, found: Quantiles, success: Proportion | None) -> Sta
     )
 
 
-def _speed_for_money(standing: Standing) -> Place:
-    speed, usd = standing.tokens_per_second_p50, standing.usd_per_m_output
+def _speed_for_money(one: _Measured) -> Place:
+    speed, usd = one.quantiles[Metric.TOKENS_PER_SECOND, 0.5], one.entry.usd_per_m_output
     if speed is None or usd is None:
         return _NOWHERE
     certainty, _ = place_of(speed)
     return (certainty, -speed.value / usd if usd else -inf)
 
 
-def _price(standing: Standing) -> Place:
-    return _NOWHERE if standing.usd_per_m_output is None else (0, standing.usd_per_m_output)
+def _price(one: _Measured) -> Place:
+    usd = one.entry.usd_per_m_output
+    return _NOWHERE if usd is None else (0, usd)
 
 
-def _success(standing: Standing) -> Place:
-    return _NOWHERE if standing.success is None else (0, -standing.success.low)
+def _success(one: _Measured) -> Place:
+    return _NOWHERE if one.success is None else (0, -one.success.low)
 
 
-_PLACE_BY: dict[Order, Callable[[Standing], Place]] = {
-    Order.TTFT: lambda standing: place_of(standing.ttft_p50_us),
-    Order.TTFT_COLD: lambda standing: place_of(standing.ttft_cold_p50_us),
-    Order.TTFAT: lambda standing: place_of(standing.ttfat_p50_us),
-    Order.E2E: lambda standing: place_of(standing.e2e_p50_us),
-    Order.TOKENS_PER_SECOND: lambda standing: place_of(standing.tokens_per_second_p50, sign=-1),
+_PLACE_BY: dict[Order, Callable[[_Measured], Place]] = {
+    Order.TTFT: lambda one: place_of(one.quantiles[Metric.TTFT, 0.5]),
+    Order.TTFT_COLD: lambda one: place_of(one.quantiles[Metric.TTFT_COLD, 0.5]),
+    Order.TTFAT: lambda one: place_of(one.quantiles[Metric.TTFAT, 0.5]),
+    Order.E2E: lambda one: place_of(one.quantiles[Metric.E2E, 0.5]),
+    Order.TOKENS_PER_SECOND: lambda one: place_of(one.quantiles[Metric.TOKENS_PER_SECOND, 0.5], sign=-1),
     Order.TOKENS_PER_USD: _speed_for_money,
     Order.PRICE: _price,
     Order.SUCCESS: _success,

@@ -2,7 +2,7 @@
 the past week shows it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -35,16 +35,20 @@ class Ranked(Protocol):
         """Whether the order of the requests is not known."""
 
 
-def memory(ranked: Sequence[Ranked], quantity: Quantity, history: History) -> Inflation:
-    """Return the history of a quantity per series, as `inflation_of_flags` takes it; unknown for an hour of the day,
+def memories(ranked: Sequence[Ranked], quantities: Iterable[Quantity], history: History) -> dict[Quantity, Inflation]:
+    """Return the history of each quantity per series, as `inflation_of_flags` takes it; unknown for an hour of the day,
     because the week has seven of it. If that of a summary is unknown, all requests of an hour count as one.
     """
-    hours = np.array([one.hours for one in ranked])
-    found = history.of(quantity, keys_of(ranked), hours)
+    keys, hours = keys_of(ranked), np.array([one.hours for one in ranked])
     whole = np.array([one.hour is None for one in ranked], np.bool_)
-    known = Inflation(ratio=np.where(whole, found.ratio, np.nan), freedom=found.freedom)
-    guessed = np.array([one.is_summary for one in ranked], np.bool_) & np.isnan(known.ratio)
-    return Inflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf)).where(guessed, known)
+    summarised = np.array([one.is_summary for one in ranked], np.bool_)
+    guess = Inflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf))
+    found = {}
+    for quantity in quantities:
+        measured = history.of(quantity, keys, hours)
+        known = Inflation(ratio=np.where(whole, measured.ratio, np.nan), freedom=measured.freedom)
+        found[quantity] = guess.where(summarised & np.isnan(known.ratio), known)
+    return found
 
 
 def keys_of(ranked: Sequence[Ranked]) -> list[tuple[int, str]]:

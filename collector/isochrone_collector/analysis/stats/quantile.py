@@ -14,7 +14,8 @@ so that it raises p95 instead of being ignored.
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, floor, isnan
 
@@ -42,6 +43,15 @@ class Quantiles:
     high: Reals
     n_eff: Reals
 
+    def among(self, known: Integers, counts: Integers) -> "Quantiles":
+        """Return the same with the effective number of the `known` ones among `counts` values per row; NaN without any
+        known value.
+        """
+        has_known = known > 0
+        n_eff = np.divide(self.n_eff * known, counts, out=np.full(len(known), np.nan), where=has_known)
+        value = np.where(has_known, self.value, np.nan)
+        return replace(self, value=value, n_eff=np.where(known == counts, self.n_eff, n_eff))
+
     def listed(self) -> list[Quantile | None]:
         """Return one quantile per row, `None` for an empty one."""
         columns = (column.tolist() for column in (self.value, self.low, self.high, self.n_eff))
@@ -60,22 +70,30 @@ def quantiles(
     interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
     value. `history` is that of `inflation_of_flags`.
     """
+    return several_quantiles(series, {share: history}, censored=censored)[share]
+
+
+def several_quantiles(
+    series: Ragged, histories: Mapping[float, Inflation | None], *, censored: Flags | None = None
+) -> dict[float, Quantiles]:
+    """Return several quantiles of each row by their shares, as `quantiles` does; `histories` has that of each share."""
     limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
     known = Ragged(values=np.where(limited, np.inf, series.values), offsets=series.offsets)
     limits = Ragged(values=np.where(limited, series.values, np.inf), offsets=series.offsets)
-    found = np.full((4, len(series)), np.nan)
+    found = {share: np.full((4, len(series)), np.nan) for share in histories}
     for (places, own), (_, other) in zip(known.portions(cells=_CELLS), limits.portions(cells=_CELLS), strict=True):
-        found[:, places] = _portion(own, other, share, None if history is None else history.at(places))
-    value, low, high, n_eff = found
-    return Quantiles(value=value, low=low, high=high, n_eff=n_eff)
+        ordered = _Ordered.of(own, other)
+        for share, history in histories.items():
+            found[share][:, places] = _portion(own, ordered, share, history and history.at(places))
+    return {
+        share: Quantiles(value=value, low=low, high=high, n_eff=n_eff)
+        for share, (value, low, high, n_eff) in found.items()
+    }
 
 
-def _portion(known: Reals, limits: Reals, share: float, history: Inflation | None) -> Reals:
-    """Return value, bounds and effective number of rows of one length; of either matrix the values that belong into the
-    other are infinite.
-    """
+def _portion(known: Reals, ordered: "_Ordered", share: float, history: Inflation | None) -> Reals:
+    """Return value, bounds and effective number of rows of one length; `known` values that are limits are infinite."""
     n = known.shape[1]
-    ordered = _Ordered.of(known, limits)
     value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
     worth = inflation_of_flags(known > value[:, None], history).worth(n)
     low, high = _ranks(n, share, worth)
@@ -102,7 +120,7 @@ class _Ordered:
 
     @classmethod
     def of(cls, known: Reals, limits: Reals) -> "_Ordered":
-        """Sort rows."""
+        """Sort rows of one length; of either matrix the values that belong into the other are infinite."""
         counts = np.isfinite(known).sum(axis=1)
         has_limits = bool((counts < known.shape[1]).any())
         return cls(
