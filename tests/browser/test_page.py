@@ -283,6 +283,15 @@ def test_filters_select_rows(page: Page) -> None:
     assert page.browser.evaluate(f"Object.keys({CELLS})") == [FIRST]
 
 
+def test_the_queries_of_the_matrix_begin_with_the_document(page: Page) -> None:
+    """The browser asks them before the script of the page does, which takes the same answers; for all metrics."""
+    page.open("/?metric=speed&window=6h")
+    begun = page.browser.seen("Network.requestWillBeSent")
+    for path in ("/v1/leaderboard?window=6h", "/v1/targets", "/v1/regions"):
+        first = next(event for event in begun if event["request"]["url"] == f"{page.collector.http}{path}")
+        assert first["initiator"]["type"] != "script", first["initiator"]
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_else_is_requested_and_nothing_fails(page: Page, path: str) -> None:
     """Every request goes to the collector, the console stays empty, and a hostile name is text."""

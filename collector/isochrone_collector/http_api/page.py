@@ -5,6 +5,7 @@ The interface accepts the cookie for reading only. No other site can use it: it 
 session are accepted from pages of this collector only.
 """
 
+import re
 from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,12 +24,15 @@ from isochrone_collector.http_api.entity_tags import is_current, weak
 from isochrone_collector.page.files import DOCUMENT, FOLDER, read_files
 from isochrone_wire.model import SECOND_US
 
-VIEWS = ("/", "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
+MATRIX = "/"
+VIEWS = (MATRIX, "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
 SESSION = "/session"
 _MAX_BODY_BYTES = 4 << 10
 _UNCACHED = {"Cache-Control": "no-store"}
+_USUAL_WINDOW = "24h"
+_WINDOW = re.compile(r"[0-9]{1,6}[a-z]{1,3}")
 
 
 class PageRoutes:
@@ -49,7 +53,10 @@ class PageRoutes:
         return any(route.path_regex.match(path) for route in self.routes)
 
     async def _view(self, request: Request) -> Response:
-        return self._response(request, DOCUMENT)
+        response = self._response(request, DOCUMENT)
+        if request.url.path == MATRIX and (early := _early_requests(request)):
+            response.headers["Link"] = early
+        return response
 
     async def _file(self, request: Request) -> Response:
         path = request.url.path
@@ -120,6 +127,17 @@ class PageRoutes:
             httponly=True,
             samesite="strict",
         )
+
+
+def _early_requests(request: Request) -> str:
+    """Return the header that makes a browser ask the queries of the matrix while it loads the page's files: those that
+    are the same for all metrics, of a window up to now.
+    """
+    window = request.query_params.get("window") or _USUAL_WINDOW
+    if request.query_params.get("from") or _WINDOW.fullmatch(window) is None:
+        return ""
+    paths = (f"/v1/leaderboard?window={window}", "/v1/targets", "/v1/regions")
+    return ", ".join(f"<{path}>; rel=preload; as=fetch; crossorigin" for path in paths)
 
 
 def require_same_origin(request: Request) -> None:

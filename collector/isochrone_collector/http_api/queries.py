@@ -319,7 +319,7 @@ class QueryRoutes:
             found, age_s = await self._shared.get(
                 (endpoint.path, *sorted(request.path_params.items()), request.scope["query_string"], encode),
                 partial(self._document, endpoint, asked, encode, caller=request.state.principal.key),
-                max_age_s=max_age_s(request.headers.get("cache-control", "")),
+                max_age_s=max_age_s(request.headers),
             )
             etag = entity_tags.weak(found.etag)
             headers = {"Cache-Control": "no-cache", "ETag": etag, **VARY}

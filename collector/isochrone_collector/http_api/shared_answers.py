@@ -1,6 +1,6 @@
 """Answers shared by callers who ask the same at nearly the same time: the query runs once for all of them.
 
-This is for callers that accept an answer of some age and state it (`Cache-Control: max-age=60`), as open pages do. All
+This is for callers that accept an answer of some age and state it (`Cache-Control: max-age=60`), and open pages. All
 others get an answer of their own. However slow a query is, sharing leaves it a twentieth of the time.
 """
 
@@ -11,10 +11,15 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from starlette.datastructures import Headers
+
 Answer = TypeVar("Answer")
 
 MIN_SHARED_S = 1.0
 """How long an answer is shared at least, in seconds, if its callers accept that."""
+
+PAGE_AGE_S = 60.0
+"""The age of an answer that pages accept, in seconds."""
 
 _SHARED_SHARE = 20
 _MAX_ENTRIES = 256
@@ -79,7 +84,12 @@ async def _made(make: Callable[[], Awaitable[Answer]]) -> Answer:
     return await make()
 
 
-def max_age_s(cache_control: str) -> float:
-    """Return the age that a request accepts, in seconds, by its Cache-Control header; 0 without one."""
-    found = _MAX_AGE.search(cache_control)
-    return float(found[1]) if found else 0.0
+def max_age_s(headers: Headers) -> float:
+    """Return the age that a request accepts, in seconds, by its Cache-Control header; 0 without one. A page's requests
+    that a browser sends before the page's own script have none, and accept what those of the script do.
+    """
+    found = _MAX_AGE.search(headers.get("cache-control", ""))
+    if found:
+        return float(found[1])
+    is_of_page = headers.get("sec-fetch-site") == "same-origin" and "cache-control" not in headers
+    return PAGE_AGE_S if is_of_page else 0.0

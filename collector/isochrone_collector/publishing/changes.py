@@ -1,4 +1,5 @@
-"""Notices of new data to open pages: which kinds of answers may have changed, at most once a second.
+"""Notices of new data to open pages: which kinds of answers may have changed, at most once a second, and more rarely
+the more pages are open.
 
 All watchers share one notice, so that a hundred open pages cost little more than one. A notice says only what to ask
 again; the answers come from the queries. Watchers that miss a notice ask again after they have reconnected.
@@ -19,6 +20,9 @@ MIN_PAUSE_US = SECOND_US
 
 REFRESH_US = SECOND_US // 10
 """The time between the requests of two pages, if all pages ask at even intervals."""
+
+# A page asks again once in that time, and needs no more notices.
+_NOTICES_PER_REFRESH = 4
 
 
 class Changes:
@@ -60,7 +64,8 @@ class Changes:
         self._pending.add(topic)
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._sent_s + self._pause_s), self._send)
+            pause_s = max(self._pause_s, REFRESH_US * self._watchers / SECOND_US / _NOTICES_PER_REFRESH)
+            self._timer = loop.call_at(max(loop.time(), self._sent_s + pause_s), self._send)
 
     def close(self) -> None:
         """End every watch: this collector stops."""

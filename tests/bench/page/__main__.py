@@ -44,7 +44,7 @@ from isochrone_wire.v1 import fleet_pb2_grpc
 
 PAGES, TABS = 100, 2
 # The requests of the matrix (`views/matrix.js`).
-PATHS = ["/v1/leaderboard?window=24h&by=ttft", "/v1/targets", "/v1/regions"]
+PATHS, PLANNED = ["/v1/leaderboard?window=24h"], ["/v1/targets", "/v1/regions"]
 OPENING_S = 10.0
 SERIES_DAYS, SERIES_POINTS, SERIES_BUCKET_US = 30, 120, 6 * HOUR_US
 GOALS = {
@@ -287,7 +287,9 @@ def _visitors(url: str, pages: int) -> Iterator[Visitors]:
     assert where.hostname is not None
     assert where.port is not None
     visitors = Visitors(
-        VisitorsConfig(host=where.hostname, port=where.port, pages=pages, paths=PATHS, opening_s=OPENING_S)
+        VisitorsConfig(
+            host=where.hostname, port=where.port, pages=pages, paths=PATHS, planned=PLANNED, opening_s=OPENING_S
+        )
     )
     try:
         visitors.wait()

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-TOPICS = frozenset({"samples", "plan"})
+PLAN = "plan"
+TOPICS = frozenset({"samples", PLAN})
 """The topics after which the matrix asks again."""
 
 MIN_PAUSE_S = 1.0
@@ -14,9 +15,10 @@ MAX_AGE_S = 60
 @dataclass(slots=True)
 class Pacing:
     """The state of one request of a page. It is sent at once when the page is opened, and then after notices and
-    pauses.
+    pauses, if they have one of its `topics`.
     """
 
+    topics: Collection[str] = TOPICS
     pause_s: float = MIN_PAUSE_S
     allowed_s: float = 0.0
     wanted_s: float | None = 0.0
@@ -25,7 +27,7 @@ class Pacing:
     def hear(self, topics: Collection[str], refresh_s: float, now_s: float) -> None:
         """Note a notice, the first of which may follow missed ones."""
         self.pause_s = max(MIN_PAUSE_S, refresh_s)
-        if self.is_new or TOPICS.intersection(topics):
+        if self.is_new or not set(topics).isdisjoint(self.topics):
             self.wanted_s = now_s
         self.is_new = False
 

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bench.page.pacing import MAX_AGE_S, Pacing
+from bench.page.pacing import MAX_AGE_S, PLAN, Pacing
 
 _HEAD = "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nAccept-Encoding: gzip, deflate, br\r\n"
 _MAX_LINE = 1 << 20
@@ -28,12 +28,15 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorsConfig:
-    """The number of pages, the paths of their requests, and where they ask; they are opened over `opening_s`."""
+    """The number of pages, the paths of their requests, of which those that are `planned` have answers that change with
+    the plan only, and where they ask; they are opened over `opening_s`.
+    """
 
     host: str
     port: int
     pages: int
     paths: list[str]
+    planned: list[str]
     opening_s: float
 
 
@@ -59,7 +62,8 @@ class Visitor:
 
     def __post_init__(self) -> None:
         """Each path is paced on its own."""
-        self.requests = {path: _Repeated() for path in self.config.paths}
+        planned = {path: _Repeated(Pacing(topics=(PLAN,))) for path in self.config.planned}
+        self.requests = {path: _Repeated() for path in self.config.paths} | planned
 
     async def stay(self, after_s: float) -> None:
         """Be open until the process ends."""
@@ -106,7 +110,7 @@ class Visitor:
         """Ask a path; return the age of its answer in seconds."""
         reader, writer = self._kept() or await self._connect()
         tag = {"If-None-Match": self.tags[path]} if path in self.tags else {}
-        await self._send(writer, path, "application/json", {"Cache-Control": f"max-age={MAX_AGE_S}", **tag})
+        await self._send(writer, path, "*/*", {"Cache-Control": f"max-age={MAX_AGE_S}", **tag})
         status, headers = await _head(reader)
         if status not in (200, 304):
             raise SystemExit(f"{path} was answered with {status}")

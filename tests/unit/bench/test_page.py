@@ -8,8 +8,9 @@ import pytest
 from bench.page import pacing
 from bench.page.__main__ import Usage, core_pct
 from bench.page.browsing import transferred_kib
-from bench.page.pacing import Pacing
+from bench.page.pacing import PLAN, Pacing
 from fix_page import STATIC
+from isochrone_collector.http_api.shared_answers import PAGE_AGE_S
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,7 @@ from fix_page import STATIC
         ("refresher.js", "MIN_PAUSE_MS", 1000 * pacing.MIN_PAUSE_S),
         ("refresher.js", "PAUSE_SHARE", pacing.PAUSE_SHARE),
         ("api.js", "MAX_AGE_S", pacing.MAX_AGE_S),
+        ("api.js", "MAX_AGE_S", PAGE_AGE_S),
     ],
 )
 def test_the_constants_are_those_of_the_page(file: str, name: str, value: float) -> None:
@@ -59,6 +61,17 @@ def test_what_is_newer_than_an_answer_is_asked_again(heard_s: float, as_of_s: fl
     page.hear(["samples"], refresh_s=1, now_s=heard_s)
     page.end(began_s=5, now_s=6, as_of_s=as_of_s)
     assert (page.due_s() is not None) == asks_again
+
+
+def test_answers_about_the_plan_are_asked_again_after_its_changes() -> None:
+    """Such a request is sent when its page is opened and when its stream begins, and then not for samples."""
+    request = Pacing(topics=(PLAN,))
+    is_due = [request.due_s() is not None]
+    for topics in ([], ["samples"], ["samples", "plan"]):
+        request.end(began_s=1, now_s=1, as_of_s=1)
+        request.hear(topics, refresh_s=1, now_s=1)
+        is_due.append(request.due_s() is not None)
+    assert is_due == [True, True, False, True]
 
 
 def test_files_and_answers_are_counted_as_transferred() -> None:

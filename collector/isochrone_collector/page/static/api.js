@@ -45,7 +45,8 @@ export function apiPath(path, query = {}) {
  * @returns {Promise<{answer: Answer, ageMs: number}>}
  */
 export async function ask(path, signal) {
-  const headers = { Accept: "application/json", "Cache-Control": `max-age=${MAX_AGE_S}` };
+  // No other header, or it would not be the request that the document preloads.
+  const headers = { "Cache-Control": `max-age=${MAX_AGE_S}` };
   const response = await request(path, { signal: signal ?? null, headers });
   const etag = response.headers.get("etag") ?? "", ageMs = 1_000 * Number(response.headers.get("age") ?? 0);
   const before = known.get(path);

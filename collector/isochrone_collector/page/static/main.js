@@ -47,7 +47,8 @@ const live = new Live({
     const view = shownView();
     ahead = Date.parse(sent_at) - Date.now();
     refresher.setPause(refresh_us / 1000);
-    if (isNew || view?.topics.some((topic) => topics.includes(topic))) refresher.refresh();
+    const heard = view?.topics.filter((topic) => topics.includes(topic)) ?? [];
+    if (isNew || heard.length) refresher.refresh(isNew || heard.includes("plan") ? [] : view?.planned);
   },
   onLiveness: (fresh) => {
     const changed = fresh.state !== liveness.state;

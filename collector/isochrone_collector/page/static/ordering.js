@@ -16,13 +16,16 @@ export function tierOf(usd) {
   return TIERS.find(([, below]) => usd < below)?.[0] ?? "premium";
 }
 
+// To compare with options without a collator takes ten times as long.
+const NAMES = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
 /**
  * Compare names as people read them: numbers by value, case ignored.
  * @param {string} a
  * @param {string} b
  */
 export function byName(a, b) {
-  return a.localeCompare(b, "en", { numeric: true, sensitivity: "base" });
+  return NAMES.compare(a, b);
 }
 
 /**

@@ -161,10 +161,13 @@ export class Refresher {
     return Object.fromEntries([...this.#requests].map(([name, request]) => [name, request.answer]));
   }
 
-  /** Ask again as soon as the pauses allow it. */
-  refresh() {
+  /**
+   * Ask again as soon as the pauses allow it.
+   * @param {readonly string[]} [others] the names of requests that are not sent again, unless they failed
+   */
+  refresh(others = []) {
     this.#askedAt = Date.now();
-    for (const request of this.#requests.values()) request.refresh();
+    for (const [name, request] of this.#requests) if (request.error || !others.includes(name)) request.refresh();
   }
 
   /** @param {boolean} isNew */

@@ -27,8 +27,9 @@ import { TARGET } from "./views/target.js";
  * A view. `path` may end with `:target`, and then the view has no entry in the navigation. `defaults` are its options with
  * their usual values, beside the common ones. It asks the paths of `requests` when it is opened, and again when there is
  * news of one of its `topics`, or after `everyMs`. One that `isPublic` needs no login, if the collector has a public
- * page. If it `hasIntervals`, the page explains them. `render` makes its content from the answers by the names of the
- * requests; an answer that has not arrived or is refused is missing.
+ * page. If it `hasIntervals`, the page explains them. Requests that are `planned` are asked again for news of the plan only.
+ * `render` makes its content from the answers by the names of the requests; an answer that has not arrived or is refused is
+ * missing.
  * @typedef {object} View
  * @property {string} name
  * @property {string} label
@@ -38,6 +39,7 @@ import { TARGET } from "./views/target.js";
  * @property {number} [everyMs]
  * @property {boolean} [isPublic]
  * @property {boolean} [hasIntervals]
+ * @property {readonly string[]} [planned]
  * @property {(state: State) => Record<string, string>} requests
  * @property {(answers: Record<string, Answer | undefined>, context: Context) => {title: string, content: Node[]}} render
  */

@@ -86,6 +86,19 @@ async def test_each_view_is_the_document(shared_web: Web, path: str) -> None:
 
 
 @shares_web
+@pytest.mark.parametrize(
+    ("path", "window"),
+    [("/", "24h"), ("/?window=7d&metric=speed", "7d"), ("/?window=", "24h"), ("/fleet", ""), ("/?from=2026-11-01", ""),
+     ("/?window=1h>;rel=x,<", "")],
+)  # fmt: skip
+async def test_a_browser_asks_the_queries_of_the_matrix_at_once(shared_web: Web, path: str, window: str) -> None:
+    """The document names them for windows up to now, and nothing else that is in its address."""
+    link = (await shared_web.get(path)).headers.get("link", "")
+    assert ("rel=preload" in link) == bool(window)
+    assert not window or link.startswith(f"</v1/leaderboard?window={window}>; rel=preload; as=fetch; crossorigin, ")
+
+
+@shares_web
 async def test_an_unchanged_file_is_not_sent_again(shared_web: Web) -> None:
     """A file answers its entity tag with 304; one of another version does not exist."""
     document = await shared_web.get("/")

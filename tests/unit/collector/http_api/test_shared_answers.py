@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
+from starlette.datastructures import Headers
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import shared_answers
-from isochrone_collector.http_api.shared_answers import SharedAnswers, max_age_s
+from isochrone_collector.http_api.shared_answers import PAGE_AGE_S, SharedAnswers, max_age_s
 
 WITHIN_S = 20.0
 
@@ -95,9 +96,18 @@ async def test_the_number_of_answers_is_limited(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("header", "age_s"),
-    [("", 0), ("no-cache", 0), ("max-age=10", 10), ("no-transform, max-age=3", 3), ("s-max-age=3", 0)],
+    ("headers", "age_s"),
+    [
+        ({}, 0),
+        ({"cache-control": "no-cache"}, 0),
+        ({"cache-control": "max-age=10"}, 10),
+        ({"cache-control": "no-transform, max-age=3"}, 3),
+        ({"cache-control": "s-max-age=3"}, 0),
+        ({"sec-fetch-site": "same-origin"}, PAGE_AGE_S),
+        ({"sec-fetch-site": "same-origin", "cache-control": "max-age=0"}, 0),
+        ({"sec-fetch-site": "none"}, 0),
+    ],
 )
-def test_the_accepted_age(header: str, age_s: float) -> None:
-    """It is the directive max-age of a request."""
-    assert max_age_s(header) == age_s
+def test_the_accepted_age(headers: dict[str, str], age_s: float) -> None:
+    """It is the directive max-age; requests that a browser sends before the script of the page have none."""
+    assert max_age_s(Headers(headers)) == age_s

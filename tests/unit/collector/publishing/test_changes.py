@@ -77,6 +77,21 @@ async def test_the_more_pages_are_open_the_more_rarely_each_asks() -> None:
     assert [notices[place].refresh_us for place in (0, 9, 49)] == [SECOND_US, SECOND_US, 5 * SECOND_US]
 
 
+async def test_the_more_pages_are_open_the_more_rarely_there_are_notices() -> None:
+    """With 20 pages, of which each asks every two seconds, a notice follows another after half a second."""
+    source, loop = changes(max_watchers=20), asyncio.get_running_loop()
+    async with asyncio.timeout(WITHIN_S), AsyncExitStack() as stack:
+        watch, *others = [await stack.enter_async_context(aclosing(source.watch())) for _ in range(20)]
+        for one in (watch, *others):
+            await anext(one)
+        source.add(Topic.SAMPLES)
+        await anext(watch)
+        began = loop.time()
+        source.add(Topic.SAMPLES)
+        await anext(watch)
+        assert loop.time() - began >= 0.4
+
+
 async def test_there_are_heartbeats() -> None:
     """Without news there is a notice without topics after the interval."""
     source = changes(heartbeat_us=10 * MS)

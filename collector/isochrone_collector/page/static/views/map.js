@@ -35,7 +35,7 @@ export const MAP = {
   requests: ({ options }) => {
     const window = windowQuery(options), target = options["target"];
     return {
-      board: apiPath("/v1/leaderboard", { ...window, by: metricOf(options["metric"]).order }),
+      board: apiPath("/v1/leaderboard", window),
       targets: "/v1/targets",
       regions: "/v1/regions",
       ...(target && { series: apiPath("/v1/series", { ...window, target, metric: "rtt", points: ROUND_TRIP_POINTS }) }),

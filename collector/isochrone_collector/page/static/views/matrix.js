@@ -24,11 +24,13 @@ export const MATRIX = {
   defaults: { metric: "ttft", use: "chat", baseline: "", provider: "", tier: "", workload: "", find: "", sort: "target" },
   topics: ["samples", "plan"],
   hasIntervals: true,
+  planned: ["targets", "regions"],
   requests: ({ options }) => {
     const metric = metricOf(options["metric"]), window = windowQuery(options);
     const baseline = metric.differential ? options["baseline"] : "";
     return {
-      board: apiPath("/v1/leaderboard", { ...window, by: metric.order }),
+      // In no order, so that all metrics share one answer, which the document preloads.
+      board: apiPath("/v1/leaderboard", window),
       targets: "/v1/targets",
       regions: "/v1/regions",
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),

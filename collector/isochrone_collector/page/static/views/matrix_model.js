@@ -46,7 +46,6 @@ export function useOf(name) {
  * @property {string} unit
  * @property {number} scale
  * @property {boolean} moreIsBetter
- * @property {string} order
  * @property {string} [differential]
  * @property {(row: any) => Estimate | null} [value] not of goodput, which has an answer of its own
  * @property {string} counted what the number of samples is of
@@ -57,13 +56,13 @@ export function useOf(name) {
 /** @type {readonly Metric[]} */
 export const METRICS = [
   latency("ttft", "First token", "ttft_p50_us", "time to the first token"),
-  { name: "speed", label: "Speed", unit: "tokens/s", scale: 1, moreIsBetter: true, order: "tokens-per-second",
+  { name: "speed", label: "Speed", unit: "tokens/s", scale: 1, moreIsBetter: true,
     differential: "tokens_per_second", counted: "samples", words: "speed of the output",
     value: (row) => row.tokens_per_second_p50 },
   latency("e2e", "Total time", "e2e_p50_us", "time to the end of the answer"),
-  { name: "goodput", label: "Goodput", unit: "%", scale: 100, moreIsBetter: true, order: "success", counted: "planned requests",
+  { name: "goodput", label: "Goodput", unit: "%", scale: 100, moreIsBetter: true, counted: "planned requests",
     words: "share of the planned requests" },
-  { name: "success", label: "Success", unit: "%", scale: 100, moreIsBetter: true, order: "success",
+  { name: "success", label: "Success", unit: "%", scale: 100, moreIsBetter: true,
     counted: "requests sent", words: "share of the requests sent that succeeded", value: (row) => row.success },
 ];
 
@@ -75,7 +74,7 @@ export const METRICS = [
  * @returns {Metric}
  */
 function latency(name, label, field, words) {
-  return { name, label, unit: "ms", scale: 1e-3, moreIsBetter: false, order: name, differential: name, counted: "samples", words,
+  return { name, label, unit: "ms", scale: 1e-3, moreIsBetter: false, differential: name, counted: "samples", words,
     value: (row) => row[field] };
 }
 
