@@ -105,12 +105,19 @@ ENDPOINTS = (
         path="/v1/leaderboard",
         summary="Targets ranked within each region.",
         answer=Leaderboard,
-        query=lambda context, request: ranking.leaderboard(context, request.selection, order=request.text("by")),
+        query=lambda context, request: ranking.leaderboard(
+            context, request.selection, order=request.text("by"), needed=request.texts("quantity")
+        ),
         parameters=(
             Parameter(
                 name="by",
                 schema={"type": "string", "enum": [order.value for order in Order]},
                 description="The order; ttft if missing.",
+            ),
+            Parameter(
+                name="quantity",
+                schema={"type": "array", "items": {"type": "string", "enum": list(ranking.NEEDED)}},
+                description="Quantities that are needed: others may be null. All if missing.",
             ),
             *SELECTION,
         ),

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.history import SUCCESS, History, Quantity, above_quantile
-from isochrone_collector.analysis.ranking.leaderboard import ASKED as RANKED
-from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
+from isochrone_collector.analysis.ranking.leaderboard import QUANTITIES, Entry, asked_for, standings
 from isochrone_collector.analysis.ranking.price_tiers import ASKED as TIERED
 from isochrone_collector.analysis.ranking.price_tiers import tier_lines
 from isochrone_collector.errors import BadRequest
@@ -17,15 +16,25 @@ from isochrone_wire.answers import Metric, Order, Selection, Source, Window
 from isochrone_wire.insights import Leaderboard, TierList
 from isochrone_wire.text import unknown
 
+NEEDED = (*QUANTITIES, "success")
+"""The names of the quantities that callers may need."""
 
-async def leaderboard(context: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:
-    """Return the targets that have samples, ranked within each region; by median TTFT when `order` is empty.
 
-    Raises `BadRequest` for an unknown order.
+async def leaderboard(
+    context: QueryContext, selection: Selection, *, order: str = "", needed: Sequence[str] = ()
+) -> Leaderboard:
+    """Return the targets that have samples, ranked within each region; by median TTFT when `order` is empty. Quantities
+    other than the `needed` ones may be missing; none is if that is empty.
+
+    Raises `BadRequest` for an unknown order or quantity.
     """
     by = _order_of(order)
-    window = await _window_entries(context, selection, (*_above(RANKED), SUCCESS))
-    ranked = await asyncio.to_thread(standings, window.entries, by, window.history)
+    for name in needed:
+        if name not in NEEDED:
+            raise BadRequest(unknown("quantity", name, NEEDED))
+    asked = asked_for(by, needed)
+    window = await _window_entries(context, selection, (*_above(asked), SUCCESS))
+    ranked = await asyncio.to_thread(standings, window.entries, by, window.history, asked)
     return Leaderboard(window=window.window, standings=ranked, order=by, source=window.source)
 
 

@@ -44,7 +44,9 @@ from isochrone_wire.v1 import fleet_pb2_grpc
 
 PAGES, TABS = 100, 2
 # The requests of the matrix (`views/matrix.js`).
-PATHS, PLANNED = ["/v1/leaderboard?window=24h"], ["/v1/targets", "/v1/regions"]
+QUANTITIES = ("ttft_p50_us", "e2e_p50_us", "tokens_per_second_p50", "success")
+PATHS = [f"/v1/leaderboard?{urlencode({'window': '24h', 'quantity': QUANTITIES}, doseq=True)}"]
+PLANNED = ["/v1/targets", "/v1/regions"]
 OPENING_S = 10.0
 SERIES_DAYS, SERIES_POINTS, SERIES_BUCKET_US = 30, 120, 6 * HOUR_US
 GOALS = {

@@ -11,7 +11,7 @@ the past week. Values from summaries have no order, so that only the past week w
 have none.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
@@ -32,16 +32,19 @@ from isochrone_wire.insights import Standing
 Quantiles = Mapping[tuple[Metric, float], Quantile | None]
 """Quantiles of one target from one region, by metric and share."""
 
-ASKED = (
-    (Metric.TTFT, 0.5),
-    (Metric.TTFT, 0.95),
-    (Metric.TTFT, 0.99),
-    (Metric.TTFT_COLD, 0.5),
-    (Metric.TTFAT, 0.5),
-    (Metric.E2E, 0.5),
-    (Metric.TOKENS_PER_SECOND, 0.5),
-)
-"""The quantiles of a leaderboard; those of one metric follow each other."""
+QUANTITIES: Mapping[str, tuple[Metric, float]] = {
+    "ttft_p50_us": (Metric.TTFT, 0.5),
+    "ttft_p95_us": (Metric.TTFT, 0.95),
+    "ttft_p99_us": (Metric.TTFT, 0.99),
+    "ttft_cold_p50_us": (Metric.TTFT_COLD, 0.5),
+    "ttfat_p50_us": (Metric.TTFAT, 0.5),
+    "e2e_p50_us": (Metric.E2E, 0.5),
+    "tokens_per_second_p50": (Metric.TOKENS_PER_SECOND, 0.5),
+}
+"""The quantiles of a leaderboard by the fields of a standing; those of one metric follow each other."""
+
+ASKED = tuple(QUANTITIES.values())
+"""All quantiles of a leaderboard."""
 
 _NO_VALUES = Values()
 
@@ -116,16 +119,28 @@ def successes(entries: Sequence[Entry], history: History) -> list[Proportion | N
     return [wilson(own.ok, own.sent, n_eff=size) for own, size in zip(counts, sizes.tolist(), strict=True)]
 
 
+def asked_for(order: Order, needed: Collection[str]) -> tuple[tuple[Metric, float], ...]:
+    """Return the quantiles that an order and the `needed` fields of standings take; all if `needed` is empty."""
+    if not needed or order is not Order.TTFT:
+        return ASKED
+    return tuple(own for name, own in QUANTITIES.items() if name in needed or own == (Metric.TTFT, 0.5))
+
+
 def standings(
-    entries: Sequence[Entry], order: Order = Order.TTFT, history: History = NO_HISTORY
+    entries: Sequence[Entry],
+    order: Order = Order.TTFT,
+    history: History = NO_HISTORY,
+    asked: Sequence[tuple[Metric, float]] = ASKED,
 ) -> tuple[Standing, ...]:
-    """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name."""
+    """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name. Standings
+    have the quantiles of `asked`, which is from `asked_for`.
+    """
     place = _PLACE_BY[order]
 
     def key(one: _Measured) -> tuple[str, Place, Place, str]:
         return (one.entry.region, place(one), place_of(one.quantiles[Metric.TTFT, 0.5]), one.entry.target)
 
-    found = zip(entries, quantiles(entries, ASKED, history), successes(entries, history), strict=True)
+    found = zip(entries, quantiles(entries, asked, history), successes(entries, history), strict=True)
     ordered = sorted((_Measured(*one) for one in found), key=key)
     return tuple(
         _standing(one, rank)
@@ -149,7 +164,7 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
 
 def _standing(one: _Measured, rank: int) -> Standing:
     entry, found, success = one
-    speed = found[Metric.TOKENS_PER_SECOND, 0.5]
+    speed = found.get((Metric.TOKENS_PER_SECOND, 0.5))
     return Standing(
         region=entry.region,
         rank=rank,
@@ -160,12 +175,12 @@ def _standing(one: _Measured, rank: int) -> Standing:
         failed=entry.outcome_counts.failed,
         throttled=entry.outcome_counts.throttled,
         skipped=entry.outcome_counts.skipped,
-        ttft_p50_us=found[Metric.TTFT, 0.5],
-        ttft_p95_us=found[Metric.TTFT, 0.95],
-        ttft_p99_us=found[Metric.TTFT, 0.99],
-        ttft_cold_p50_us=found[Metric.TTFT_COLD, 0.5],
-        ttfat_p50_us=found[Metric.TTFAT, 0.5],
-        e2e_p50_us=found[Metric.E2E, 0.5],
+        ttft_p50_us=found.get((Metric.TTFT, 0.5)),
+        ttft_p95_us=found.get((Metric.TTFT, 0.95)),
+        ttft_p99_us=found.get((Metric.TTFT, 0.99)),
+        ttft_cold_p50_us=found.get((Metric.TTFT_COLD, 0.5)),
+        ttfat_p50_us=found.get((Metric.TTFAT, 0.5)),
+        e2e_p50_us=found.get((Metric.E2E, 0.5)),
         tokens_per_second_p50=speed,
         success=success,
         usd_per_m_input=entry.usd_per_m_input,

@@ -95,7 +95,8 @@ async def test_a_browser_asks_the_queries_of_the_matrix_at_once(shared_web: Web,
     """The document names them for windows up to now, and nothing else that is in its address."""
     link = (await shared_web.get(path)).headers.get("link", "")
     assert ("rel=preload" in link) == bool(window)
-    assert not window or link.startswith(f"</v1/leaderboard?window={window}>; rel=preload; as=fetch; crossorigin, ")
+    query = f"window={window}&quantity=ttft_p50_us&quantity=e2e_p50_us&quantity=tokens_per_second_p50&quantity=success"
+    assert not window or link.startswith(f"</v1/leaderboard?{query}>; rel=preload; as=fetch; crossorigin, ")
 
 
 @shares_web

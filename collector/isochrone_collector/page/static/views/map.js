@@ -11,7 +11,7 @@ import { stepScale } from "../scales.js";
 import { dataTable, heading } from "../tables.js";
 import { otherView, windowQuery, withOptions } from "../url_state.js";
 import { classOf, factsOf, legend } from "./matrix.js";
-import { matrixOf, staleBeforeOf } from "./matrix_model.js";
+import { QUANTITIES, matrixOf, staleBeforeOf } from "./matrix_model.js";
 import { FAINT_KM, METRICS, REACH_KM, edgeBoundKm, labelsOf, linesOf, metricOf, placed, rowOf, sitesOf } from "./map_model.js";
 
 /** @typedef {import("../views.js").Context} Context */
@@ -35,7 +35,7 @@ export const MAP = {
   requests: ({ options }) => {
     const window = windowQuery(options), target = options["target"];
     return {
-      board: apiPath("/v1/leaderboard", window),
+      board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
       regions: "/v1/regions",
       ...(target && { series: apiPath("/v1/series", { ...window, target, metric: "rtt", points: ROUND_TRIP_POINTS }) }),

@@ -8,7 +8,7 @@ import { TIER_NAMES, byName } from "../ordering.js";
 import { STEPS, differenceClass, stepScale } from "../scales.js";
 import { moveCell, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
-import { METRICS, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
+import { METRICS, QUANTITIES, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 
 /** @typedef {import("../views.js").View} View */
 /** @typedef {import("../views.js").Context} Context */
@@ -30,7 +30,7 @@ export const MATRIX = {
     const baseline = metric.differential ? options["baseline"] : "";
     return {
       // In no order, so that all metrics share one answer, which the document preloads.
-      board: apiPath("/v1/leaderboard", window),
+      board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
       regions: "/v1/regions",
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),

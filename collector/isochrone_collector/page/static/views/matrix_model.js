@@ -53,6 +53,9 @@ export function useOf(name) {
  */
 /** @typedef {{value: number, low?: number | null, high?: number | null, n?: number, n_eff?: number | null}} Estimate */
 
+/** The quantities of a leaderboard that the metrics show: all of them, so that they share one answer. */
+export const QUANTITIES = ["ttft_p50_us", "e2e_p50_us", "tokens_per_second_p50", "success"];
+
 /** @type {readonly Metric[]} */
 export const METRICS = [
   latency("ttft", "First token", "ttft_p50_us", "time to the first token"),
