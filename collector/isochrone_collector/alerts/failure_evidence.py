@@ -170,13 +170,17 @@ class FailureEvidence:
         now_at: int,
     ) -> Evidence:
         """Return the evidence on a target; its failures have ended after `clear_rounds` without one."""
-        known = self._series.get(target.id, {})
+        known, silent_at = self._series.get(target.id, {}), now_at - target.silence_us
         trusted = {
             vantage_id: series
             for vantage_id, series in known.items()
-            if now_at - series.newest_at <= target.silence_us
+            if series.newest_at >= silent_at
             and vantage_id not in fleet.distrusted
-            and not (kind is AlertKind.TARGET_FAILING and self._is_explained(target, vantage_id, fleet, now_at))
+            and not (
+                kind is AlertKind.TARGET_FAILING
+                and series.streaks[kind].length
+                and self._is_explained(target, vantage_id, fleet, now_at)
+            )
         }
         accusing = set(_accusing(trusted, kind, target))
         regions = {one.region: RegionState.UNCLEAR for one in known.values() if now_at - one.newest_at <= _GONE_US}
@@ -193,7 +197,7 @@ class FailureEvidence:
             is_complete=not any(
                 _may_follow(one, one.streaks[kind], target, last_failed_at)
                 for one in known.values()
-                if now_at - one.newest_at <= target.silence_us
+                if silent_at <= one.newest_at < last_failed_at
             ),
         )
 
@@ -207,9 +211,9 @@ class FailureEvidence:
 
     def _is_explained(self, target: WatchedTarget, vantage_id: int, fleet: Fleet, now_at: int) -> bool:
         """Return whether the vantage is more likely to be at fault than the target."""
-        streak = self._streak(target.id, vantage_id)
-        if not target.has_worked or not streak.length:
+        if not target.has_worked:
             return False
+        streak = self._streak(target.id, vantage_id)
         # Targets that fail since the same round share the answer, also if they are many.
         key = (vantage_id, streak.since_at, target.every_us, target.id == fleet.control)
         if key not in fleet.faults:

@@ -1,5 +1,7 @@
 """Incidents of pushed rounds: found, stored, raised as alerts, and continued by a new leader."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.alerts.incidents import IncidentWatch, Transition
 from isochrone_collector.jobs import alert_state
 from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.incident_detection import IncidentDetection
@@ -291,3 +294,17 @@ async def test_a_paused_target_has_no_incident(watched: Watched) -> None:
     alert = (await watched.raised())[-1]
     assert (alert.kind.value, alert.sentence) == ("target_recovered", "is no longer measured; it failed for 60 s")
     assert await watched.incidents(past=False) == ()
+
+
+async def test_pushes_do_not_wait_for_the_watch(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop runs while a step of the watch over a large fleet takes its time."""
+    loop, is_served = asyncio.get_running_loop(), threading.Event()
+
+    def slow_step(_watch: IncidentWatch, *_fleet: object, **_now_at: object) -> list[Transition]:
+        loop.call_soon_threadsafe(is_served.set)
+        assert is_served.wait(10), "the event loop waits for the watch"
+        return []
+
+    monkeypatch.setattr(IncidentWatch, "step", slow_step)
+    await watched.detection.run()
+    assert is_served.is_set()
