@@ -114,10 +114,11 @@ def _text_columns(columns: SampleColumns, chosen: Numbers) -> list[list[bytes]]:
     outcomes, sources = columns.numbers[chosen][:, _ENUM_COLUMNS].T.tolist()
     known_sources = columns.present[chosen, COLUMN["token_source"]].tolist()
     rows = chosen.tolist()
+    are_all = rows == [*range(len(columns))]
     return [
         [_OUTCOMES[outcome] for outcome in outcomes],
         [_SOURCES[source] if is_known else _NULL for source, is_known in zip(sources, known_sources, strict=True)],
-        *(_texts(column if len(rows) == len(columns) else [column[row] for row in rows]) for column in columns.texts),
+        *(_texts(column if are_all else [column[row] for row in rows]) for column in columns.texts),
     ]
 
 
