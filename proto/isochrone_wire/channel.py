@@ -10,10 +10,11 @@ import functools
 import hashlib
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -130,19 +131,20 @@ def presented_certificate(address: Address) -> PresentedCertificate:
     Raises `ValueError` if the server does not speak TLS or its certificate is unusable, `OSError` if the connection
     fails.
     """
-    with _handshake(address, _tls_context(None)) as tls_socket:
-        der = tls_socket.getpeercert(binary_form=True)
-    if der is None:
-        raise ValueError(f"{address} presents no certificate")
-    certificate = ssl.DER_cert_to_PEM_cert(der)
-    # The standard library parses verified certificates only, so the certificate is verified against itself.
-    with _handshake(address, _tls_context(certificate)) as tls_socket:
-        fields = tls_socket.getpeercert() or {}
+    der = _unverified_certificate(address)
+    try:
+        fields = _verified_fields(address, der)
+    except ValueError:
+        # The server may have switched to another certificate between the two connections.
+        before, der = der, _unverified_certificate(address)
+        if der == before:
+            raise
+        fields = _verified_fields(address, der)
     names = [str(name[1]) for name in fields.get("subjectAltName", ()) if len(name) > 1]
     if not names:
         raise ValueError(f"the certificate of {address} has no subject alternative name")
     # Any name that matches the wildcard is acceptable.
-    name = names[0].replace("*", "collector")
+    name, certificate = names[0].replace("*", "collector"), ssl.DER_cert_to_PEM_cert(der)
     return PresentedCertificate(certificate=certificate, fingerprint=hashlib.sha256(der).digest(), name=name)
 
 
@@ -153,6 +155,20 @@ def speaks_tls(address: Address) -> bool:
             return True
     except (OSError, ValueError):
         return False
+
+
+def _unverified_certificate(address: Address) -> bytes:
+    with _handshake(address, _tls_context(None)) as tls_socket:
+        der = tls_socket.getpeercert(binary_form=True)
+    if der is None:
+        raise ValueError(f"{address} presents no certificate")
+    return der
+
+
+def _verified_fields(address: Address, der: bytes) -> Mapping[str, Any]:
+    # The standard library parses verified certificates only, so the certificate is verified against itself.
+    with _handshake(address, _tls_context(ssl.DER_cert_to_PEM_cert(der))) as tls_socket:
+        return tls_socket.getpeercert() or {}
 
 
 @contextmanager
