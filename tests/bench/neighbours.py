@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from bench.result import Goal
 
@@ -19,6 +20,7 @@ BUSY = "busy_"
 _PREFIXES = {"idle": "", "busy": BUSY}
 # Some milliseconds of work between two looks at the standard input.
 _TURNS = 100_000
+_TESTS = Path(__file__).parents[1]
 
 
 def add_part(parser: ArgumentParser) -> None:
@@ -64,7 +66,8 @@ def spin(core: int) -> None:
 
 @contextmanager
 def _spinning(core: int) -> Iterator[int]:
-    with subprocess.Popen([sys.executable, "-m", "bench.neighbours", str(core)], stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-m", "bench.neighbours", str(core)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=_TESTS) as process:
         try:
             yield process.pid
         finally:

@@ -10,6 +10,7 @@ from bench.processes import cpu_seconds
 from bench.result import at_most
 from testdata.waiting import eventually
 
+TESTS = Path(__file__).parents[2]
 HOST = (
     "from bench.neighbours import busy_neighbours\nwith busy_neighbours() as pids:\n  print(*pids, flush=True); input()"
 )
@@ -25,7 +26,8 @@ def test_every_core_has_one_that_computes() -> None:
 
 def test_they_end_with_a_benchmark_that_is_killed() -> None:
     """None is left when the benchmark had no chance to end them."""
-    with subprocess.Popen([sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+    command = [sys.executable, "-c", HOST]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TESTS) as host:
         assert host.stdout is not None
         pids = host.stdout.readline().split()
         host.kill()
