@@ -72,12 +72,12 @@ class Browser:
 
     def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
         """Open a file or URL in a window of this width and height in pixels; discard earlier events."""
-        self.events.clear()
+        # First an empty page: the one before may still notice that its server has ended.
+        self._load("about:blank")
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
-        self.wait_for("Page.loadEventFired")
+        self._load(page if isinstance(page, str) else page.as_uri())
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page."""
@@ -101,6 +101,11 @@ class Browser:
     def seen(self, *methods: str) -> list[dict[str, Any]]:
         """Return the parameters of all events of these methods."""
         return [event["params"] for event in self.events if event.get("method") in methods]
+
+    def _load(self, url: str) -> None:
+        self.events.clear()
+        self.ask("Page.navigate", url=url)
+        self.wait_for("Page.loadEventFired")
 
     def _next(self) -> dict[str, Any]:
         while _END not in self.pending:
