@@ -8,6 +8,7 @@ zero.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
+from math import isfinite
 from typing import ClassVar
 
 from isochrone_wire.durations import DAY_US as DAY_US  # noqa: PLC0414  # most modules import the units with the values
@@ -369,8 +370,9 @@ class Sample:
 
     @property
     def tpot_us(self) -> float | None:
-        """Time per output token after the first, in microseconds: 1e6 / tokens_per_second."""
-        return SECOND_US / self.tokens_per_second if self.tokens_per_second else None
+        """Time per output token after the first, in microseconds: 1e6 / tokens_per_second, if that is finite."""
+        speed = self.tokens_per_second
+        return SECOND_US / speed if speed and isfinite(SECOND_US / speed) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

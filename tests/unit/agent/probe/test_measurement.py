@@ -1,5 +1,6 @@
 """The state machine of one probe, and the metrics of its sample."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -112,6 +113,13 @@ def test_speed_leaves_out_the_first_chunk() -> None:
     sample = stream(*[(200 + 10 * n, 4) for n in range(101)], tokens=101)
     assert sample.tokens_per_second == pytest.approx(100.0)
     assert sample.tpot_us == pytest.approx(10_000)
+
+
+@pytest.mark.parametrize("speed", [None, 0.0, 5e-324, 1e-308])
+def test_a_time_per_token_that_is_no_number(speed: float | None) -> None:
+    """Without a speed, or with one so low that its inverse is infinite, there is no time per token."""
+    sample = replace(stream((200, 4), (300, 4), tokens=2), tokens_per_second=speed)
+    assert sample.tpot_us is None
 
 
 def test_a_bundled_first_chunk_is_taken_out_by_its_share() -> None:
