@@ -33,7 +33,7 @@ CLIENT_OPTIONS: list[tuple[str, int]] = [
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *_LIMITS,
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", SERVER_PING_TOLERANCE_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", SERVER_PING_TOLERANCE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     # Connections close after ten minutes plus or minus 10 % (chosen by gRPC), so that a fleet which connected at once
     # does not reconnect at once. The grace period is longer than any call may last. New connections pick up new
