@@ -19,8 +19,8 @@ def hurried(options: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     return [(name, value // HASTE if value in times else value) for name, value in options]
 
 
-def test_idle_agents_stay_connected() -> None:
-    """A client without calls sends pings, and the server does not hang up on it for them."""
+def test_pings_are_tolerated() -> None:
+    """The pings of a client that sends nothing else are no reason for the server to close the connection."""
     states: list[grpc.ChannelConnectivity] = []
     is_open, is_lost = threading.Event(), threading.Event()
 
