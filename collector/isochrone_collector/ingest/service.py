@@ -83,8 +83,8 @@ class Ingest:
     Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
     without limit if `None`. The `shared_clock`, by default `clock`, is the same for all collectors on the database:
     agents of one vantage take turns by it. `hear_vantage` gets the id and the wall clock of the vantage of each push.
-    `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples, and
-    must be quick. `recent` gets the probes that were committed.
+    `disk_level` is the room on the disk of the database; `on_stored` is called after each commit of new samples with
+    the number of those that wait for the next one, and must be quick. `recent` gets the probes that were committed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Ingest:
         shared_clock: Callable[[], int] | None = None,
         hear_vantage: Callable[[int, int], None] | None = None,
         disk_level: Callable[[], DiskLevel] = lambda: DiskLevel.ENOUGH,
-        on_stored: Callable[[], None] = lambda: None,
+        on_stored: Callable[[int], None] = lambda _waiting: None,
         recent: RecentBatches | None = None,
         keep_us: int | None = None,
         packer: Packer | None = None,
@@ -279,7 +279,7 @@ class Ingest:
                 self.recent.add(batch)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
-            self._on_stored()
+            self._on_stored(self._small.rows + self._large.rows)
         return found
 
     def _forget(self, vantage_ids: AbstractSet[int]) -> None:

@@ -40,8 +40,10 @@ _KEEP_EVENTS_US = 90 * DAY_US
 _POLL_US = SECOND_US
 # They are made once a day.
 _LEVELS_EVERY_US = 3600 * SECOND_US
-# Samples that are stored within this time of each other are decided together.
-_GATHER_US = SECOND_US // 10
+# While more samples are about to be stored, those of this time are decided together.
+_GATHER_S = 0.1
+# Decisions may take so long before half of the time has to be left to others.
+_BURST_S = 0.5
 
 _AT_FIRST = State()
 
@@ -68,8 +70,8 @@ class _Draft:
 
 
 class RouteBuilder:
-    """The builder of one collector; it calls `changed` each time it has published tables, and publishes none while
-    `is_paused`.
+    """The builder of one collector; it calls `on_published` with the tables that it has published, in the order of
+    their generations, and publishes none while `is_paused`.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class RouteBuilder:
         plans: Plans,
         clock: Callable[[], int],
         code_version: str,
-        changed: Callable[[], None],
+        on_published: Callable[[list[RouteTable]], None],
         is_paused: Callable[[], bool] = lambda: False,
         recent: RecentBatches | None = None,
     ) -> None:
@@ -87,9 +89,10 @@ class RouteBuilder:
         self._plans = plans
         self._clock = clock
         self._code_version = code_version
-        self._changed = changed
+        self._on_published = on_published
         self._is_paused = is_paused
         self._stored = asyncio.Event()
+        self._more_follow = False
         self._probe_cache = ProbeCache()
         self._new = NewBatches(recent or RecentBatches())
         self._known: dict[Key, _Published] = {}
@@ -99,8 +102,11 @@ class RouteBuilder:
         self._levels: SeriesLevels | None = None
         self._levels_read_at = 0
 
-    def wake(self) -> None:
-        """Build now: samples were stored, or another plan is in force."""
+    def wake(self, *, more_follow: bool = False) -> None:
+        """Build now: another plan is in force, or samples were stored. If `more_follow` that are being stored already,
+        they are awaited for a moment.
+        """
+        self._more_follow = more_follow
         self._stored.set()
 
     async def build(self) -> None:
@@ -109,18 +115,28 @@ class RouteBuilder:
         Raises `DatabaseUnavailable`, and `Conflict` if another collector leads as well.
         """
         await self._load_published()
+        now_s = asyncio.get_running_loop().time
+        rests_until_s = now_s()
         while True:
             self._stored.clear()
-            began_at = self._clock()
+            began_s = now_s()
             if not self._is_paused():
                 await self._build_once()
-            ended_at = self._clock()
+            # At most half of the time is spent deciding, except for a burst after a pause.
+            rests_until_s = max(rests_until_s, began_s - _BURST_S) + 2 * (now_s() - began_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_US / SECOND_US):
                     await self._stored.wait()
-                    # At most half of the time is spent deciding. A pause before the samples came counts as well.
-                    rested_us = max(0, self._clock() - ended_at)
-                    await asyncio.sleep(max(ended_at - began_at - rested_us, _GATHER_US) / SECOND_US)
+                    await self._gather()
+                    await asyncio.sleep(rests_until_s - now_s())
+
+    async def _gather(self) -> None:
+        """Wait for samples that are being stored, but not for long: under load there are always some."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_S):
+                while self._more_follow:
+                    self._stored.clear()
+                    await self._stored.wait()
 
     async def delete_old(self) -> None:
         """Delete expired tables, but never the newest of a route. Raises `DatabaseUnavailable`."""
@@ -231,7 +247,7 @@ class RouteBuilder:
             async with self._database.transaction() as connection:
                 await tables.publish(connection, rows)
             self._generation += len(rows)
-            self._changed()
+            self._on_published([draft.known.table for draft in drafts if draft.row and draft.known.table])
         self._known |= {draft.key: draft.known for draft in drafts}
         for row in rows:
             _log.info(

@@ -1,6 +1,6 @@
 """Publisher of the route tables in force, for polls and watches; every collector serves the same generations.
 
-The leader and the other collectors learn of a new table in the same way: they read it from the database after a
+The leader hands over each table that it has committed. The other collectors read it from the database after a
 notification, and every two seconds in case a notification is lost. While the database is away, a collector serves the
 tables that it has, with their original instants.
 
@@ -87,6 +87,15 @@ class Publisher:
     def wake(self) -> None:
         """Read the database now: there may be a new table."""
         self._woken.set()
+
+    def add(self, committed: list[RouteTable]) -> None:
+        """Add tables that this collector has committed, in the order of their generations. If this publisher lacks
+        earlier ones, or reads just now, it reads these as well.
+        """
+        if self._reading.locked() or committed[0].generation != self._generation + 1:
+            self.wake()
+        else:
+            self._add(committed)
 
     def close(self) -> None:
         """End every watch: this collector stops."""

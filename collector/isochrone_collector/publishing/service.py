@@ -49,7 +49,7 @@ class Publishing:
             plans=plans,
             clock=clock,
             code_version=__version__,
-            changed=self.publisher.wake,
+            on_published=self.publisher.add,
             is_paused=is_paused,
             recent=recent,
         )
@@ -66,11 +66,13 @@ class Publishing:
             Job(name="old route tables", every_us=builder.DELETE_OLD_EVERY_US, work=self._builder.delete_old),
         ]
 
-    def stored(self) -> None:
-        """Wake the leader's builder and open pages: samples were committed by this collector."""
+    def stored(self, waiting: int) -> None:
+        """Wake the leader's builder and open pages: samples were committed by this collector, where others are still
+        `waiting`.
+        """
         self.changes.add(Topic.SAMPLES)
         if self._is_leader():
-            self._builder.wake()
+            self._builder.wake(more_follow=waiting > 0)
         else:
             self._notifications.notify_samples()
 

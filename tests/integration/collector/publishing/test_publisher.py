@@ -222,6 +222,28 @@ async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
         assert await waiting is None
 
 
+def handed_over(*tables: NewTable) -> list[RouteTable]:
+    """Return the tables as the builder of the same collector hands them over."""
+    return [canonical_form.load(RouteTable, table.document) for table in tables]
+
+
+async def test_tables_of_the_same_collector_are_not_read_back(stage: Stage) -> None:
+    """Tables that this collector has committed reach watchers without the database, and once; it reads only what it
+    lacks before them.
+    """
+    await stage.publish(a_table(1))
+    publisher = stage.publisher()
+    await publisher.refresh()
+    publisher.add(handed_over(a_table(2), a_table(3)))
+    assert await seen(publisher, US, after=1, count=2) == [2, 3]
+    await stage.publish(*(a_table(number) for number in range(2, 7)))
+    publisher.add(handed_over(a_table(5), a_table(6)))
+    assert publisher.generation == 3
+    running = asyncio.create_task(publisher.run())
+    assert await seen(publisher, US, after=1, count=5) == [2, 3, 4, 5, 6]
+    running.cancel()
+
+
 async def test_two_leaders_cannot_publish_one_generation(stage: Stage) -> None:
     """The second of two leaders that publish the same generation gets an error, and none of its tables is stored."""
     await stage.publish(a_table(1))
