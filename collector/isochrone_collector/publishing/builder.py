@@ -226,7 +226,10 @@ class RouteBuilder:
         state = canonical_form.load(State, after)
         if not needs_publishing(known.table, decision, inputs):
             return _Draft(key=key, known=replace(known, state=state), row=None)
-        table = build_table(inputs, decision, generation=generation, code_version=self._code_version)
+        inputs_text = canonical_form.dump(inputs)
+        table = build_table(
+            inputs, decision, generation=generation, code_version=self._code_version, inputs_text=inputs_text
+        )
         row = NewTable(
             generation=generation,
             client_region=table.client_region,
@@ -235,7 +238,7 @@ class RouteBuilder:
             change=table.change.value,
             sentence=table.sentence,
             document=canonical_form.dump(table),
-            inputs=canonical_form.compress(canonical_form.dump(inputs)),
+            inputs=canonical_form.compress(inputs_text),
             before=canonical_form.compress(canonical_form.dump(known.state)),
             after=canonical_form.compress(after),
         )

@@ -13,14 +13,18 @@ from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
 _MOVES_PER_EPOCH = 10
 
 
-def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
-    """Build the table of a decision; its freshness counts from the newest sample the decision is based on."""
+def build_table(
+    inputs: Inputs, decision: Decision, *, generation: int, code_version: str, inputs_text: str | None = None
+) -> RouteTable:
+    """Build the table of a decision; its freshness counts from the newest sample the decision is based on.
+    `inputs_text` is the canonical form of the inputs, if it is known.
+    """
     rules = inputs.rules
     since_at = decision.newest_at or inputs.at
     provenance = Provenance(
         plan_version=inputs.plan_version,
         code_version=code_version,
-        inputs_sha256=canonical_form.digest(canonical_form.dump(inputs)),
+        inputs_sha256=canonical_form.digest(inputs_text or canonical_form.dump(inputs)),
     )
     ready = decision.route_state in (RouteState.OK, RouteState.DEGRADED)
     bare = RouteTable(

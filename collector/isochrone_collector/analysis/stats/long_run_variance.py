@@ -186,9 +186,10 @@ def _terms(n: int, most: int) -> int:
 
 
 def _student(freedom: Reals) -> Reals:
+    return np.array([_student_quantile(one) for one in freedom.tolist()])
+
+
+@lru_cache(maxsize=4096)
+def _student_quantile(freedom: float) -> float:
     # Many rows have the same degrees of freedom, and each quantile takes microseconds.
-    distinct, places = np.unique(freedom, return_inverse=True)
-    finite = np.isfinite(distinct)
-    found = np.full(len(distinct), _Z)
-    found[finite] = stdtrit(distinct[finite], _UPPER)
-    return found[places]
+    return float(stdtrit(freedom, _UPPER)) if freedom < np.inf else _Z
