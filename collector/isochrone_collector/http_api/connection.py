@@ -29,7 +29,9 @@ FULL = _FULL % (len(_PROBLEM), _PROBLEM)
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed after `IDLE_US` without a request; `closed` is done once it is."""
+    """uvicorn's connection, closed after `IDLE_US` without a request; `closed` is done once it is. The state of a
+    request has `abort`, and `is_full`: whether sending waits for the client.
+    """
 
     def __init__(
         self,
@@ -38,7 +40,8 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, {**app_state, "abort": self._abort}, _loop)
+        state = {**app_state, "abort": self._abort, "is_full": lambda: self.flow.write_paused}
+        super().__init__(config, server_state, state, _loop)
         self.closed: asyncio.Future[None] = self.loop.create_future()
         self._idle_since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None

@@ -7,6 +7,7 @@ for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it receive
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -56,14 +57,15 @@ class EventStream(Response, Generic[Item]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the reader disconnects, is too slow or loses its access, or the collector stops."""
         pending: list[asyncio.Future[Any]] = [self._first]
+        send = partial(_sent, send, scope["state"]["is_full"])
         try:
-            await _sent(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sending = asyncio.ensure_future(self._send_events(send))
             pending += (sending, asyncio.ensure_future(disconnected(receive)))
             await asyncio.wait(pending[1:], return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
-            await _sent(send, _END)
+            await send(_END)
         except TimeoutError:
             _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
             scope["state"]["abort"]()
@@ -82,11 +84,11 @@ class EventStream(Response, Generic[Item]):
 
     async def _copy(self, send: Send) -> None:
         # Without a task for each event: a table goes to a thousand readers at once.
-        await _sent(send, _body(_RETRY))
+        await send(_body(_RETRY))
         with suppress(StopAsyncIteration):
             item = await self._first
             while True:
-                await _sent(send, _body(_HEARTBEAT if item is None else self._event(item)))
+                await send(_body(_HEARTBEAT if item is None else self._event(item)))
                 item = await anext(self._items)
 
 
@@ -112,8 +114,11 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-async def _sent(send: Send, message: Message) -> None:
+async def _sent(send: Send, is_full: Callable[[], bool], message: Message) -> None:
     """Send a message. Raises `TimeoutError` if the reader does not read."""
+    if not is_full():
+        await send(message)
+        return
     async with asyncio.timeout(SEND_TIMEOUT_US / SECOND_US):
         await send(message)
 

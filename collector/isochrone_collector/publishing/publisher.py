@@ -9,9 +9,9 @@ older. A watcher that missed too many, or has none yet, gets the tables in force
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from itertools import takewhile
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
@@ -31,6 +31,10 @@ _MAX_REMEMBERED = 2_000
 # Enough for watchers that resume after a collector was restarted.
 _REMEMBERED_AT_START = 500
 _MAX_PARSED_INLINE = 20
+_MAX_FOUND = 256
+# Watchers look for a heartbeat that is due so many times between two of them. A timer for each would cost as much as to
+# send a table.
+_LOOKS = 20
 # Agents need connections too.
 _MAX_CATCHING_UP = 2
 _RETRY_US = 5 * SECOND_US
@@ -64,7 +68,10 @@ class Publisher:
         self._recent_after = 0
         self._generation = 0
         self._reading = asyncio.Lock()
+        # What watchers of one scope got last, by (region, route, generation before), for the others.
+        self._found: OrderedDict[tuple[str, str, int], list[RouteTable]] = OrderedDict()
         self._published = asyncio.Event()
+        self._look: asyncio.TimerHandle | None = None
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Semaphore(_MAX_CATCHING_UP)
         self._watchers = 0
@@ -100,7 +107,7 @@ class Publisher:
     def close(self) -> None:
         """End every watch: this collector stops."""
         self._is_closed = True
-        self._published.set()
+        self._wake_watchers()
 
     async def run(self) -> None:
         """Follow the database; ends only by being cancelled."""
@@ -160,34 +167,29 @@ class Publisher:
             )
         self._watchers += 1
         try:
-            async with aclosing(self._follow(client_region, route, after)) as tables:
-                async for table in tables:
+            found, seen = await self._missed_since(client_region, route, after)
+            sent_at = self._now_s()
+            while True:
+                for table in found:
                     yield table
+                    sent_at = self._now_s()
+                await self._wait_for_table(seen, until_s=sent_at + self._heartbeat_s)
+                if self._is_closed:
+                    return
+                if self._now_s() >= sent_at + self._heartbeat_s:
+                    yield None
+                    sent_at = self._now_s()
+                found, seen = await self._since(client_region, route, seen)
         finally:
             self._watchers -= 1
 
-    async def _follow(self, client_region: str, route: str, after: int) -> AsyncGenerator[RouteTable | None, None]:
-        found, seen = await self._missed_since(client_region, route, after)
-        sent_at = self._now_s()
-        while True:
-            for table in found:
-                yield table
-                sent_at = self._now_s()
-            is_new = await self._wait_for_table(seen, until_s=sent_at + self._heartbeat_s)
-            if self._is_closed:
-                return
-            if not is_new:
-                yield None
-                sent_at = self._now_s()
-            found, seen = await self._since(client_region, route, seen)
-
-    async def _wait_for_table(self, seen: int, *, until_s: float) -> bool:
-        """Wait for a generation after `seen`, at most until `until_s`; return whether there is one in time."""
-        if self._generation <= seen and not self._is_closed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(until_s):
-                    await self._published.wait()
-        return self._generation > seen and self._now_s() < until_s
+    async def _wait_for_table(self, seen: int, *, until_s: float) -> None:
+        """Wait for a generation after `seen`, or the end of this collector, at most until about `until_s`."""
+        while self._generation <= seen and not self._is_closed and self._now_s() < until_s:
+            if self._look is None:
+                loop = asyncio.get_running_loop()
+                self._look = loop.call_later(self._heartbeat_s / _LOOKS, self._wake_watchers)
+            await self._published.wait()
 
     async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
         """Return the tables that a watcher missed since generation `after`, and the generation they reach up to."""
@@ -205,9 +207,13 @@ class Publisher:
         """
         until = max(after, self._generation)
         if after >= self._recent_after:
-            fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
-            found = [table for table in fresh if _matches(table, client_region, route)]
-            return found[::-1], until
+            scope = client_region, route, after
+            if scope not in self._found:
+                fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
+                self._found[scope] = [table for table in fresh if _matches(table, client_region, route)][::-1]
+                if len(self._found) > _MAX_FOUND:
+                    self._found.popitem(last=False)
+            return self._found[scope], until
         current = [table for table in self._snapshot(client_region, route) if table.generation > after]
         if not current:
             return [], until
@@ -247,9 +253,16 @@ class Publisher:
             if len(self._recent) > _MAX_REMEMBERED:
                 self._recent_after = self._recent.popleft().generation
         if fresh:
-            self._published.set()
-            self._published = asyncio.Event()
+            self._found.clear()
+            self._wake_watchers()
             self._on_published()
+
+    def _wake_watchers(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._published.set()
+        self._published = asyncio.Event()
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()
