@@ -10,9 +10,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from bench.result import Goal
+from testdata.preforked import Program
 
 BUSY = "busy_"
 """The prefix of figures beside busy processes; others are of an idle machine."""
@@ -20,7 +20,6 @@ BUSY = "busy_"
 _PREFIXES = {"idle": "", "busy": BUSY}
 # Some milliseconds of work between two looks at the standard input.
 _TURNS = 100_000
-_TESTS = Path(__file__).parents[1]
 
 
 def add_part(parser: ArgumentParser) -> None:
@@ -66,8 +65,7 @@ def spin(core: int) -> None:
 
 @contextmanager
 def _spinning(core: int) -> Iterator[int]:
-    command = [sys.executable, "-m", "bench.neighbours", str(core)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=_TESTS) as process:
+    with Program[bytes]("bench.neighbours", str(core), stdin=subprocess.PIPE) as process:
         try:
             yield process.pid
         finally:

@@ -1,20 +1,17 @@
 """The fleet on the live page in a real browser, with a real agent: states, coverage and spend."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from fix_agent import StartAgent
 from fix_browser import Browser
 from fix_collector import Collector, StartCollector
 from fix_simulator import Simulator
-from isochrone_client.cli import cli
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US
+from testdata.printed import printed_rows
 from testdata.waiting import eventually
 
 # A token of the second target costs so much that the sum has cents.
@@ -42,14 +39,6 @@ TABLES = """
 """
 
 
-def printed(collector: Collector, *words: str) -> list[dict[str, Any]]:
-    """The rows that a command prints as JSON."""
-    done = CliRunner().invoke(cli, [*words, "--collector", collector.address, "--output", "json"])
-    assert done.exit_code == 0, done.output
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-    return rows
-
-
 @pytest.fixture
 def measured(
     start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
@@ -58,9 +47,11 @@ def measured(
     collector = start_collector()
     collector.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
     agent = start_agent(vantage="ohio-1", region="us-east-2", collector=collector.address)
-    eventually(
-        20, lambda: [row["recorded"] >= ROUNDS for row in printed(collector, "coverage")] == [True] * 2, "rounds"
-    )
+
+    def has_rounds() -> bool:
+        return [row["recorded"] >= ROUNDS for row in printed_rows(collector.address, "coverage")] == [True, True]
+
+    eventually(20, has_rounds, "rounds of both targets")
     assert agent.stop() == 0
     return collector
 
@@ -73,7 +64,7 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
     browser.until("document.querySelectorAll('main table').length === 3")
     shown = browser.evaluate(TABLES)
 
-    (vantage,) = printed(measured, "regions")
+    (vantage,) = printed_rows(measured.address, "regions")
     (row,) = shown["Vantages"]
     assert [row[name] for name in ("vantage", "region", "state", "spool", "plan", "agent")] == [
         *(vantage[name] for name in ("name", "region", "liveness")),
@@ -83,7 +74,7 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
     assert row["samples"] == "all accounted for"
 
     coverage = {row["target"]: row for row in shown["Coverage"]}
-    found = printed(measured, "coverage", "--window", f"{rfc3339(from_at)}..{rfc3339(until_at)}")
+    found = printed_rows(measured.address, "coverage", "--window", f"{rfc3339(from_at)}..{rfc3339(until_at)}")
     assert len(found) == 2
     for each in found:
         assert each["planned"] >= ROUNDS
@@ -91,6 +82,6 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
         assert float(coverage[each["target"]]["ohio-1"]) == pytest.approx(share, abs=0.1)
 
     spend = {row["provider"]: row["ohio-1"] for row in shown["Spend"]}
-    costs = {row["provider"]: row["usd"] for row in printed(measured, "coverage", "--spend")}
+    costs = {row["provider"]: row["usd"] for row in printed_rows(measured.address, "coverage", "--spend")}
     assert costs["far"] > 0.01
     assert spend == {"near": "–", "far": f"{costs['far']:.2f}"}  # noqa: RUF001  # the dash of what is unknown

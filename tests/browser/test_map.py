@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from fix_browser import Browser
 from fix_collector import Collector
-from isochrone_client.cli import cli
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
+from testdata.printed import printed_rows
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, VANTAGES, Fleet, rounds_until
 
 EU = "eu-central-1"
@@ -54,10 +53,7 @@ class Page:
         """Return the rows that a command prints, for the window of the first rounds."""
         window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
         options = ["--window", window] if windowed else []
-        done = CliRunner().invoke(cli, [*words, "--collector", self.collector.address, *options, "--output", "json"])
-        assert done.exit_code == 0, done.output
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-        return rows
+        return printed_rows(self.collector.address, *words, *options)
 
 
 @pytest.fixture(scope="module")

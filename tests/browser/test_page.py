@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from fix_browser import Browser
 from fix_collector import Caller, Collector
 from fix_node import VARIABLE
-from isochrone_client.cli import cli
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
+from testdata.printed import printed_rows
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
 from testdata.waiting import eventually
 
@@ -130,19 +129,8 @@ class Page:
         if window == "":
             window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
         identity = str(self.collector.data_dir / "operator.json")
-        options = [
-            "--collector",
-            self.collector.address,
-            "--identity",
-            identity,
-            *([] if window is None else ["--window", window]),
-            "--output",
-            "json",
-        ]
-        done = CliRunner().invoke(cli, [*words, *options])
-        assert done.exit_code == 0, done.output
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-        return rows
+        options = ["--identity", identity, *([] if window is None else ["--window", window])]
+        return printed_rows(self.collector.address, *words, *options)
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from fix_collector import Collector, StartCollector
 from fix_routes import FakeRoutes
-from isochrone_client.cli import cli
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
+from testdata.printed import printed
 from testdata.pushed_rounds import FIRST, PLAN, SG, THIRD, US, Fleet, rounds_until, without
 from testdata.routes import EXPLANATION
 from testdata.waiting import eventually
@@ -72,14 +71,6 @@ async def refusal(client: "Client", tool: str, **inputs: Any) -> str:
     result = await client.call_tool(tool, inputs)
     assert result.is_error
     return text_of(result)
-
-
-def printed(address: str, *arguments: str) -> dict[str, Any]:
-    """The document that a command prints."""
-    done = CliRunner().invoke(cli, [*arguments, "--collector", address, "--output", "json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    shown: dict[str, Any] = json.loads(done.stdout)
-    return shown
 
 
 @pytest.fixture(scope="module")
