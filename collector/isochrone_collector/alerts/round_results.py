@@ -21,7 +21,7 @@ def round_results(records: Records, region_of: Mapping[int, str]) -> list[RoundR
     """Return the rounds of all probes, oldest first: of each vantage the best result. Rounds without a request are left
     out, except those held back because the provider had asked to wait. `region_of` has the region of each vantage.
     """
-    kind = _KIND_OF[outcomes(records)]
+    kind = _KIND_OF[outcomes(records["traits"])]
     parts = np.stack((records["round_at"], records["target_id"], records["vantage_id"], kind))[:, kind != _NOT_SENT]
     parts = parts[:, np.lexsort(parts[::-1])]
     is_first = np.ones(parts.shape[1], np.bool_)

@@ -3,7 +3,7 @@
 Ingest makes them of the columns of a push, and the statement `probe_records` of stored rows, with the same bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,11 @@ VALID, PUNCTUAL, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
 
 OUTCOMES = tuple(Outcome)
 
+# numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
+_BLOCK = np.dtype((np.void, RECORD.itemsize))
+
 Records = NDArray[np.void]
+Traits = NDArray[np.int16]
 
 
 def by_outcome(value_of: Callable[[Outcome], Any]) -> NDArray[Any]:
@@ -42,11 +46,21 @@ def by_outcome(value_of: Callable[[Outcome], Any]) -> NDArray[Any]:
     return np.array([value_of(outcome) for outcome in (*OUTCOMES, Outcome.HTTP_ERROR)])
 
 
-def outcomes(records: Records) -> NDArray[np.int16]:
+def outcomes(traits: Traits) -> Traits:
     """Return the place of each outcome in a table of `by_outcome`."""
-    return np.asarray(records["traits"] >> OUTCOME_BIT)
+    return np.asarray(traits >> OUTCOME_BIT)
 
 
-def has(records: Records, flag: int) -> Flags:
+def has(traits: Traits, flag: int) -> Flags:
     """Return whether each probe has a flag."""
-    return np.asarray(records["traits"] & flag != 0)
+    return np.asarray(traits & flag != 0)
+
+
+def joined(parts: Iterable[Records]) -> Records:
+    """Return the probes of all parts."""
+    return np.concatenate([np.empty(0, np.uint8), *(part.view(np.uint8) for part in parts)]).view(RECORD)
+
+
+def chosen(records: Records, is_chosen: Flags) -> Records:
+    """Return the probes with a flag."""
+    return records.view(_BLOCK)[is_chosen].view(RECORD)

@@ -96,14 +96,14 @@ class ProbeCache:
 
 def _columns(records: Records) -> dict[str, Any]:
     """Return the columns of new probes, except `region`."""
-    outcome = outcomes(records)
-    began, is_valid = has(records, FIRST_TOKEN), has(records, VALID)
+    traits = records["traits"]
+    outcome, began, is_valid = outcomes(traits), has(traits, FIRST_TOKEN), has(traits, VALID)
     has_value = _IS_STREAMED[outcome] & is_valid & began
     is_limit = _IS_CUT_OFF[outcome] & ~began & ~np.isnan(records["ttft_us"])
     return {
         "kind": _KIND_OF[outcome],
         "censored": is_limit,
-        "comparable": has(records, PUNCTUAL) & _IS_CONNECTED[outcome],
+        "comparable": has(traits, PUNCTUAL) & _IS_CONNECTED[outcome],
         "ttft_us": np.where(has_value | is_limit, records["ttft_us"], np.nan),
         "tokens_per_second": np.where(is_valid & (_KIND_OF[outcome] == Kind.OK), records["tokens_per_second"], np.nan),
         **{name: records[name] for name in _COPIED},

@@ -4,10 +4,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.recfunctions import repack_fields
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, VALID, Records, by_outcome, has, outcomes
+from isochrone_collector.analysis.probe_records import (
+    FIRST_TOKEN,
+    VALID,
+    Records,
+    by_outcome,
+    chosen,
+    has,
+    joined,
+    outcomes,
+)
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import Outcome
@@ -46,16 +54,19 @@ class MediansRow:
 
 def round_medians(region: str, records: Records) -> Iterator[MediansRow]:
     """Yield the medians of the rounds of each target in all probes of a region."""
-    records = records[np.lexsort((records["round_at"], records["target_id"]))]
-    target_id, round_at = records["target_id"], records["round_at"]
+    order = np.lexsort((records["round_at"], records["target_id"]))
+    # Column by column, because whole records take several times as long to move.
+    target_id, round_at, traits, value, tokens_per_second = (
+        np.ascontiguousarray(records[name])[order] for name in _FIELDS
+    )
     is_first = np.ones(len(records), np.bool_)
     is_first[1:] = (np.diff(target_id) != 0) | (np.diff(round_at) != 0)
     (first,) = np.nonzero(is_first)
     rounds, n = np.cumsum(is_first) - 1, len(first)
-    outcome, began, value = outcomes(records), has(records, FIRST_TOKEN), records["ttft_us"]
-    is_valid, is_cut_off, is_answered = has(records, VALID), _IS_CUT_OFF[outcome], _IS_ANSWERED[outcome]
+    outcome, began, is_valid = outcomes(traits), has(traits, FIRST_TOKEN), has(traits, VALID)
+    is_cut_off, is_answered = _IS_CUT_OFF[outcome], _IS_ANSWERED[outcome]
     ttft_us = _medians(np.where(is_valid & (is_cut_off | (is_answered & began)), value, np.nan), rounds, n)
-    speed = _medians(np.where(is_valid & _IS_OK[outcome], records["tokens_per_second"], np.nan), rounds, n)
+    speed = _medians(np.where(is_valid & _IS_OK[outcome], tokens_per_second, np.nan), rounds, n)
     counted = ~np.isnan(value) & (is_cut_off | is_answered)
     cut_off = np.bincount(rounds[counted & is_cut_off & ~began], minlength=n)
     limited = (2 * cut_off >= np.bincount(rounds[counted], minlength=n)).astype(np.int32)
@@ -75,9 +86,12 @@ def round_medians(region: str, records: Records) -> Iterator[MediansRow]:
 def _medians(values: Reals, group: Integers, n: int) -> Reals:
     """Return the median of the known values of each of `n` groups, NaN if a group has none."""
     known = ~np.isnan(values)
-    values, group = values[known], group[known]
-    ordered = values[np.lexsort((values, group))]
-    sizes = np.bincount(group, minlength=n)
+    # Complex numbers are sorted by their real parts, then by the others, in a third of the time of `lexsort`.
+    pairs = np.empty(np.count_nonzero(known), np.complex128)
+    pairs.real, pairs.imag = group[known], values[known]
+    sizes = np.bincount(group[known], minlength=n)
+    pairs.sort()
+    ordered = pairs.imag
     begin, some = np.cumsum(sizes) - sizes, sizes > 0
     low = ordered[(begin + (sizes - 1) // 2)[some]]
     high = ordered[(begin + sizes // 2)[some]]
@@ -104,7 +118,7 @@ class UnsettledRounds:
 
     def add(self, region: str, records: Records) -> None:
         """Add new probes of a region."""
-        self._records.setdefault(region, []).append(repack_fields(records[_FIELDS]))
+        self._records.setdefault(region, []).append(records)
 
     def miss(self, region: str, newest_round_at: int) -> None:
         """Note that probes of a region are missing, of rounds until `newest_round_at`."""
@@ -128,11 +142,11 @@ class UnsettledRounds:
         rows: list[MediansRow] = []
         incomplete = self.incomplete(window.from_at)
         for region, parts in self._records.items():
-            records = np.concatenate(parts)
+            records = joined(parts)
             rounds = records["round_at"]
-            self._records[region] = [records[rounds >= window.until_at]]
+            self._records[region] = [chosen(records, rounds >= window.until_at)]
             if region not in incomplete:
-                settled = (rounds >= window.from_at) & (rounds < window.until_at)
-                rows += round_medians(region, records[settled & np.isin(records["target_id"], list(target_ids))])
+                settled = chosen(records, (rounds >= window.from_at) & (rounds < window.until_at))
+                rows += [row for row in round_medians(region, settled) if row.target_id in target_ids]
         self._missing = {name: newest_at for name, newest_at in self._missing.items() if newest_at >= window.until_at}
         return rows
