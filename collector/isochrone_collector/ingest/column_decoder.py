@@ -80,18 +80,16 @@ def _texts(samples: Sequence[Message], name: str, texts: Sequence[str]) -> list[
 
 def _enum_places(name: str, numbers: Numbers) -> Numbers:
     """Return the places in `ENUMS` of the numbers of an enum."""
-    places = _places(name)
-    return np.where(
-        (numbers >= 0) & (numbers < len(places)), places[np.clip(numbers, 0, len(places) - 1)], UNKNOWN_MEMBER
-    )
+    # Numbers beyond the table are those of its ends, which are unknown.
+    return _places(name).take(numbers + 1, mode="clip")
 
 
 @cache
 def _places(name: str) -> Numbers:
     enum = _WIRE_ENUMS[name]
-    places = np.full(max(enum.values()) + 1, UNKNOWN_MEMBER, np.int64)
+    places = np.full(max(enum.values()) + 3, UNKNOWN_MEMBER, np.int64)
     for place, member in enumerate(ENUMS[name]):
-        places[enum.Value(f"{name}_{member}".upper())] = place
+        places[enum.Value(f"{name}_{member}".upper()) + 1] = place
     return places
 
 

@@ -60,11 +60,11 @@ def pack_rows(
     order = ORDER if reasons is None else LATE_ORDER
     if not len(chosen):
         return PackedRows(order, 0, b"")
-    prefix = _batch_prefix(origin, columns=len(order))
+    prefix, columns = _batch_prefix(origin, columns=len(order)), columns.select(chosen)
     parts: list[Iterable[bytes]] = [
         repeat(prefix, len(chosen)),
         _fixed_width(columns, chosen),
-        *_text_columns(columns, chosen),
+        *_text_columns(columns),
     ]
     if reasons is not None:
         parts.append(map(_text, reasons))
@@ -78,17 +78,17 @@ def _batch_prefix(origin: Origin, *, columns: int) -> bytes:
     return struct.pack("!h", columns) + eights + _text(origin.region)
 
 
-def _fixed_width(columns: SampleColumns, chosen: Numbers) -> list[bytes]:
-    """Return the columns that are not text, row by row."""
-    numbers, present = columns.numbers[chosen], columns.present[chosen]
-    words = np.empty((len(chosen), _WORDS_OF_EIGHTS + _WORDS_OF_FOURS), np.uint32)
+def _fixed_width(columns: SampleColumns, places: Numbers) -> list[bytes]:
+    """Return the columns that are not text, row by row; `places` are those of the rows in their batch."""
+    numbers, present = columns.numbers, columns.present
+    words = np.empty((len(columns), _WORDS_OF_EIGHTS + _WORDS_OF_FOURS), np.uint32)
     is_kept = np.ones(words.shape, np.bool_)
-    eights = np.hstack((numbers[:, _EIGHT_COLUMNS] - _SINCE_2000, columns.rates[chosen].view(np.int64)))
-    is_known = np.hstack((present[:, _EIGHT_COLUMNS], columns.rated[chosen]))
-    _lay_out(eights.astype(">i8"), is_known, words[:, :_WORDS_OF_EIGHTS], is_kept[:, :_WORDS_OF_EIGHTS])
-    fours = np.hstack((chosen[:, None], numbers[:, _FOUR_COLUMNS]))
-    is_known = np.hstack((np.ones((len(chosen), 1), np.bool_), present[:, _FOUR_COLUMNS]))
-    _lay_out(fours.astype(">i4"), is_known, words[:, _WORDS_OF_EIGHTS:], is_kept[:, _WORDS_OF_EIGHTS:])
+    eights = np.hstack((numbers[:, _EIGHT_COLUMNS] - _SINCE_2000, columns.rates.view(np.int64)))
+    is_known = np.hstack((present[:, _EIGHT_COLUMNS], columns.rated))
+    _lay_out(eights.astype(">i8", order="C"), is_known, words[:, :_WORDS_OF_EIGHTS], is_kept[:, :_WORDS_OF_EIGHTS])
+    fours = np.hstack((places[:, None], numbers[:, _FOUR_COLUMNS]))
+    is_known = np.hstack((np.ones((len(columns), 1), np.bool_), present[:, _FOUR_COLUMNS]))
+    _lay_out(fours.astype(">i4", order="C"), is_known, words[:, _WORDS_OF_EIGHTS:], is_kept[:, _WORDS_OF_EIGHTS:])
     packed = words[is_kept].tobytes()
     ends = (np.count_nonzero(is_kept, axis=1).cumsum() * words.itemsize).tolist()
     return [packed[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -109,16 +109,14 @@ def _lay_out(
         is_kept[:, 1 + half :: 1 + size] = is_known
 
 
-def _text_columns(columns: SampleColumns, chosen: Numbers) -> list[list[bytes]]:
+def _text_columns(columns: SampleColumns) -> list[list[bytes]]:
     """Return the text columns, column by column."""
-    outcomes, sources = columns.numbers[chosen][:, _ENUM_COLUMNS].T.tolist()
-    known_sources = columns.present[chosen, COLUMN["token_source"]].tolist()
-    rows = chosen.tolist()
-    are_all = rows == [*range(len(columns))]
+    outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T.tolist()
+    known_sources = columns.present[:, COLUMN["token_source"]].tolist()
     return [
         [_OUTCOMES[outcome] for outcome in outcomes],
         [_SOURCES[source] if is_known else _NULL for source, is_known in zip(sources, known_sources, strict=True)],
-        *(_texts(column if are_all else [column[row] for row in rows]) for column in columns.texts),
+        *map(_texts, columns.texts),
     ]
 
 

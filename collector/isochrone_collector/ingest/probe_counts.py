@@ -20,7 +20,8 @@ _EDGES = [np.array(histogram.edges) for histogram in HISTOGRAMS]
 
 def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
     """Count the `chosen` rows, which must be valid."""
-    numbers, present = columns.numbers[chosen], columns.present[chosen]
+    columns = columns.select(chosen)
+    numbers, present = columns.numbers, columns.present
     target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
     shape = (len(target_ids), OFFSETS[-1])
     outcome, began_at = numbers[:, COLUMN["outcome"]], numbers[:, COLUMN["dispatched_at"]]
@@ -38,8 +39,8 @@ def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
             values = np.where(is_limit, limit_us, numbers[:, own])
             is_counted |= is_limit
         else:
-            values = columns.rates[chosen, RATES.index(histogram.field)]
-            is_counted &= columns.rated[chosen, RATES.index(histogram.field)]
+            values = columns.rates[:, RATES.index(histogram.field)]
+            is_counted &= columns.rated[:, RATES.index(histogram.field)]
         rows, values = row[is_counted], values[is_counted]
         cells.append(rows * shape[1] + OFFSETS[place] + _EDGES[place].searchsorted(values))
         sums[:, place] = np.bincount(rows, weights=values, minlength=shape[0]) / histogram.per

@@ -26,12 +26,11 @@ _SAME_US = 1000
 
 def probe_records(columns: SampleColumns, chosen: Numbers, vantage_id: int) -> Records:
     """Return a record for each of the `chosen` rows of a vantage, which must be valid."""
-    # Without a copy of all columns, as nearly always.
-    rows = slice(None) if len(chosen) == len(columns) else chosen
-    numbers, present = columns.numbers[rows], columns.present[rows][:, _COLUMNS]
+    columns = columns.select(chosen)
+    numbers, present = columns.numbers, columns.present[:, _COLUMNS]
     values = np.where(present, numbers[:, _COLUMNS], np.nan)
     ttft_us, timeout_us, rtt_us, first_tokens, ttfat_us, e2e_us, output_tokens, reasoning_tokens = values.T
-    speed = np.where(columns.rated[rows, _SPEED], columns.rates[rows, _SPEED], np.nan)
+    speed = np.where(columns.rated[:, _SPEED], columns.rates[:, _SPEED], np.nan)
     valid, outcome = values_are_valid(numbers), numbers[:, COLUMN["outcome"]]
     # As `ANSWER_FROM` in `store.probe_queries`.
     tokens = output_tokens - np.nan_to_num(reasoning_tokens) - first_tokens

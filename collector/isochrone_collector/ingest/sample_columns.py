@@ -50,6 +50,18 @@ class SampleColumns:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def select(self, chosen: Numbers) -> "SampleColumns":
+        """Return the `chosen` rows in their order; without a copy if they are all, as nearly always."""
+        if np.array_equal(chosen, np.arange(len(self))):
+            return self
+        return SampleColumns(
+            numbers=self.numbers[chosen],
+            present=self.present[chosen],
+            rates=self.rates[chosen],
+            rated=self.rated[chosen],
+            texts=tuple([column[row] for row in chosen.tolist()] for column in self.texts),
+        )
+
     def targets(self) -> set[int]:
         """Return the ids of the targets of these samples."""
         return set(self.numbers[:, COLUMN["target_id"]].tolist())
