@@ -11,7 +11,9 @@ The laws:
 4. Of several hosts the one that accepts writes is used, so a new connection finds a new primary.
 """
 
+import select
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -28,6 +30,8 @@ CONNECT_WITHIN_S = 5
 Value = TypeVar("Value")
 
 _INTERVAL_S = 0.1
+# Shorter than any pause in which a server could be replaced, and longer than that between two commits under load.
+_FRESH_S = 0.1
 _PARAMETERS: dict[str, Any] = {
     "connect_timeout": CONNECT_WITHIN_S,
     "application_name": "isochrone-collector",
@@ -48,6 +52,16 @@ class Connection(AsyncConnection[Any]):
     """A connection whose steps take at most `answer_within_s` seconds each."""
 
     answer_within_s: float = ANSWER_WITHIN_S
+    _answered_at: float = 0.0
+
+    @property
+    def is_fresh(self) -> bool:
+        """True if the server answered within the last 0.1 s, and has sent nothing since, such as the end."""
+        if self.closed or monotonic() - self._answered_at > _FRESH_S:
+            return False
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
 
     @classmethod
     async def connect(  # type: ignore[override]  # our options only
@@ -75,11 +89,13 @@ class Connection(AsyncConnection[Any]):
         if timeout is not None:
             return await super().wait(gen, interval, timeout)
         try:
-            return await super().wait(gen, interval, self.answer_within_s)
+            answer = await super().wait(gen, interval, self.answer_within_s)
         except psycopg.errors._WaitTimeout as error:  # noqa: SLF001  # documented as what `wait` raises
             # Closing it properly would wait for the server.
             self.pgconn.finish()
             raise NoAnswer(f"the server did not answer within {self.answer_within_s:g} s") from error
+        self._answered_at = monotonic()
+        return answer
 
 
 def parameters(conninfo: str) -> dict[str, Any]:

@@ -189,6 +189,8 @@ class Database:
 
 
 async def _check(connection: Connection) -> None:
+    if connection.is_fresh:
+        return
     connection.answer_within_s = _CHECK_WITHIN_S
     await AsyncConnectionPool.check_connection(connection)
 
