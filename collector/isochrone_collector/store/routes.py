@@ -90,12 +90,14 @@ async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
     Raises `Conflict` if another collector has published meanwhile.
     """
     try:
-        for table in tables:
-            values = {name: getattr(table, name) for name in NewTable.__slots__}
-            await execute(connection, query("insert_route_table"), **{**values, "built_at": Instant(table.built_at)})
+        async with connection.pipeline():
+            for table in tables:
+                values = {name: getattr(table, name) for name in NewTable.__slots__}
+                built_at = Instant(table.built_at)
+                await execute(connection, query("insert_route_table"), **{**values, "built_at": built_at})
+            await notifications.notify(connection, Channel.TABLES)
     except UniqueViolation as error:
         raise Conflict(f"another collector has published generation {tables[0].generation}") from error
-    await notifications.notify(connection, Channel.TABLES)
 
 
 async def newest(connection: Connection) -> list[LastTableRow]:
