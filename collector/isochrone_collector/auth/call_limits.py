@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -76,8 +76,12 @@ class CallSlots:
             raise TooMany("too many calls at once; try again in a moment")
         own.calls += 1
         try:
-            async with _slot(own.semaphore), self._slot_of_total():
-                yield
+            await _acquire(own.semaphore)
+            try:
+                async with self._slot_of_total():
+                    yield
+            finally:
+                own.semaphore.release()
         finally:
             own.calls -= 1
             if not own.calls:
@@ -89,13 +93,15 @@ class CallSlots:
         if self._waiting >= self._max_waiting:
             delay_s = self._retries.next_s(per_second=_RETRIES_PER_S, first_s=1.0, most_s=_RETRY_WITHIN_S)
             raise TooMany("too many calls wait; try again later", delay_us=round(delay_s * SECOND_US))
-        async with AsyncExitStack() as stack:
-            self._waiting += 1
-            try:
-                await stack.enter_async_context(_slot(self._total))
-            finally:
-                self._waiting -= 1
+        self._waiting += 1
+        try:
+            await _acquire(self._total)
+        finally:
+            self._waiting -= 1
+        try:
             yield
+        finally:
+            self._total.release()
 
 
 class ArrivalSlots(CallSlots):
@@ -205,14 +211,11 @@ def network_of(host: str) -> str:
     return f"{IPv6Address(int(address) >> shift << shift)}/{_IPV6_NETWORK_BITS}"
 
 
-@asynccontextmanager
-async def _slot(semaphore: asyncio.Semaphore) -> AsyncIterator[None]:
+async def _acquire(semaphore: asyncio.Semaphore) -> None:
+    """Acquire a semaphore. Raises `TooMany` after 10 s."""
     try:
-        async with asyncio.timeout(_WAIT_S):
+        # Without a timer if there is no need to wait.
+        async with asyncio.timeout(_WAIT_S if semaphore.locked() else None):
             await semaphore.acquire()
     except TimeoutError:
         raise TooMany("too many calls at once; try again in a moment") from None
-    try:
-        yield
-    finally:
-        semaphore.release()

@@ -79,8 +79,8 @@ class Instances:
         self._owners: dict[int, _Delivering] = {}
 
     def load(self, deliverers: Mapping[int, Deliverer]) -> None:
-        """Set the agents that deliver for these vantages."""
-        self._owners = {
+        """Set the agents that deliver for these vantages, as the database has them."""
+        self._owners |= {
             key: _Delivering(epoch=one.epoch, earlier_until=one.earlier_rounds_until or 0)
             for key, one in deliverers.items()
             if one.epoch is not None

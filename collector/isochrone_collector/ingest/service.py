@@ -277,6 +277,7 @@ class Ingest:
             if known is None:
                 self.probe_totals.add(batch.origin.region, batch.probe_counts, samples=batch.rows.rows)
                 self.recent.add(batch)
+        self._instances.load(recording.deliverers)
         self._forget(recording.unrecorded)
         if any(work.packed for work in group):
             self._on_stored(self._small.rows + self._large.rows)

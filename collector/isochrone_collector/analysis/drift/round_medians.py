@@ -1,6 +1,6 @@
 """Rounds of new probes, and their medians: the same, bit by bit, as those of the statement `round_medians`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,11 +142,19 @@ class UnsettledRounds:
         rows: list[MediansRow] = []
         incomplete = self.incomplete(window.from_at)
         for region, parts in self._records.items():
-            records = joined(parts)
-            rounds = records["round_at"]
-            self._records[region] = [chosen(records, rounds >= window.until_at)]
+            self._records[region] = [*_select(parts, lambda rounds: rounds >= window.until_at)]
             if region not in incomplete:
-                settled = chosen(records, (rounds >= window.from_at) & (rounds < window.until_at))
-                rows += [row for row in round_medians(region, settled) if row.target_id in target_ids]
+                settled = _select(parts, lambda rounds: (rounds >= window.from_at) & (rounds < window.until_at))
+                rows += [row for row in round_medians(region, joined(settled)) if row.target_id in target_ids]
         self._missing = {name: newest_at for name, newest_at in self._missing.items() if newest_at >= window.until_at}
         return rows
+
+
+def _select(parts: Iterable[Records], is_chosen: Callable[[Integers], Flags]) -> Iterator[Records]:
+    """Yield the probes of chosen rounds, part by part. Most parts are whole, and are not copied."""
+    for part in parts:
+        flags = is_chosen(part["round_at"])
+        if flags.all():
+            yield part
+        elif flags.any():
+            yield chosen(part, flags)

@@ -30,8 +30,7 @@ CONNECT_WITHIN_S = 5
 Value = TypeVar("Value")
 
 _INTERVAL_S = 0.1
-# Shorter than any pause in which a server could be replaced, and longer than that between two commits under load.
-_FRESH_S = 0.1
+_FRESH_S = 1.0
 _PARAMETERS: dict[str, Any] = {
     "connect_timeout": CONNECT_WITHIN_S,
     "application_name": "isochrone-collector",
@@ -56,7 +55,7 @@ class Connection(AsyncConnection[Any]):
 
     @property
     def is_fresh(self) -> bool:
-        """True if the server answered within the last 0.1 s, and has sent nothing since, such as the end."""
+        """True if the server answered within the last second, and has sent nothing since, such as the end."""
         if self.closed or monotonic() - self._answered_at > _FRESH_S:
             return False
         poll = select.poll()

@@ -149,8 +149,12 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Borrow a connection inside a transaction, which is committed if the block ends without an error."""
-        async with self.connection() as connection, connection.transaction():
-            yield connection
+        async with self.connection() as connection:
+            # The beginning stands for the check that a fresh connection does not get.
+            connection.answer_within_s = _CHECK_WITHIN_S
+            async with connection.transaction():
+                connection.answer_within_s = self._answer_within_s
+                yield connection
 
     async def _configure(self, connection: Connection) -> None:
         instants.register(connection)
