@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -96,6 +97,15 @@ async def test_the_process_packs_as_the_thread_does(packer: Packer, *, final: bo
     packed = await packer.pack(a_batch(), criteria)
     assert packed is not None
     assert (packed.rows.rows, packed.late_rows.rows, len(packed.rejections)) == (200, 1, 1)
+
+
+async def test_packed_rows_do_not_wait_for_the_collector() -> None:
+    """The pipe holds more than pipes do by default, so that the process packs on while the collector is busy."""
+    process, pipe = packer_process._spawn()
+    with process, pipe, socket.socket(fileno=os.dup(pipe.fileno())) as ours, socket.socket(socket.AF_UNIX) as usual:
+        process.kill()
+        held, by_default = (one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for one in (ours, usual))
+    assert held > by_default
 
 
 async def test_answers_go_to_their_own_callers(packer: Packer) -> None:

@@ -19,7 +19,9 @@ from fix_collector import Collector, StartCollector
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector import clock
 from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_collector.store.postgres import connection as connection_module
 from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.connection import Connection
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
@@ -164,6 +166,20 @@ async def test_too_many_connections(postgres: EmbeddedPostgres, relay: DatabaseR
                 async with guest.connection():
                     break
     await guest.close()
+
+
+async def test_a_fresh_connection(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection needs no check within a second of an answer, until the server ends it."""
+    async with await Connection.connect(postgres.conninfo) as connection:
+        assert not connection.is_fresh
+        found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+        assert connection.is_fresh
+        with monkeypatch.context() as later:
+            later.setattr(connection_module, "monotonic", lambda: time.monotonic() + 2)
+            assert not connection.is_fresh
+        await connection.execute("SELECT 1")
+        ask(postgres, f"SELECT pg_terminate_backend({found[0]}, 5000)::int")
+        assert not connection.is_fresh
 
 
 async def connected(url: str) -> psycopg.AsyncConnection:
