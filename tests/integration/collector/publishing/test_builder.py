@@ -8,8 +8,9 @@ import pytest
 
 from fix_inprocess_collector import InProcessCollector
 from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.publishing import builder as builder_module
 from isochrone_collector.publishing.builder import RouteBuilder
-from isochrone_wire.model import Vantage
+from isochrone_wire.model import SECOND_US, Vantage
 
 US = Vantage(name="us-1", region="us")
 NOW_AT = 1_795_276_800_000_000
@@ -25,8 +26,9 @@ class CountingBuilder(RouteBuilder):
 
 
 @pytest.fixture
-async def builder(local: InProcessCollector) -> AsyncIterator[CountingBuilder]:
-    """A running builder that has decided once."""
+async def builder(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CountingBuilder]:
+    """A running builder that has decided once, and decides again only when it is woken."""
+    monkeypatch.setattr(builder_module, "_POLL_US", 60 * SECOND_US)
     builder = CountingBuilder(
         database=local.database, plans=local.plans, clock=local.clock, code_version="1", on_published=lambda _: None
     )
@@ -38,21 +40,24 @@ async def builder(local: InProcessCollector) -> AsyncIterator[CountingBuilder]:
 
 
 async def until_decided(builder: CountingBuilder, times: int) -> None:
-    """Return after so many decisions; they come within a second without being woken, too."""
-    while builder.decisions < times:
-        await asyncio.sleep(0.001)
+    """Return after so many decisions."""
+    async with asyncio.timeout(30):
+        while builder.decisions < times:
+            await asyncio.sleep(0.001)
 
 
-async def test_a_burst_is_decided_as_soon_as_it_is_stored(builder: CountingBuilder) -> None:
+async def test_a_burst_is_decided_as_soon_as_it_is_stored(
+    builder: CountingBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While samples of other pushes wait to be stored there is no decision, and one follows the last of them."""
+    monkeypatch.setattr(builder_module, "_GATHER_S", 60)
     builder.wake(more_follow=True)
     await asyncio.sleep(0.02)
     builder.wake(more_follow=True)
     await asyncio.sleep(0.02)
     assert builder.decisions == 1
     builder.wake()
-    await asyncio.sleep(0.02)
-    assert builder.decisions == 2
+    await until_decided(builder, 2)
 
 
 async def test_endless_pushes_are_decided(builder: CountingBuilder) -> None:
@@ -77,6 +82,7 @@ async def test_ingest_reports_what_waits(local: InProcessCollector) -> None:
     )
     await local.push(US, [local.sample(NOW_AT)])
     first = asyncio.create_task(local.push(US, [local.sample(NOW_AT + 1)]))
-    await asyncio.sleep(0.0005)
+    for _ in range(3):  # until its commit has begun, which takes several answers of the database
+        await asyncio.sleep(0)
     await asyncio.gather(first, local.push(US, [local.sample(NOW_AT + 2), local.sample(NOW_AT + 3)]))
     assert waiting == [0, 2, 0]
