@@ -6,12 +6,15 @@ the default, was as fast as 16 MB.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_letters
 
 from isochrone_wire.cli.health_check import CheckResult, ok, warn
 
 CHECK = "latency"
 
+# Bytes, and microseconds.
 _UNITS = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_UNITS |= {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +27,14 @@ class _Advice:
     gain: str
 
 
-def _at_least(size: str) -> Callable[[str], bool]:
-    return lambda value: _bytes(value) >= _bytes(size)
+def _at_least(least: str) -> Callable[[str], bool]:
+    return lambda value: _amount(value) >= _amount(least)
 
 
-def _bytes(size: str) -> int:
-    """Return the bytes of a size as PostgreSQL shows it, such as `16MB`, or `0`."""
-    digits = size.rstrip("kMGTB")
-    return int(digits) * _UNITS[size[len(digits) :] or "B"]
+def _amount(value: str) -> int:
+    """Return the bytes or microseconds of a value as PostgreSQL shows it, such as `16MB`, `20ms` or `0`."""
+    digits = value.rstrip(ascii_letters)
+    return int(digits) * _UNITS[value[len(digits) :] or "B"]
 
 
 _ADVICE = (
@@ -53,6 +56,12 @@ _ADVICE = (
         value="1MB",
         is_met=_at_least("1MB"),
         gain="commits no longer waited 0.2 to 0.4 s for the kernel to write half a minute of rows",
+    ),
+    _Advice(
+        setting="autovacuum_vacuum_cost_delay",
+        value="20ms",
+        is_met=_at_least("20ms"),
+        gain="at half load the p99 of replies was 77 ms in place of 206 to 326 ms while new rows were vacuumed",
     ),
 )
 

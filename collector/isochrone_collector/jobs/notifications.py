@@ -14,7 +14,7 @@ from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 
 _RECONNECT_S = 1.0
-# There may be hundreds of commits per second; the leader gathers samples for that long anyway.
+# There may be hundreds of commits per second, and each notification wakes the leader.
 _MIN_PAUSE_S = 0.1
 
 

@@ -32,9 +32,6 @@ _MAX_REMEMBERED = 2_000
 _REMEMBERED_AT_START = 500
 _MAX_PARSED_INLINE = 20
 _MAX_FOUND = 256
-# Watchers look for a heartbeat that is due so many times between two of them. A timer for each would cost as much as to
-# send a table.
-_LOOKS = 20
 # Agents need connections too.
 _MAX_CATCHING_UP = 2
 _RETRY_US = 5 * SECOND_US
@@ -70,8 +67,7 @@ class Publisher:
         self._reading = asyncio.Lock()
         # What watchers of one scope got last, by (region, route, generation before), for the others.
         self._found: OrderedDict[tuple[str, str, int], list[RouteTable]] = OrderedDict()
-        self._published = asyncio.Event()
-        self._look: asyncio.TimerHandle | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Semaphore(_MAX_CATCHING_UP)
         self._watchers = 0
@@ -184,12 +180,19 @@ class Publisher:
             self._watchers -= 1
 
     async def _wait_for_table(self, seen: int, *, until_s: float) -> None:
-        """Wait for a generation after `seen`, or the end of this collector, at most until about `until_s`."""
-        while self._generation <= seen and not self._is_closed and self._now_s() < until_s:
-            if self._look is None:
-                loop = asyncio.get_running_loop()
-                self._look = loop.call_later(self._heartbeat_s / _LOOKS, self._wake_watchers)
-            await self._published.wait()
+        """Wait for a generation after `seen`, or the end of this collector, at most until `until_s`."""
+        if self._generation > seen or self._is_closed:
+            return
+        # `asyncio.timeout` would cost as much as to send a table.
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_at(until_s, _wake, woken)
+        self._waiting.add(woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._waiting.discard(woken)
 
     async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
         """Return the tables that a watcher missed since generation `after`, and the generation they reach up to."""
@@ -258,11 +261,8 @@ class Publisher:
             self._on_published()
 
     def _wake_watchers(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
-        self._published.set()
-        self._published = asyncio.Event()
+        for woken in self._waiting:
+            _wake(woken)
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()
@@ -284,6 +284,11 @@ async def _read_from(documents: list[str]) -> list[RouteTable]:
     if len(documents) <= _MAX_PARSED_INLINE:
         return [canonical_form.load(RouteTable, document) for document in documents]
     return await asyncio.to_thread(lambda: [canonical_form.load(RouteTable, document) for document in documents])
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def _generation_of(table: RouteTable) -> int:

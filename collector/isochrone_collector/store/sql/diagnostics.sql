@@ -7,7 +7,7 @@ SELECT name, current_setting(name)
 FROM pg_settings
 WHERE name IN (
     'fsync', 'full_page_writes', 'synchronous_commit',
-    'wal_compression', 'max_wal_size', 'backend_flush_after'
+    'wal_compression', 'max_wal_size', 'backend_flush_after', 'autovacuum_vacuum_cost_delay'
 )
 
 -- The database's wall clock, in microseconds since the Unix epoch.

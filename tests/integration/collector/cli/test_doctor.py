@@ -106,7 +106,12 @@ def test_an_empty_database_is_told(empty_database_url: str, tmp_path: Path) -> N
 
 def test_settings_that_make_replies_slow_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each setting of a real server that differs from the embedded server's is reported."""
-    slow = {"wal_compression": "pglz", "max_wal_size": "1GB", "backend_flush_after": "0"}
+    slow = {
+        "wal_compression": "pglz",
+        "max_wal_size": "1GB",
+        "backend_flush_after": "0",
+        "autovacuum_vacuum_cost_delay": "2ms",
+    }
     for name, value in slow.items():
         monkeypatch.setitem(embedded._SETTINGS, name, value)
     with embedded.EmbeddedPostgres(tmp_path / "server") as server:

@@ -171,15 +171,19 @@ async def test_too_many_connections(postgres: EmbeddedPostgres, relay: DatabaseR
 async def test_a_fresh_connection(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection needs no check within a second of an answer, until the server ends it."""
     async with await Connection.connect(postgres.conninfo) as connection:
-        assert not connection.is_fresh
-        found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
-        assert connection.is_fresh
+
+        def is_fresh() -> bool:
+            return connection.is_fresh
+
+        assert not is_fresh()
+        await connection.execute("SELECT 1")
+        assert is_fresh()
         with monkeypatch.context() as later:
             later.setattr(connection_module, "monotonic", lambda: time.monotonic() + 2)
-            assert not connection.is_fresh
+            assert not is_fresh()
         await connection.execute("SELECT 1")
-        ask(postgres, f"SELECT pg_terminate_backend({found[0]}, 5000)::int")
-        assert not connection.is_fresh
+        ask(postgres, f"SELECT pg_terminate_backend({connection.info.backend_pid}, 5000)::int")
+        assert not is_fresh()
 
 
 async def connected(url: str) -> psycopg.AsyncConnection:

@@ -5,7 +5,12 @@ import pytest
 from isochrone_collector.cli.latency_settings import judge_latency
 from isochrone_wire.cli.health_check import Verdict
 
-WELL = {"wal_compression": "off", "max_wal_size": "4GB", "backend_flush_after": "1MB"}
+WELL = {
+    "wal_compression": "off",
+    "max_wal_size": "4GB",
+    "backend_flush_after": "1MB",
+    "autovacuum_vacuum_cost_delay": "20ms",
+}
 
 
 @pytest.mark.parametrize(
@@ -14,7 +19,7 @@ WELL = {"wal_compression": "off", "max_wal_size": "4GB", "backend_flush_after": 
         WELL,
         WELL | {"wal_compression": "lz4"},
         WELL | {"wal_compression": "zstd", "max_wal_size": "1TB", "backend_flush_after": "2MB"},
-        WELL | {"max_wal_size": "4096MB", "backend_flush_after": "1024kB"},
+        WELL | {"max_wal_size": "4096MB", "backend_flush_after": "1024kB", "autovacuum_vacuum_cost_delay": "1s"},
     ],
 )
 def test_enough_is_right(settings: dict[str, str]) -> None:
@@ -33,6 +38,9 @@ def test_enough_is_right(settings: dict[str, str]) -> None:
         ("max_wal_size", "4095MB", "4GB"),
         ("backend_flush_after", "0", "1MB"),
         ("backend_flush_after", "512kB", "1MB"),
+        ("autovacuum_vacuum_cost_delay", "2ms", "20ms"),
+        ("autovacuum_vacuum_cost_delay", "500us", "20ms"),
+        ("autovacuum_vacuum_cost_delay", "-1", "20ms"),
     ],
 )
 def test_a_slow_setting_is_reported_with_the_value_to_set_and_its_gain(setting: str, value: str, wanted: str) -> None:
