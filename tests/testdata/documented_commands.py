@@ -65,8 +65,6 @@ def running(blocks: Sequence[str], folder: Path) -> Iterator[Path]:
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_DATA_HOME": str(folder / "data"),
-        # As by default; but until the socket is there, another collector at port 4600 would get the plan.
-        "ISOCHRONE_COLLECTOR": f"unix:{folder}/data/isochrone/collector/collector.sock",
     }
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -9,7 +9,7 @@ older. A watcher that missed too many, or has none yet, gets the tables in force
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from itertools import takewhile
@@ -31,7 +31,6 @@ _MAX_REMEMBERED = 2_000
 # Enough for watchers that resume after a collector was restarted.
 _REMEMBERED_AT_START = 500
 _MAX_PARSED_INLINE = 20
-_MAX_FOUND = 256
 # Agents need connections too.
 _MAX_CATCHING_UP = 2
 _RETRY_US = 5 * SECOND_US
@@ -65,8 +64,6 @@ class Publisher:
         self._recent_after = 0
         self._generation = 0
         self._reading = asyncio.Lock()
-        # What watchers of one scope got last, by (region, route, generation before), for the others.
-        self._found: OrderedDict[tuple[str, str, int], list[RouteTable]] = OrderedDict()
         self._waiting: set[asyncio.Future[None]] = set()
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Semaphore(_MAX_CATCHING_UP)
@@ -210,13 +207,9 @@ class Publisher:
         """
         until = max(after, self._generation)
         if after >= self._recent_after:
-            scope = client_region, route, after
-            if scope not in self._found:
-                fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
-                self._found[scope] = [table for table in fresh if _matches(table, client_region, route)][::-1]
-                if len(self._found) > _MAX_FOUND:
-                    self._found.popitem(last=False)
-            return self._found[scope], until
+            fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
+            found = [table for table in fresh if _matches(table, client_region, route)]
+            return found[::-1], until
         current = [table for table in self._snapshot(client_region, route) if table.generation > after]
         if not current:
             return [], until
@@ -256,7 +249,6 @@ class Publisher:
             if len(self._recent) > _MAX_REMEMBERED:
                 self._recent_after = self._recent.popleft().generation
         if fresh:
-            self._found.clear()
             self._wake_watchers()
             self._on_published()
 

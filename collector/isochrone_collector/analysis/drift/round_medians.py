@@ -21,7 +21,7 @@ from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import Outcome
 
 MAX_BYTES = 256_000_000
-"""Maximum size of the records of rounds that are not complete: two minutes at 60 000 probes per second."""
+"""Maximum size of the records of rounds that are not complete: two minutes at 36 000 probes per second."""
 
 _FIELDS = ["target_id", "round_at", "traits", "ttft_us", "tokens_per_second"]
 
