@@ -53,7 +53,7 @@ _SETTINGS = {
     "wal_compression": "off",
     "wal_buffers": "16MB",
     "max_wal_size": "4GB",
-    # Vacuum of fresh rows writes each of their pages to the log. By default it writes 36 MB/s, and commits wait.
+    # Vacuum of fresh rows writes each of their pages to the log. By default up to 36 MB/s, and commits wait.
     "autovacuum_vacuum_cost_delay": "20ms",
     # Otherwise the kernel writes the data of half a minute all at once, while commits wait for the disk.
     "backend_flush_after": "1MB",
