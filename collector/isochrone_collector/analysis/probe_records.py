@@ -61,6 +61,6 @@ def joined(parts: Iterable[Records]) -> Records:
     return np.concatenate([np.empty(0, np.uint8), *(part.view(np.uint8) for part in parts)]).view(RECORD)
 
 
-def chosen(records: Records, is_chosen: Flags) -> Records:
+def selected(records: Records, is_chosen: Flags) -> Records:
     """Return the probes with a flag."""
     return records.view(_BLOCK)[is_chosen].view(RECORD)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from psycopg import sql
 
-from isochrone_collector.analysis.probe_records import OUTCOMES, RECORD, Records, chosen, joined
+from isochrone_collector.analysis.probe_records import OUTCOMES, RECORD, Records, joined, selected
 from isochrone_collector.store.batches import PackedBatch
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
@@ -155,7 +155,7 @@ async def probes_of(
 
 def _within(parts: Sequence[Records], target_ids: Sequence[int], from_at: int) -> Records:
     records = joined(parts)
-    return chosen(records, (records["round_at"] >= from_at) & np.isin(records["target_id"], target_ids))
+    return selected(records, (records["round_at"] >= from_at) & np.isin(records["target_id"], target_ids))
 
 
 async def probes_before(

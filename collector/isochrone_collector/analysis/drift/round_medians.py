@@ -11,10 +11,10 @@ from isochrone_collector.analysis.probe_records import (
     VALID,
     Records,
     by_outcome,
-    chosen,
     has,
     joined,
     outcomes,
+    selected,
 )
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_wire.answers import Metric, Window
@@ -157,4 +157,4 @@ def _select(parts: Iterable[Records], is_chosen: Callable[[Integers], Flags]) ->
         if flags.all():
             yield part
         elif flags.any():
-            yield chosen(part, flags)
+            yield selected(part, flags)
