@@ -80,7 +80,8 @@ class Acceptor:
         while self._ready:
             self._drop(self._ready.popleft())
         for task in self._tasks:
-            task.cancel()
+            # Not at once: a task that is cancelled before its first step leaves its socket open.
+            self._loop.call_soon(task.cancel)
 
     async def wait_closed(self) -> None:
         """Wait until no connection is being established."""
