@@ -24,7 +24,7 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.drift import WATCHED, SeriesKey
-from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches
+from isochrone_collector.store.new_batches import OVERLAP_US, NewBatch, NewBatches, RecentBatches
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
@@ -99,6 +99,9 @@ class DriftDetection:
     async def _collect(self, now_at: int) -> None:
         async with self._database.connection() as connection:
             batches = await self._new.read(connection, now_at)
+        await asyncio.to_thread(self._keep, batches, now_at)
+
+    def _keep(self, batches: Iterable[NewBatch], now_at: int) -> None:
         for batch in batches:
             if batch.oldest_round_at < self._settled_until and batch.newest_round_at >= now_at - _LATE_US:
                 from_at = max(batch.oldest_round_at, now_at - _LATE_US)
