@@ -3,23 +3,22 @@
 The child is started with one end of a pipe. It ends when the pipe does, and so with the collector, however that ends.
 Its first message is its version; then it answers every request, in order, with a packed batch or `NotPacked`.
 
-`run` is executed in the child; `PackerProcess` is the collector's handle of it. A stopped child blocks the reading and
-the writing of the pipe, so each has its own thread. The child is a program of its own rather than a
-`multiprocessing.Process`, which would import the collector's `__main__` again and inherit its standard output.
+`run` is executed in the child; `PackerProcess` is the collector's handle of it. The event loop reads and writes the
+pipe, because threads that do would wait for Python's lock several times per batch; the child blocks. Every message is
+its length in four bytes and a pickle. The child is a program of its own rather than a `multiprocessing.Process`, which
+would import the collector's `__main__` again and inherit its standard output.
 """
 
 import asyncio
-import multiprocessing
-import os
+import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from threading import Thread
 from typing import Any, Self
 
 import structlog
@@ -40,6 +39,7 @@ _log = structlog.get_logger()
 _PIPE_BYTES = 1 << 20
 _STARTED_WITHIN_S = 30.0
 _ANSWERED_WITHIN_S = 10.0
+_length = struct.Struct("!I")
 
 
 class NotPacked(Exception):  # noqa: N818  # names the state
@@ -50,24 +50,27 @@ class ProcessLost(NotPacked):
     """The process has ended or does not answer."""
 
 
-class PackerProcess:
+class PackerProcess(asyncio.BufferedProtocol):
     """Handle of the process, with its unanswered requests in order. Use it in the event loop that creates it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: "Connection[Any, Any]") -> None:
+    _pipe: asyncio.WriteTransport
+    _content: bytearray
+    _room: memoryview
+    _complete: Callable[[bytearray], None]
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._pipe = pipe
         self._is_lost = False
         self._pending: deque[asyncio.Future[Any]] = deque()
-        self._loop = asyncio.get_running_loop()
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix="packer-requests")
-        self._reader = Thread(target=self._read, name="packer-answers", daemon=True)
+        self._receive(_length.size, self._handle_length)
 
     @classmethod
     async def start(cls) -> Self:
         """Start the process, and wait until it is ready. Raises `ProcessLost` and `OSError`."""
-        handle = cls(*await asyncio.to_thread(_spawn))
+        process, pipe = await asyncio.to_thread(_spawn)
+        handle = cls(process)
         ready = handle._expect()
-        handle._reader.start()
+        await asyncio.get_running_loop().create_unix_connection(lambda: handle, sock=pipe)
         try:
             async with asyncio.timeout(_STARTED_WITHIN_S):
                 version = await ready
@@ -97,7 +100,8 @@ class PackerProcess:
         if self._is_lost:
             raise ProcessLost("the packer process has ended")
         answer: asyncio.Future[PackedBatch | None] = self._expect()
-        self._sender.submit(self._send, (batch.content, batch.received_at, criteria))
+        # Never waits, because the process has few batches at once.
+        self._pipe.write(_message((batch.content, batch.received_at, criteria)))
         try:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 return await answer
@@ -108,28 +112,52 @@ class PackerProcess:
 
     async def close(self) -> None:
         """End the process, and wait until it has ended."""
-        await asyncio.to_thread(self._end)
+        # SIGKILL, because it has no state to lose and must end even while it is stopped.
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        self._pipe.close()
 
     def _expect(self) -> "asyncio.Future[Any]":
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending.append(answer)
         return answer
 
-    def _send(self, request: tuple[bytes, int, Criteria]) -> None:
-        # The reader reports a process that has ended.
-        with suppress(OSError):
-            self._pipe.send(request)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the collector's end of the pipe."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._pipe = transport
 
-    def _read(self) -> None:
-        try:
-            while True:
-                self._loop.call_soon_threadsafe(self._handle_answer, self._pipe.recv())
-        except Exception as error:  # noqa: BLE001  # the end of the pipe, or an answer that cannot be unpickled
-            with suppress(RuntimeError):  # the loop may be closed already
-                self._loop.call_soon_threadsafe(self._handle_loss, str(error))
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return the room for what has not arrived yet."""
+        return self._room
 
-    def _handle_answer(self, answer: object) -> None:
-        waiting = self._pending.popleft()
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle what is complete. An error closes the pipe."""
+        self._room = self._room[nbytes:]
+        if not self._room:
+            self._complete(self._content)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail all that wait for an answer."""
+        self._is_lost = True
+        _log.debug("packer.ended", pid=self.pid, reason=str(exc))
+        while self._pending:
+            waiting = self._pending.popleft()
+            if not waiting.done():
+                waiting.set_exception(ProcessLost("the packer process has ended"))
+
+    def _receive(self, size: int, complete: Callable[[bytearray], None]) -> None:
+        """Receive a number of bytes, and call `complete` with them."""
+        self._content = bytearray(size)
+        self._room, self._complete = memoryview(self._content), complete
+
+    def _handle_length(self, content: bytearray) -> None:
+        (length,) = _length.unpack(content)
+        self._receive(length, self._handle_answer)
+
+    def _handle_answer(self, content: bytearray) -> None:
+        self._receive(_length.size, self._handle_length)
+        waiting, answer = self._pending.popleft(), pickle.loads(content)  # noqa: S301  # of our own child
         # The caller may have been cancelled.
         if waiting.done():
             return
@@ -138,37 +166,28 @@ class PackerProcess:
         else:
             waiting.set_result(answer)
 
-    def _handle_loss(self, reason: str) -> None:
-        self._is_lost = True
-        _log.debug("packer.ended", pid=self.pid, reason=reason)
-        while self._pending:
-            waiting = self._pending.popleft()
-            if not waiting.done():
-                waiting.set_exception(ProcessLost("the packer process has ended"))
 
-    def _end(self) -> None:
-        # SIGKILL, because it has no state to lose and must end even while it is stopped.
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        self._sender.shutdown()
-        self._pipe.close()
-
-
-def run(pipe: "Connection[Any, Any]") -> None:
+def run(pipe: socket.socket) -> None:
     """Pack batches until the pipe ends."""
     # Ctrl-C is for the collector, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_tuning.tune_process()
-    with suppress(EOFError, OSError):
-        pipe.send(__version__)
-        while True:
-            pipe.send(_answer(*pipe.recv()))
+    with suppress(OSError, EOFError, pickle.UnpicklingError), pipe.makefile("rb") as requests:
+        pipe.sendall(_message(__version__))
+        while length := requests.read(_length.size):
+            content = requests.read(*_length.unpack(length))
+            pipe.sendall(_message(_answer(*pickle.loads(content))))  # noqa: S301  # of the collector that started it
 
 
 def run_on(file_descriptor: int) -> None:
     """Pack batches for the collector at the other end of the pipe with this inherited file descriptor."""
-    run(Connection(file_descriptor))
+    with socket.socket(fileno=file_descriptor) as pipe:
+        run(pipe)
+
+
+def _message(content: object) -> bytes:
+    pickled = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return _length.pack(len(pickled)) + pickled
 
 
 def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch | NotPacked | None:
@@ -178,17 +197,12 @@ def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch
         return NotPacked(str(error))
 
 
-def _enlarge_buffer(end: "Connection[Any, Any]") -> None:
-    """Let one end send a message at once, without waiting until the other process reads."""
-    with socket.socket(fileno=os.dup(end.fileno())) as pipe:
-        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
-
-
-def _spawn() -> "tuple[subprocess.Popen[bytes], Connection[Any, Any]]":
+def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a child, and return it with the collector's end of its pipe."""
-    ours, theirs = multiprocessing.Pipe()
+    ours, theirs = socket.socketpair()
     for end in (ours, theirs):
-        _enlarge_buffer(end)
+        # An end sends a message at once, without waiting until the other process reads.
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
     with theirs:
         # Imported by name, because answers are pickled with the name of their module.
         program = f"from {__name__} import run_on; run_on({theirs.fileno()})"
