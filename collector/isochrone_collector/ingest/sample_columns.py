@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.ingest import varints
 from isochrone_wire.model import Outcome, RateLimit, Sample, TokenSource
 
 LIMIT = "ratelimit_"
@@ -17,7 +16,6 @@ LIMIT = "ratelimit_"
 TEXTS = ("remote_address", "edge", "request_id", "error")
 RATES = ("tokens_per_second", "cost_usd")
 INSTANTS = ("target_id", "round_at", "dispatched_at")
-"""Numbers that are eight bytes on the wire."""
 
 COUNTED = tuple(field.name for field in fields(Sample) if field.name not in {*TEXTS, *RATES, *INSTANTS, "ratelimit"})
 LIMITS = tuple(LIMIT + field.name for field in fields(RateLimit))
@@ -28,8 +26,6 @@ ENUMS: Mapping[str, tuple[str, ...]] = {"outcome": tuple(Outcome), "token_source
 UNKNOWN_MEMBER = -1
 
 COLUMN: Mapping[str, int] = {name: column for column, name in enumerate(NUMBERS)}
-ALWAYS = (*INSTANTS, "outcome", "late_us", "chunks", "output_chars", "quality")
-"""Numbers that every sample has; 0 when they were not sent."""
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -38,14 +34,15 @@ Flags = NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
     """One row per sample. `numbers` has a column per name of `NUMBERS` and `rates` one per name of `RATES`; `present`
-    and `rated` are False, and the value is 0, where the field is absent. `texts` has a list per name of `TEXTS`.
+    and `rated` are False, and the value is 0, where the field is absent. `texts` has a list per name of `TEXTS`, in
+    UTF-8.
     """
 
     numbers: Numbers
     present: Flags
     rates: NDArray[np.float64]
     rated: Flags
-    texts: tuple[list[str | None], ...]
+    texts: tuple[list[bytes | None], ...]
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -65,33 +62,3 @@ class SampleColumns:
     def targets(self) -> set[int]:
         """Return the ids of the targets of these samples."""
         return set(self.numbers[:, COLUMN["target_id"]].tolist())
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Lookup tables for a run of varint pairs: the keys of a sample and of its rate limits, and, indexed by key, the
-    columns of a sample's own numbers (`own`) and of its rate limits (`of_limits`); -1 for none.
-    """
-
-    sample: int
-    limits: int
-    own: Numbers
-    of_limits: Numbers
-
-
-def scatter(run: bytes, keys: Keys, instants: Numbers) -> tuple[Numbers, Flags]:
-    """Return `SampleColumns.numbers` and `SampleColumns.present` from the pairs and `instants` of a push."""
-    numbers = np.zeros((len(instants), len(NUMBERS)), np.int64)
-    present = np.zeros(numbers.shape, np.bool_)
-    numbers[:, : len(INSTANTS)] = instants
-    pairs = varints.read(run)
-    is_sample = pairs.keys == keys.sample
-    columns = keys.own.take(pairs.keys)
-    (of_limits,) = np.nonzero(pairs.inside(keys.limits))
-    columns[of_limits] = keys.of_limits.take(pairs.keys.take(of_limits))
-    (known,) = np.nonzero(columns >= 0)
-    places = (np.cumsum(is_sample)[known] - 1) * len(NUMBERS) + columns[known]
-    numbers.reshape(-1)[places] = pairs.values[known]
-    present.reshape(-1)[places] = True
-    present[:, [COLUMN[name] for name in ALWAYS]] = True
-    return numbers, present

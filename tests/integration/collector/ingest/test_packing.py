@@ -17,7 +17,6 @@ from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.rows import COLUMNS, Origin, sample_row
 from isochrone_wire import codec
 from isochrone_wire.model import DAY_US, Outcome, Quality, RateLimit, Sample, TokenSource
-from isochrone_wire.v1 import fleet_pb2
 
 NOW_AT = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()) * 1_000_000
 ORIGIN = Origin(vantage_id=2**63 - 1, region="ap-südost-1", epoch=-(2**63), seq=3, received_at=NOW_AT + 5)
@@ -82,8 +81,7 @@ async def copied_one_by_one(connection: Connection, samples: Sequence[Sample]) -
 @given(samples=SAMPLES)
 async def test_packed_rows_are_the_same_rows(connection: Connection, samples: list[Sample]) -> None:
     """Every column of every valid sample agrees, at its bounds and between, NULL or not, in any order."""
-    request = fleet_pb2.PushRequest(samples=[codec.encode(sample) for sample in samples])
-    columns = column_decoder.decode(request, request.SerializeToString())
+    columns = column_decoder.decode([codec.encode(sample).SerializeToString() for sample in samples])
     chosen = np.arange(len(samples))[::-1].copy()
     await batches.copy(connection, "sample", [copy_format.pack_rows(columns, chosen, ORIGIN)])
     packed = await kept(connection, "sample", list(COLUMNS))
@@ -93,8 +91,7 @@ async def test_packed_rows_are_the_same_rows(connection: Connection, samples: li
 async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
     """A late row is the same row with its reason, and only the chosen rows are packed."""
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
-    request = fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3)
-    columns = column_decoder.decode(request, request.SerializeToString())
+    columns = column_decoder.decode([codec.encode(sample).SerializeToString()] * 3)
     rows = copy_format.pack_rows(columns, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
     await batches.copy(connection, "sample_late", [rows])
     found = await kept(connection, "sample_late", ["idx", "ttft_us", "dns_us", "error", "region", "reason"])

@@ -107,14 +107,14 @@ def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColum
         any_sample: Any = sample
         for column, name in enumerate(TEXTS):
             text = getattr(sample, name) if any_sample.HasField(name) else None
-            assert columns.texts[column][row] == text
+            assert columns.texts[column][row] == (None if text is None else text.encode())
         assert columns.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
         assert repr(columns.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
 
 
-def columns_of(request: fleet_pb2.PushRequest) -> SampleColumns:
-    """Decode the samples of a request into columns."""
-    return column_decoder.decode(request, request.SerializeToString())
+def columns_of(*samples: sample_pb2.Sample) -> SampleColumns:
+    """Decode samples into columns."""
+    return column_decoder.decode([sample.SerializeToString() for sample in samples])
 
 
 def verdict_of(sample: sample_pb2.Sample) -> str | None:
@@ -167,18 +167,28 @@ def test_bytes_are_validated_as_one_by_one(samples: list[bytes]) -> None:
             decode_push(content, NOW_AT).decode_columns()
 
 
+def test_a_suspect_that_protobuf_refuses_is_rejected() -> None:
+    """Ptars passes over a group with the end of another one, where protobuf refuses the sample."""
+    sample = sample_pb2.Sample(target_id=9, round_at=NOW_AT, dispatched_at=NOW_AT).SerializeToString() + b"\x0b\x14"
+    with pytest.raises(DecodeError):
+        sample_pb2.Sample.FromString(sample)
+    batch = decode_push(push_of([sample]), NOW_AT)
+    (rejection,) = validate(batch, batch.decode_columns(), known_targets=KNOWN, window=WINDOW).rejections
+    assert rejection.reason.startswith("unreadable: ")
+
+
 @pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
 def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
     """A number without a known outcome is never taken for a known one."""
     sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
     sample.outcome = number  # type: ignore[assignment]  # the point of the test
-    columns = columns_of(fleet_pb2.PushRequest(samples=[sample]))
+    columns = columns_of(sample)
     assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
 
 
 def test_no_samples_make_empty_columns() -> None:
     """A push without samples decodes to columns without rows."""
-    columns = columns_of(fleet_pb2.PushRequest())
+    columns = columns_of()
     assert (len(columns), columns.targets(), columns.numbers.shape) == (0, set(), (0, len(NUMBERS)))
 
 
@@ -189,5 +199,5 @@ def test_a_valid_sample_is_no_suspect() -> None:
     texts = dict.fromkeys(TEXTS, "text")
     limits = RateLimit(**dict.fromkeys(RateLimit.__slots__, 2**40))
     sample = a_sample(cost_usd=0.0, tokens_per_second=1e6, ratelimit=limits, **honest, **texts)
-    columns = columns_of(fleet_pb2.PushRequest(samples=[codec.encode(sample)]))
+    columns = columns_of(codec.encode(sample))
     assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]
