@@ -5,7 +5,7 @@ The laws:
 1. Work is never delayed for company that may not come. Work submitted while no commit runs is committed at once, unless
    `batch_threshold` or more pieces are announced (`announce`) and fewer than `worth_rows` rows wait. Work submitted
    during a commit is the next group. Groups therefore grow with the duration of a commit, or of the packing of what is
-   announced.
+   announced. With fewer than `batch_threshold` pieces in all, `at_once` commits run at the same time.
 2. When the database refuses a group, its members are committed one by one: a bad member does not fail the others.
 3. A caller that stops waiting affects no one else: its work is committed all the same.
 """
@@ -37,11 +37,11 @@ class _Waiting(Generic[Work, Result]):
 
 
 class GroupCommit(Generic[Work, Result]):
-    """Queue of work that is handed to `commit` in groups, one group at a time.
+    """Queue of work that is handed to `commit` in groups.
 
     A group has at most `group_rows` rows, unless a single piece has more. `commit` returns one result per piece, in
-    order. `worth_rows` and `batch_threshold`: see law 1. The queue is full when `waiting_rows` rows wait or are
-    announced; work is refused before it is announced, and never later.
+    order. `at_once`, `worth_rows` and `batch_threshold`: see law 1. The queue is full when `waiting_rows` rows wait or
+    are announced; work is refused before it is announced, and never later.
     """
 
     def __init__(
@@ -52,19 +52,22 @@ class GroupCommit(Generic[Work, Result]):
         waiting_rows: int,
         worth_rows: int = 0,
         batch_threshold: int = 1,
+        at_once: int = 1,
     ) -> None:
         self._commit = commit
         self._group_rows = group_rows
         self._max_waiting_rows = waiting_rows
         self._worth_rows = worth_rows
         self._batch_threshold = batch_threshold
+        self._at_once = at_once
         self._waiting: deque[_Waiting[Work, Result]] = deque()
         self._waiting_rows = 0
         self._announced_rows: list[int] = []
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._worker: asyncio.Task[None] | None = None
+        self._submitted = 0
+        self._workers: set[asyncio.Task[None]] = set()
 
     @property
     def is_full(self) -> bool:
@@ -94,10 +97,14 @@ class GroupCommit(Generic[Work, Result]):
         waiting: _Waiting[Work, Result] = _Waiting(work, rows)
         self._waiting.append(waiting)
         self._waiting_rows += rows
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._run())
+        self._submitted += 1
+        if len(self._workers) < self._wanted:
+            self._workers.add(asyncio.create_task(self._run()))
             self._idle.clear()
-        return await waiting.result
+        try:
+            return await waiting.result
+        finally:
+            self._submitted -= 1
 
     async def wait_idle(self, *, timeout_us: int) -> None:
         """Wait until no commit runs, or until the timeout in microseconds."""
@@ -105,15 +112,22 @@ class GroupCommit(Generic[Work, Result]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout_us / 1_000_000)
 
+    @property
+    def _wanted(self) -> int:
+        return self._at_once if self._submitted + len(self._announced_rows) < self._batch_threshold else 1
+
     async def _run(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting and len(self._workers) <= self._wanted:
                 await self._wait_for_batch()
-                await self._commit_group(self._next_group())
+                # Another worker may have taken it meanwhile.
+                if self._waiting:
+                    await self._commit_group(self._next_group())
         finally:
             # In the same step in which the queue was found empty: the next `submit` must start a new worker.
-            self._worker = None
-            self._idle.set()
+            self._workers -= {asyncio.current_task()}
+            if not self._workers:
+                self._idle.set()
 
     async def _wait_for_batch(self) -> None:
         with suppress(TimeoutError):

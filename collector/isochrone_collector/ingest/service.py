@@ -57,6 +57,8 @@ _log = structlog.get_logger()
 _MAX_WAITING_ROWS = 200_000
 # The fixed cost of a commit is small beside the cost of this many rows.
 _WORTH_ROWS = 2_000
+# At half of the full load one commit after another takes three quarters of the time, so that many pushes would wait.
+_LARGE_AT_ONCE = 2
 _ATTEMPTS = 3
 # The pushes of an agent without a backlog are small. They have a group commit of their own and are packed in the event
 # loop, and large pushes yield to them.
@@ -122,6 +124,7 @@ class Ingest:
             waiting_rows=_MAX_WAITING_ROWS,
             worth_rows=_WORTH_ROWS,
             batch_threshold=BATCH_THRESHOLD,
+            at_once=_LARGE_AT_ONCE,
         )
         self._small = _Commits(self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS)
         self._fair_queue = FairQueue()

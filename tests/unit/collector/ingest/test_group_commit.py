@@ -47,6 +47,35 @@ async def test_waiting_work_is_committed_together() -> None:
     assert committing.groups == [["a"], ["b", "c", "d"]]
 
 
+async def test_work_does_not_wait_for_another_commit() -> None:
+    """Two commits run at once while there is little work; what comes then is the next group."""
+    committing = Committing()
+    groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, batch_threshold=5, at_once=2)
+    tasks: list[asyncio.Task[str]] = []
+    for work in "abcd":
+        tasks += await submitted(groups, work)
+        await asyncio.sleep(0)
+    assert committing.groups == [["a"], ["b"]]
+    committing.let.set()
+    assert await asyncio.gather(*tasks) == ["A", "B", "C", "D"]
+    assert committing.groups == [["a"], ["b"], ["c", "d"]]
+
+
+async def test_under_load_one_common_commit_follows_another() -> None:
+    """With much work, submitted or announced, there is one commit at a time."""
+    committing = Committing()
+    groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, batch_threshold=3, at_once=2)
+    with groups.announce(1):
+        tasks = await submitted(groups, "a")
+        await asyncio.sleep(0)
+        tasks += await submitted(groups, "b", "c")
+        await asyncio.sleep(0)
+        assert committing.groups == [["a"]]
+        committing.let.set()
+        assert await asyncio.gather(*tasks) == ["A", "B", "C"]
+    assert committing.groups == [["a"], ["b", "c"]]
+
+
 async def test_groups_are_bounded() -> None:
     """A group never has more rows than `group_rows`, unless a single piece has."""
     committing = Committing()
