@@ -53,12 +53,15 @@ def has(traits: Traits, flag: int) -> Flags:
     return np.asarray(traits & flag != 0)
 
 
-# numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile; so these move bytes.
-def joined(parts: Iterable[Records], kind: np.dtype[np.void] = RECORD) -> Records:
-    """Return the probes of all parts, which have this kind of records."""
-    return np.concatenate([np.empty(0, np.uint8), *(part.view(np.uint8) for part in parts)]).view(kind)
+# numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
+_BLOCK = np.dtype((np.void, RECORD.itemsize))
+
+
+def joined(parts: Iterable[Records]) -> Records:
+    """Return the probes of all parts."""
+    return np.concatenate([np.empty(0, np.uint8), *(part.view(np.uint8) for part in parts)]).view(RECORD)
 
 
 def selected(records: Records, is_chosen: Flags) -> Records:
     """Return the probes with a flag."""
-    return records.view(f"V{records.itemsize}")[is_chosen].view(records.dtype)
+    return records.view(_BLOCK)[is_chosen].view(RECORD)

@@ -18,6 +18,7 @@ from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS_AFTER
 from isochrone_collector.analysis.drift.round_medians import MediansRow, UnsettledRounds
 from isochrone_collector.analysis.drift.seasonality import HOUR_US
 from isochrone_collector.analysis.drift.series_state import MAX_DAYS, SeriesState
+from isochrone_collector.analysis.probe_records import Records, joined
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
@@ -76,14 +77,18 @@ class DriftDetection:
         self._unrecorded: list[Found] = []
 
     async def run(self) -> None:
-        """Collect new probes; when it is time, add the complete rounds and record the changes found in them, with an
-        alert each.
+        """Collect new probes and add the rounds that are complete; when it is time, read what memory does not have, and
+        record the changes found, with an alert each.
         """
         now_at = self._clock()
         if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
             self._begin(now_at)
         await self._collect(now_at)
-        if now_at - self._read_at >= _DETECT_EVERY_US:
+        is_due = now_at - self._read_at >= _DETECT_EVERY_US
+        if is_due or not self._unsettled.incomplete(self._settled_until):
+            # Often, so that each time takes little of a core.
+            await self._settle(now_at)
+        if is_due:
             await self._read_rounds(now_at)
             self._read_at = now_at
             await self._detect()
@@ -102,6 +107,7 @@ class DriftDetection:
         await asyncio.to_thread(self._keep, batches, now_at)
 
     def _keep(self, batches: Iterable[NewBatch], now_at: int) -> None:
+        new: dict[str, list[Records]] = {}
         for batch in batches:
             if batch.oldest_round_at < self._settled_until and batch.newest_round_at >= now_at - _LATE_US:
                 from_at = max(batch.oldest_round_at, now_at - _LATE_US)
@@ -109,21 +115,26 @@ class DriftDetection:
             if batch.records is None:
                 self._unsettled.miss(batch.region, batch.newest_round_at)
             else:
-                self._unsettled.add(batch.region, batch.records)
+                new.setdefault(batch.region, []).append(batch.records)
+        for region, parts in new.items():
+            self._unsettled.add(region, joined(parts))
         self._unsettled.limit()
 
-    async def _read_rounds(self, now_at: int) -> None:
-        """Read the rounds that are complete by now; those of targets that were not read yet, a week back."""
-        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
-        self._read.intersection_update(targets)
-        self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
+    async def _settle(self, now_at: int) -> None:
+        """Add the rounds that are complete by now, those with probes that are not in memory from the database."""
         known, window = tuple(sorted(self._read)), Window(from_at=self._settled_until, until_at=now_at - _SETTLED_US)
         if known and (regions := self._unsettled.incomplete(window.from_at)):
             await self._read_window(window, known, regions=regions)
         await asyncio.to_thread(lambda: self._add(self._unsettled.settle(window, known)))
         self._settled_until = window.until_at
+
+    async def _read_rounds(self, now_at: int) -> None:
+        """Read the rounds that were delivered late, and a week of the targets that were not read yet."""
+        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
+        self._read.intersection_update(targets)
+        self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
         if self._late and now_at - self._late_at >= _LATE_EVERY_US:
-            await self._read_late(known)
+            await self._read_late(tuple(sorted(self._read)))
             self._late_at = now_at
         if unread := targets - self._read:
             await self._read_history(tuple(sorted(unread)))

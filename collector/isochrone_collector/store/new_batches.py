@@ -12,8 +12,8 @@ The laws:
 
 import asyncio
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from psycopg import sql
@@ -110,25 +110,37 @@ class NewBatches:
     def __init__(self, recent: RecentBatches) -> None:
         self._recent = recent
         self._since_at = 0
-        self._seen: set[Key] = set()
+        self._seen: dict[tuple[int, str], set[bytes]] = {}
 
     def begin(self, since_at: int) -> None:
         """Return the batches received since an instant, whether they were returned before or not."""
-        self._since_at, self._seen = since_at, set()
+        self._since_at, self._seen = since_at, {}
 
     async def read(self, connection: Connection, at: int) -> list[NewBatch]:
         """Return the batches that were stored since the last call. `at` is now, and not before the last call."""
-        listed: dict[Key, tuple[str, int, int]] = {}
-        for row in await fetch(connection, query("batches_since"), _LedgerRow, since_at=Instant(self._since_at)):
-            for epoch, seq, oldest, newest in _BATCH.iter_unpack(row.batches):
-                rounds = oldest + POSTGRES_EPOCH_AT, newest + POSTGRES_EPOCH_AT
-                listed[row.vantage_id, epoch, seq] = row.region, *rounds
-        new = listed.keys() - self._seen
-        if any(self._recent.find(key) is None for key in new):
-            await asyncio.sleep(_ANSWERED_WITHIN_S)
+        rows = await fetch(connection, query("batches_since"), _LedgerRow, since_at=Instant(self._since_at))
+        listed = {(row.vantage_id, row.region): set(_batches_of(row.batches)) for row in rows}
+        # Only new ones are decoded, because most were returned before.
+        new = [
+            self._decoded(*vantage, batch)
+            for vantage, batches in listed.items()
+            for batch in batches - self._seen.get(vantage, set())
+        ]
         # No batch from before that the next call may list is missing from these.
-        self._seen, self._since_at = set(listed), max(self._since_at, at - OVERLAP_US)
-        return [NewBatch(key, *listed[key], self._recent.find(key)) for key in new]
+        self._seen, self._since_at = listed, max(self._since_at, at - OVERLAP_US)
+        if any(batch.records is None for batch in new):
+            await asyncio.sleep(_ANSWERED_WITHIN_S)
+            new = [replace(batch, records=self._recent.find(batch.key)) for batch in new]
+        return new
+
+    def _decoded(self, vantage_id: int, region: str, content: bytes) -> NewBatch:
+        epoch, seq, oldest, newest = _BATCH.unpack(content)
+        key = vantage_id, epoch, seq
+        return NewBatch(key, region, oldest + POSTGRES_EPOCH_AT, newest + POSTGRES_EPOCH_AT, self._recent.find(key))
+
+
+def _batches_of(content: bytes) -> Iterator[bytes]:
+    return (content[begin : begin + _BATCH.size] for begin in range(0, len(content), _BATCH.size))
 
 
 async def probes_of(
