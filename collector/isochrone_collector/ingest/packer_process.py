@@ -157,7 +157,9 @@ class PackerProcess(asyncio.BufferedProtocol):
 
     def _handle_answer(self, content: bytearray) -> None:
         self._receive(_length.size, self._handle_length)
-        waiting, answer = self._pending.popleft(), pickle.loads(content)  # noqa: S301  # of our own child
+        # The caller stays in the queue until its answer is read: if it cannot be, the closed pipe fails the caller.
+        answer = pickle.loads(content)  # noqa: S301  # of our own child
+        waiting = self._pending.popleft()
         # The caller may have been cancelled.
         if waiting.done():
             return
@@ -167,22 +169,20 @@ class PackerProcess(asyncio.BufferedProtocol):
             waiting.set_result(answer)
 
 
-def run(pipe: socket.socket) -> None:
-    """Pack batches until the pipe ends."""
+def run(file_descriptor: int) -> None:
+    """Pack batches for the collector at the other end of the pipe with this file descriptor, until the pipe ends."""
     # Ctrl-C is for the collector, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_tuning.tune_process()
-    with suppress(OSError, EOFError, pickle.UnpicklingError), pipe.makefile("rb") as requests:
+    with (
+        suppress(OSError, EOFError, pickle.UnpicklingError),
+        socket.socket(fileno=file_descriptor) as pipe,
+        pipe.makefile("rb") as requests,
+    ):
         pipe.sendall(_message(__version__))
         while length := requests.read(_length.size):
             content = requests.read(*_length.unpack(length))
             pipe.sendall(_message(_answer(*pickle.loads(content))))  # noqa: S301  # of the collector that started it
-
-
-def run_on(file_descriptor: int) -> None:
-    """Pack batches for the collector at the other end of the pipe with this inherited file descriptor."""
-    with socket.socket(fileno=file_descriptor) as pipe:
-        run(pipe)
 
 
 def _message(content: object) -> bytes:
@@ -205,7 +205,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
     with theirs:
         # Imported by name, because answers are pickled with the name of their module.
-        program = f"from {__name__} import run_on; run_on({theirs.fileno()})"
+        program = f"from {__name__} import run; run({theirs.fileno()})"
         process = subprocess.Popen(  # noqa: S603  # this module, by this interpreter
             [sys.executable, "-c", program],
             stdin=subprocess.DEVNULL,

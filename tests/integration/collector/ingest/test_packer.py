@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -189,6 +190,21 @@ async def test_an_error_is_raised_to_its_own_caller(packer: Packer) -> None:
     results = await asyncio.gather(packer.pack(bad, CRITERIA), packer.pack(a_batch(), CRITERIA), return_exceptions=True)
     assert isinstance(results[0], ValueError)
     assert results[1] == pack(a_batch(), CRITERIA)
+
+
+async def test_an_answer_that_cannot_be_read_loses_no_batch(packer: Packer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an answer cannot be unpickled, a thread packs the batch at once, and the process is replaced."""
+
+    def broken(_content: bytes) -> object:
+        raise pickle.UnpicklingError("broken")
+
+    pid = packer.pid
+    monkeypatch.setattr(pickle, "loads", broken)
+    async with asyncio.timeout(packer_process._ANSWERED_WITHIN_S / 2):
+        assert await packer.pack(a_batch(), CRITERIA) == pack(a_batch(), CRITERIA)
+    monkeypatch.undo()
+    assert not is_running(pid)
+    assert packer.pid != pid
 
 
 async def test_ctrl_c_is_for_the_collector(packer: Packer) -> None:
