@@ -34,6 +34,9 @@ VALID, PUNCTUAL, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
 
 OUTCOMES = tuple(Outcome)
 
+# numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
+_BLOCK = np.dtype((np.void, RECORD.itemsize))
+
 Records = NDArray[np.void]
 Traits = NDArray[np.int16]
 
@@ -51,10 +54,6 @@ def outcomes(traits: Traits) -> Traits:
 def has(traits: Traits, flag: int) -> Flags:
     """Return whether each probe has a flag."""
     return np.asarray(traits & flag != 0)
-
-
-# numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
-_BLOCK = np.dtype((np.void, RECORD.itemsize))
 
 
 def joined(parts: Iterable[Records]) -> Records:

@@ -65,9 +65,10 @@ def _table(arrays: Sequence[Array], kind: type[Number]) -> tuple[NDArray[Number]
 def _texts(array: Array) -> list[bytes | None]:
     _, places, packed = array.buffers()
     content = packed.to_pybytes()
-    texts = [content[begin:end] for begin, end in pairwise(np.frombuffer(places, np.int32, len(array) + 1).tolist())]
+    ends = np.frombuffer(places, np.int32, len(array) + 1).tolist()
+    texts: list[bytes | None] = [content[begin:end] for begin, end in pairwise(ends)]
     if not array.null_count:
-        return [*texts]
+        return texts
     return [text if is_known else None for text, is_known in zip(texts, _present([array])[0].tolist(), strict=True)]
 
 

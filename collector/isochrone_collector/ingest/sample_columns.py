@@ -15,11 +15,10 @@ LIMIT = "ratelimit_"
 
 TEXTS = ("remote_address", "edge", "request_id", "error")
 RATES = ("tokens_per_second", "cost_usd")
-INSTANTS = ("target_id", "round_at", "dispatched_at")
-
-COUNTED = tuple(field.name for field in fields(Sample) if field.name not in {*TEXTS, *RATES, *INSTANTS, "ratelimit"})
-LIMITS = tuple(LIMIT + field.name for field in fields(RateLimit))
-NUMBERS = (*INSTANTS, *COUNTED, *LIMITS)
+NUMBERS = (
+    *(field.name for field in fields(Sample) if field.name not in {*TEXTS, *RATES, "ratelimit"}),
+    *(LIMIT + field.name for field in fields(RateLimit)),
+)
 """Every whole number of a sample in the order of `SampleColumns.numbers`. An enum member is its place in `ENUMS`."""
 
 ENUMS: Mapping[str, tuple[str, ...]] = {"outcome": tuple(Outcome), "token_source": tuple(TokenSource)}

@@ -162,7 +162,8 @@ class UnsettledRounds:
         """Drop all probes if there are too many."""
         if self.nbytes > self._max_bytes:
             for region, parts in self._probes.items():
-                self.miss(region, max((part.newest_at for part in parts), default=0))
+                for part in parts:
+                    self.miss(region, part.newest_at)
             self._probes = {}
 
     def incomplete(self, from_at: int) -> tuple[str, ...]:
