@@ -4,28 +4,32 @@ The process reads one line of JSON, prints `ready` when every watcher has its fi
 prints what arrived: the generation of each table, and per arrival the table, the watcher, and the instant
 (CLOCK_MONOTONIC, seconds).
 
+Real consumers run on separate machines; these share the cores with the collector. So both kinds only read their bytes
+and look for the end of a table: a client of gRPC would take more of the cores than the collector's whole work.
+
 usage: python -m bench.watchers started by bench.routes
 """
 
 import asyncio
 import json
+import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import grpc
-import grpc.aio
-
-from isochrone_wire.grpc_options import CLIENT_OPTIONS
 from isochrone_wire.v1 import routes_pb2
 
 WATCH = "/isochrone.v1.Routes/WatchTables"
-# A separate connection: gRPC would share one between channels with equal options.
-OPTIONS: list[tuple[str, int]] = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
 _OPENING_AT_ONCE = 20
+# Frames of HTTP/2 (RFC 9113).
+_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+_ACK, _END_HEADERS, _END_STREAM = 1, 4, 1
+# So much that a watcher need not tell what it has read.
+_MAX_WINDOW, _FIRST_WINDOW = (1 << 31) - 1, (1 << 16) - 1
+_WINDOW_SETTING = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +67,15 @@ class Watchers:
                 self.arrivals.append((place, number, at))
 
     async def _messages(self, number: int, region: str) -> AsyncIterator[bytes]:
-        async with grpc.aio.insecure_channel(self.config.address, options=OPTIONS) as channel:
-            call: Any = channel.unary_stream(WATCH)
-            async with self.opening:
-                messages = aiter(call(routes_pb2.WatchTablesRequest(client_region=region).SerializeToString()))
-                yield await anext(messages)
-            async for message in messages:
-                yield message
+        host, _, port = self.config.address.rpartition(":")
+        async with self.opening:
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+            request = routes_pb2.WatchTablesRequest(client_region=region).SerializeToString()
+            writer.write(_grpc_call(WATCH, self.config.address, request))
+            messages = _grpc_messages(reader, writer)
+            yield await anext(messages)
+        async for message in messages:
+            yield message
         raise SystemExit(f"watcher {number} was disconnected")
 
     async def _events(self, number: int, region: str) -> AsyncIterator[bytes]:
@@ -86,6 +92,49 @@ class Watchers:
         while True:
             size = int(await reader.readline(), 16)
             yield (await reader.readexactly(size + 2))[:-2]
+
+
+def _grpc_call(method: str, authority: str, request: bytes) -> bytes:
+    """Return the bytes of a connection with one call over HTTP/2; its headers are literals of HPACK (RFC 7541)."""
+    names = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": method,
+        ":authority": authority,
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    headers = b"".join(b"\0%c%s%c%s" % (len(n), n.encode(), len(v), v.encode()) for n, v in names.items())
+    window = struct.pack("!HI", _WINDOW_SETTING, _MAX_WINDOW)
+    return b"".join(
+        [
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            _frame(_SETTINGS, window),
+            _frame(_WINDOW_UPDATE, struct.pack("!I", _MAX_WINDOW - _FIRST_WINDOW)),
+            _frame(_HEADERS, headers, flags=_END_HEADERS, stream=1),
+            _frame(_DATA, struct.pack("!BI", 0, len(request)) + request, flags=_END_STREAM, stream=1),
+        ]
+    )
+
+
+def _frame(kind: int, content: bytes, *, flags: int = 0, stream: int = 0) -> bytes:
+    return struct.pack("!IBI", len(content) << 8 | kind, flags, stream) + content
+
+
+async def _grpc_messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AsyncGenerator[bytes, None]:
+    """Yield the messages of the only call of a connection, until it ends."""
+    pending = b""
+    while True:
+        head, flags, _ = struct.unpack("!IBI", await reader.readexactly(9))
+        kind, content = head & 0xFF, await reader.readexactly(head >> 8)
+        if kind in (_RESET, _GOAWAY) or (kind == _HEADERS and flags & _END_STREAM):
+            return
+        if kind in (_SETTINGS, _PING) and not flags & _ACK:
+            writer.write(_frame(kind, content if kind == _PING else b"", flags=_ACK))
+        pending += content if kind == _DATA else b""
+        while len(pending) >= 5 and len(pending) >= (end := 5 + int.from_bytes(pending[1:5])):
+            yield pending[5:end]
+            pending = pending[end:]
 
 
 def _message(content: bytes) -> dict[str, Any] | None:
