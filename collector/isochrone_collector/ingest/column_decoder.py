@@ -34,7 +34,9 @@ _decoder = HandlerPool([sample_pb2.DESCRIPTOR]).get_for_message(sample_pb2.Sampl
 
 
 def decode(samples: Sequence[bytes]) -> SampleColumns:
-    """Decode encoded samples. Values are not checked here. Raises `ValueError` if one is not a message."""
+    """Decode encoded samples, which protobuf must accept. Values are not checked here. Raises `ValueError` if one is
+    not a message.
+    """
     batch = _decoder.list_to_record_batch([*samples])
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     limits = arrays["ratelimit"]

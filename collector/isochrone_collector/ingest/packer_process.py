@@ -99,9 +99,11 @@ class PackerProcess(asyncio.BufferedProtocol):
         """Call `packing.pack` in the process. Raises `NotPacked`; after `ProcessLost` every call fails."""
         if self._is_lost:
             raise ProcessLost("the packer process has ended")
+        # Before it is expected: an answer that never comes would be taken for the one to a later request.
+        request = _message((batch.content, batch.received_at, criteria))
         answer: asyncio.Future[PackedBatch | None] = self._expect()
         # Never waits, because the process has few batches at once.
-        self._pipe.write(_message((batch.content, batch.received_at, criteria)))
+        self._pipe.write(request)
         try:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 return await answer

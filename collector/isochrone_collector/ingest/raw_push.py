@@ -16,7 +16,7 @@ from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, 
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import BatchRange, Sample, Vantage, Vitals
-from isochrone_wire.v1 import sample_pb2
+from isochrone_wire.v1 import fleet_pb2, sample_pb2
 
 MAX_SAMPLE_BYTES = 64 << 10
 """Maximum size of an encoded sample; its longest text has a few hundred characters."""
@@ -72,14 +72,16 @@ class RawPush:
 
     def _decode_columns(self) -> SampleColumns:
         try:
+            # The decoder panics on some bytes that protobuf refuses, and overflows the stack on others.
+            fleet_pb2.PushRequest.FromString(self._content)
             return column_decoder.decode(self.envelope.samples)
-        except ValueError as error:
+        except (DecodeError, ValueError) as error:
             raise BadRequest(f"cannot decode the push: {error}") from error
 
     def _decode_sample(self, place: int) -> Sample | str:
         try:
             return codec.decode(Sample, sample_pb2.Sample.FromString(self.envelope.samples[place]))
-        except (CodecError, DecodeError) as error:
+        except CodecError as error:
             return str(error)
 
 

@@ -207,6 +207,15 @@ async def test_an_answer_that_cannot_be_read_loses_no_batch(packer: Packer, monk
     assert packer.pid != pid
 
 
+async def test_a_request_that_cannot_be_sent_gets_no_answer(packer: Packer) -> None:
+    """The answers to later requests are not those of earlier ones."""
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        await packer.pack(replace(a_batch(), received_at=lambda: NOW_AT), CRITERIA)  # type: ignore[arg-type]  # the point
+    for rounds in (200, 150):
+        assert await packer.pack(a_batch(rounds=rounds), CRITERIA) == pack(a_batch(rounds=rounds), CRITERIA)
+    assert packer.pid is not None
+
+
 async def test_ctrl_c_is_for_the_collector(packer: Packer) -> None:
     """A terminal sends SIGINT to every process; the packer process ignores it."""
     assert packer.pid is not None

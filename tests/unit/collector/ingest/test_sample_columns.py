@@ -167,14 +167,21 @@ def test_bytes_are_validated_as_one_by_one(samples: list[bytes]) -> None:
             decode_push(content, NOW_AT).decode_columns()
 
 
-def test_a_suspect_that_protobuf_refuses_is_rejected() -> None:
-    """Ptars passes over a group with the end of another one, where protobuf refuses the sample."""
-    sample = sample_pb2.Sample(target_id=9, round_at=NOW_AT, dispatched_at=NOW_AT).SerializeToString() + b"\x0b\x14"
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\x0b\x14", id="a group with the end of another one"),
+        pytest.param(b"\x0b" * (60 << 10), id="sixty thousand nested groups"),
+        pytest.param(b"\xf2\x02" + b"\xff" * 9 + b"\x01", id="a text of 2^64 - 1 bytes"),
+    ],
+)
+def test_no_bytes_that_protobuf_refuses_are_decoded(content: bytes) -> None:
+    """Ptars accepts groups that end wrongly, overflows the stack on nested ones, and panics on impossible lengths."""
+    sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT).SerializeToString()
     with pytest.raises(DecodeError):
-        sample_pb2.Sample.FromString(sample)
-    batch = decode_push(push_of([sample]), NOW_AT)
-    (rejection,) = validate(batch, batch.decode_columns(), known_targets=KNOWN, window=WINDOW).rejections
-    assert rejection.reason.startswith("unreadable: ")
+        sample_pb2.Sample.FromString(sample + content)
+    with pytest.raises(BadRequest, match="cannot decode the push"):
+        decode_push(push_of([sample + content]), NOW_AT).decode_columns()
 
 
 @pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
