@@ -35,7 +35,7 @@ EVERY_US = 5 * SECOND_US
 _DETECT_EVERY_US = 30 * SECOND_US
 
 # By then the probes of a round are finished and delivered, except those with a long timeout.
-_SETTLED_US = 75 * SECOND_US
+_SETTLED_US = 90 * SECOND_US
 _LATE_EVERY_US = 5 * MINUTE_US
 _LATE_US = DAY_US
 # After a longer pause another collector may have led, so that the states in memory are out of date.
@@ -78,8 +78,16 @@ class DriftDetection:
 
     async def run(self) -> None:
         """Collect new probes and add the rounds that are complete; when it is time, read what memory does not have, and
-        record the changes found, with an alert each.
+        record the changes found, with an alert each. After it was cancelled, it begins again.
         """
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            # A thread may have added rounds that are not noted as added.
+            self._ended_at = 0
+            raise
+
+    async def _run(self) -> None:
         now_at = self._clock()
         if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
             self._begin(now_at)
@@ -122,7 +130,9 @@ class DriftDetection:
 
     async def _settle(self, now_at: int) -> None:
         """Add the rounds that are complete by now, those with probes that are not in memory from the database."""
-        known, window = tuple(sorted(self._read)), Window(from_at=self._settled_until, until_at=now_at - _SETTLED_US)
+        # A clock that was set back must not make complete rounds incomplete: what is added to them is late.
+        until_at = max(self._settled_until, now_at - _SETTLED_US)
+        known, window = tuple(sorted(self._read)), Window(from_at=self._settled_until, until_at=until_at)
         if known and (regions := self._unsettled.incomplete(window.from_at)):
             await self._read_window(window, known, regions=regions)
         await asyncio.to_thread(lambda: self._add(self._unsettled.settle(window, known)))

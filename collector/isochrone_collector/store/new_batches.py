@@ -126,11 +126,12 @@ class NewBatches:
             for vantage, batches in listed.items()
             for batch in batches - self._seen.get(vantage, set())
         ]
-        # No batch from before that the next call may list is missing from these.
-        self._seen, self._since_at = listed, max(self._since_at, at - OVERLAP_US)
         if any(batch.records is None for batch in new):
             await asyncio.sleep(_ANSWERED_WITHIN_S)
             new = [replace(batch, records=self._recent.find(batch.key)) for batch in new]
+        # No batch from before that the next call may list is missing from these. Set last, because a job that is
+        # cancelled meanwhile has not got them.
+        self._seen, self._since_at = listed, max(self._since_at, at - OVERLAP_US)
         return new
 
     def _decoded(self, vantage_id: int, region: str, content: bytes) -> NewBatch:

@@ -1,7 +1,10 @@
 """Lasting changes in pushed samples: found once, recorded, delivered, and listed."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,6 +246,58 @@ async def test_batches_of_another_collector_are_read(local: InProcessCollector) 
     local.clock.at = DAY_AT + 10 * MINUTE_US
     await watch.run()
     assert watch_of(watch, local).values.tolist() == [2_000, 3_000]
+
+
+async def test_a_clock_set_back_keeps_complete_rounds(local: InProcessCollector) -> None:
+    """What is delivered to a complete round is late, even if the clock was behind that round's completion again."""
+    await local.begin(DAY_AT)
+    watch = watch_in(local, recent=local.ingest.recent)
+    await watch.run()
+    await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (1_000, 2_000, 3_000)])
+    for at_s in (70, 95, 83):
+        local.clock.at = DAY_AT + at_s * SECOND_US
+        await watch.run()
+    assert watch_of(watch, local).values.tolist() == [2_000]
+    await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (9_000, 9_001)])
+    for at_s in (95, 99):
+        local.clock.at = DAY_AT + at_s * SECOND_US
+        await watch.run()
+    assert watch_of(watch, local).values.tolist() == [2_000]
+    local.clock.at += 5 * MINUTE_US
+    await watch.run()
+    assert watch_of(watch, local).values.tolist() == [3_000]
+
+
+async def test_a_run_that_was_cancelled_loses_nothing(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the leader's session is lost while a thread adds rounds, their late probes still do not replace them."""
+    await local.begin(DAY_AT)
+    watch = watch_in(local, recent=local.ingest.recent)
+    await watch.run()
+    await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (1_000, 2_000, 3_000)])
+    local.clock.at = DAY_AT + 85 * SECOND_US
+    await watch.run()
+    settle, begun = watch._unsettled.settle, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(*arguments: Any) -> list[MediansRow]:
+        loop.call_soon_threadsafe(begun.set)
+        time.sleep(0.2)
+        return settle(*arguments)
+
+    monkeypatch.setattr(watch._unsettled, "settle", slow)
+    local.clock.at += 8 * SECOND_US
+    run = asyncio.create_task(watch.run())
+    await begun.wait()
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    await asyncio.sleep(0.3)
+    monkeypatch.undo()
+    await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (9_000, 9_001)])
+    local.clock.at += SECOND_US
+    await watch.run()
+    assert watch_of(watch, local).values.tolist() == [3_000]
 
 
 def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) -> DriftDetection:

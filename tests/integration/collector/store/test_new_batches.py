@@ -257,6 +257,20 @@ async def test_a_running_commit_is_awaited(local: InProcessCollector, monkeypatc
     assert batch.records is not None
 
 
+async def test_a_cancelled_read_loses_no_batch(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job that was cancelled has not got is returned by the next read."""
+    await local.begin(DAY_AT)
+    reader = NewBatches(local.ingest.recent)
+    reader.begin(DAY_AT)
+    monkeypatch.setattr(new_batches, "_ANSWERED_WITHIN_S", 30.0)
+    await local.push_elsewhere(SG, [local.sample(DAY_AT)])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await read(local, reader)
+    monkeypatch.undo()
+    assert len(await read(local, reader)) == 1
+
+
 async def test_memory_is_bounded(local: InProcessCollector) -> None:
     """Batches beyond the bound, the oldest ones, and those of more than two minutes ago are read from the database."""
     await local.begin(DAY_AT)
