@@ -83,17 +83,20 @@ class Values:
 
 
 def quantiles_of(
-    found: Sequence[Distribution], histories: Mapping[float, Inflation], *, of_known: bool = False
+    found: Sequence[Distribution], histories: Mapping[float, Inflation | None], *, of_known: bool = False
 ) -> dict[float, list[Quantile | None]]:
     """Return quantiles of each distribution by their shares, as `Distribution.quantile` does; `histories` has that of
-    each share, with a row for each distribution. With `of_known` the effective number is that of the values that are
-    not censored, to be shown beside their number; `None` if all are censored.
+    each share, with a row for each distribution, or `None`. With `of_known` the effective number is that of the values
+    that are not censored, to be shown beside their number; `None` if all are censored.
     """
     values = [one for one in found if isinstance(one, Values)]
     if len(values) < len(found):
         chosen = among_known if of_known else _as_it_is
         return {
-            share: [chosen(one.quantile(share, history.at(np.array([row]))), one) for row, one in enumerate(found)]
+            share: [
+                chosen(one.quantile(share, history and history.at(np.array([row]))), one)
+                for row, one in enumerate(found)
+            ]
             for share, history in histories.items()
         }
     if not values:

@@ -12,25 +12,25 @@ the member that is probed more often only the first round of a slot counts: a me
 than a single value, which would look like a shift. Whether they stall together is counted in joint rounds only.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import among_known
+from isochrone_collector.analysis.distribution import quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
 from isochrone_collector.analysis.requests import Ending, Requests
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
-from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, stacked
+from isochrone_collector.analysis.stats.paired import Shift, paired_shifts
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.ragged import Ragged
+from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_collector.routing.inputs import Comparison, Evidence, Rules, has_limits, limits_of
 from isochrone_collector.routing.joint_rounds import JointRounds
-from isochrone_wire.answers import Metric, Proportion
+from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.model import SECOND_US, Slo
 
 _SHARE = 0.95
@@ -39,9 +39,8 @@ _LEAST_COSINES = 6
 # The half-width of a 99 % interval relative to one of 95 %.
 _MANY_LOOKS = 1.314
 _AROUND = 5
-_SENT = (Kind.OK, Kind.FAILED)
-_SENT_ENDINGS = (Ending.ANSWERED, Ending.FAILED)
 # By `Kind`.
+_IS_SENT = np.array([True, True, False, False])
 _ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.NONE, Ending.NONE], np.int8)
 NO_OBJECTIVE = Slo()
 
@@ -90,7 +89,7 @@ def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
     """Map (member, vantage) to the number of its newest probes that failed in a row; throttled and skipped ones are
     ignored.
     """
-    sent = probes.where(np.isin(probes.kind, _SENT))
+    sent = probes.where(_IS_SENT[probes.kind])
     if not len(sent):
         return {}
     order = np.lexsort((-sent.round_at, sent.vantage_id, sent.member))
@@ -157,60 +156,132 @@ def _own_failures(
     return {member: run for member, run in own.items() if member not in shared or not _is_failing(run, rules)}
 
 
-Drift = Callable[[int, int, int], Inflation | None]
-"""Returns how far the difference of two members over a window (microseconds) may be from that of the long run, as known
-from the past week: the variance of its level; `None` if it is unknown.
+Drift = Callable[[Sequence[tuple[int, int]], int], Inflation]
+"""Returns, for each pair of members, how far their difference over a window (microseconds) may be from that of the long
+run, as known from the past week: the variance of its level; NaN if it is unknown.
 """
 
 
 def evidence_of(
     probes: ProbeTable,
-    member: int,
+    series: Sequence[tuple[int, int]],
     *,
-    region_place: int,
-    every_us: int,
+    every_us: Sequence[int],
     trusted: Failing,
     reporting_ids: Collection[int],
     rules: Rules,
     slo: Slo = NO_OBJECTIVE,
-) -> Evidence:
-    """Compute the evidence of one member in a region. `trusted` are the runs of failures of vantages that are not
-    suspect; only those of vantages in `reporting_ids` count for current failures.
+) -> list[Evidence]:
+    """Compute the evidence of each member in each region of `series`, pairs of indices, all at once. `every_us` are the
+    intervals by member. `trusted` are the runs of failures of vantages that are not suspect; only those of vantages in
+    `reporting_ids` count for current failures.
     """
-    sound = [vantage for of, vantage in trusted if of == member]
-    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in reporting_ids}
-    local = probes.where((probes.region == region_place) & np.isin(probes.vantage_id, sound))
+    found = [_member_probes(probes, member, region_place, trusted, slo) for member, region_place in series]
+    quantiles = _quantiles([one.requests for one in found], slo)
+    sizes = effective_sizes([one.succeeded for one in found]).tolist()
+    return [
+        _evidence(one, of, size, every_us=every_us[one.member], reporting_ids=reporting_ids, rules=rules, slo=slo)
+        for one, of, size in zip(found, quantiles, sizes, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MemberProbes:
+    """The probes of a member in one region by vantages that are not suspect: all of its own, those `sent`, and those of
+    every member by the same vantages (`local`); its `runs` of failures by vantage, in all regions; whether each sent
+    request succeeded, in the order of their rounds.
+    """
+
+    member: int
+    runs: Mapping[int, int]
+    local: ProbeTable
+    own: ProbeTable
+    sent: ProbeTable
+    requests: Requests
+    succeeded: Flags
+
+
+def _member_probes(probes: ProbeTable, member: int, region_place: int, trusted: Failing, slo: Slo) -> _MemberProbes:
+    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member}
+    local = probes.where((probes.region == region_place) & np.isin(probes.vantage_id, list(runs)))
     own = local.where(local.member == member)
-    sent = own.where(np.isin(own.kind, _SENT))
-    local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
     requests = _requests(own, slo)
-    ttft, is_sent = requests.values(Metric.TTFT), np.isin(requests.ending, _SENT_ENDINGS)
+    return _MemberProbes(
+        member=member,
+        runs=runs,
+        local=local,
+        own=own,
+        sent=own.where(_IS_SENT[own.kind]),
+        requests=requests,
+        succeeded=(requests.ending == Ending.ANSWERED)[requests.ending != Ending.NONE],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MemberQuantiles:
+    ttft_p50_us: Quantile | None
+    ttft_p95_us: Quantile | None
+    tokens_per_second_p50: Quantile | None
+    answer_p50_us: Quantile | None
+    answer_p95_us: Quantile | None
+
+
+def _quantiles(requests: Sequence[Requests], slo: Slo) -> Iterator[_MemberQuantiles]:
+    """Yield the quantiles of the requests of each member."""
+    shares = {0.5: None, _SHARE: None}
+    ttft = quantiles_of([one.values(Metric.TTFT) for one in requests], shares, of_known=True)
+    speeds = quantiles_of([one.speeds() for one in requests], {0.5: None})
+    # Of an answer of the length that the objective names, if it names one.
+    answers = quantiles_of([one.values(Metric.E2E) for one in requests if slo.answer_tokens], shares)
+    for place in range(len(requests)):
+        yield _MemberQuantiles(
+            ttft_p50_us=ttft[0.5][place],
+            ttft_p95_us=ttft[_SHARE][place],
+            tokens_per_second_p50=speeds[0.5][place],
+            answer_p50_us=answers[0.5][place] if slo.answer_tokens else None,
+            answer_p95_us=answers[_SHARE][place] if slo.answer_tokens else None,
+        )
+
+
+def _evidence(
+    of: _MemberProbes,
+    quantiles: _MemberQuantiles,
+    size: float,
+    *,
+    every_us: int,
+    reporting_ids: Collection[int],
+    rules: Rules,
+    slo: Slo,
+) -> Evidence:
+    """Return the evidence; `size` is the effective number of the sent requests."""
+    runs = {vantage: run for vantage, run in of.runs.items() if vantage in reporting_ids}
+    local_runs = [runs[vantage] for vantage in np.unique(of.own.vantage_id).tolist() if vantage in runs]
+    ttft = of.requests.values(Metric.TTFT)
     values, limits = ttft.values[~ttft.censored], ttft.values[ttft.censored]
-    p50, p95 = (among_known(ttft.quantile(share), ttft) for share in (0.5, _SHARE))
-    in_time = requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
+    in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
-        target=probes.members[member],
+        target=of.own.members[of.member],
         n=len(values),
-        n_eff=p50.n_eff if p50 else None,
+        n_eff=quantiles.ttft_p50_us.n_eff if quantiles.ttft_p50_us else None,
         vantages=len(local_runs),
         failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
-        coverage=_coverage(local, own, sent, every_us),
-        ttft_p50_us=p50,
-        ttft_p95_us=p95,
-        tokens_per_second_p50=requests.speeds().quantile(0.5),
-        rtt_p50_us=_median(own.rtt_us[~np.isnan(own.rtt_us)]),
-        success=_success(requests.ending[is_sent] == Ending.ANSWERED),
-        outcomes=_outcomes(own),
-        newest_at=int(sent.round_at.max()) if len(sent) else None,
+        coverage=_coverage(of.local, of.own, of.sent, every_us),
+        ttft_p50_us=quantiles.ttft_p50_us,
+        ttft_p95_us=quantiles.ttft_p95_us,
+        tokens_per_second_p50=quantiles.tokens_per_second_p50,
+        rtt_p50_us=_median(of.own.rtt_us[~np.isnan(of.own.rtt_us)]),
+        success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),
+        outcomes=_outcomes(of.own),
+        newest_at=int(of.sent.round_at.max()) if len(of.sent) else None,
         histogram=_bucket_counts(values),
         censored=_bucket_counts(limits),
         goodput=in_time.goodput if has_limits(slo) else None,
         goodput_n_eff=in_time.n_eff,
-        throttled=_throttled(own, rules),
-        answer_p50_us=requests.values(Metric.E2E).quantile(0.5) if slo.answer_tokens else None,
-        answer_p95_us=requests.values(Metric.E2E).quantile(_SHARE) if slo.answer_tokens else None,
+        throttled=_throttled(of.own, rules),
+        answer_p50_us=quantiles.answer_p50_us,
+        answer_p95_us=quantiles.answer_p95_us,
     )
 
 
@@ -218,7 +289,7 @@ def _throttled(own: ProbeTable, rules: Rules) -> float:
     """Return the share of the rounds of the short window that were throttled; 0 for a few of them."""
     recent = own.where(own.round_at > own.round_at.max(initial=0) - rules.short_us)
     throttled = int((recent.kind == Kind.THROTTLED).sum())
-    asked = int(np.isin(recent.kind, (*_SENT, Kind.THROTTLED)).sum())
+    asked = int((recent.kind != Kind.SKIPPED).sum())
     return throttled / asked if throttled >= rules.failures_in_a_row else 0.0
 
 
@@ -272,12 +343,6 @@ def _rounds_due(rounds_at: Integers, every_us: int) -> int:
     return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())
 
 
-def _success(succeeded: Flags) -> Proportion | None:
-    """Return the share of successes among probes in the order of their rounds."""
-    [size] = effective_sizes([succeeded]).tolist()
-    return wilson(int(succeeded.sum()), len(succeeded), n_eff=size)
-
-
 def _median(values: Reals) -> float | None:
     return float(np.median(values)) if len(values) else None
 
@@ -294,74 +359,100 @@ def comparisons_of(
     slot_us: Sequence[int],
     at: int,
     rules: Rules,
-    drift: Drift = lambda _left, _right, _us: None,
+    drift: Drift | None = None,
 ) -> list[Comparison]:
-    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member."""
+    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member. Without
+    `drift` nothing is known of it.
+    """
+    pairs = list(combinations(members, 2))
+    if not pairs:
+        return []
+    rounds = cache(partial(_first_rounds, probes))
+    slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
+    shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
+    joint = [_paired(rounds, *pair, 1) for pair in pairs]
+    differences = [one.differences() for one in shared]
+    shifts = _shifts(differences, at=at, rules=rules, history=drift and _histories(drift, pairs, rules))
     return [
-        _compared(
-            probes,
-            left,
-            right,
-            slot_us=max(slot_us[left], slot_us[right]),
-            at=at,
-            rules=rules,
-            drift=partial(drift, left, right),
+        Comparison(
+            left=probes.members[left],
+            right=probes.members[right],
+            n=len(one.slot_at),
+            window=window,
+            middle=middle,
+            short=short,
+            **both.slow(),
         )
-        for left, right in combinations(members, 2)
+        for (left, right), one, both, (window, middle, short) in zip(pairs, shared, joint, shifts, strict=True)
     ]
 
 
-def _compared(
-    probes: ProbeTable,
-    left: int,
-    right: int,
-    *,
-    slot_us: int,
-    at: int,
-    rules: Rules,
-    drift: Callable[[int], Inflation | None],
-) -> Comparison:
-    slots, (a, a_limit), (b, b_limit) = _paired(probes, left, right, slot_us)
-    known = sign_is_known(a, a_limit, b, b_limit)
-    distinct, differences = _medians(slots[known], (a - b)[known])
-    middle, short = (distinct * slot_us >= at - span_us for span_us in (rules.middle_us, rules.short_us))
-    _, *joint = _paired(probes, left, right, 1)
-    slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of, _ in joint)
-    return Comparison(
-        left=probes.members[left],
-        right=probes.members[right],
-        n=len(slots),
-        window=paired_shift(differences, history=drift(rules.window_us)),
-        middle=_lasting_shift(differences[middle], drift(rules.middle_us)),
-        short=_short_shift(differences[short], differences[~short], drift(rules.short_us)),
-        joint=len(slow_a),
-        slow_left=int(slow_a.sum()),
-        slow_right=int(slow_b.sum()),
-        slow_both=int((slow_a & slow_b).sum()),
-    )
+Series = tuple[Integers, Reals]
 
 
-def _lasting_shift(differences: Reals, history: Inflation | None) -> Shift | None:
-    """As `paired_shift`. If the drift of the week is known, the interval is one of 99 %: a lasting difference is looked
-    for all day, in levels that wander.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs:
+    """The slots in which one vantage has a value of both members: their instants, ascending, each member's TTFTs, and
+    which of these are limits.
     """
-    return _looked_at_all_day(paired_shift(differences, history=history), history)
+
+    slot_at: Integers
+    left: Reals
+    left_limits: Flags
+    right: Reals
+    right_limits: Flags
+
+    def differences(self) -> Series:
+        """Return the slots with a difference of known sign, and the median of the differences of all vantages there."""
+        known = sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
+        return _medians(self.slot_at[known], (self.left - self.right)[known])
+
+    def slow(self) -> dict[str, int]:
+        """Count the slots, those in which either member exceeded its own p95, and those in which both did."""
+        left, right = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (self.left, self.right))
+        slow_left, slow_right, slow_both = (int(np.count_nonzero(of)) for of in (left, right, left & right))
+        return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
 
 
-def _looked_at_all_day(shift: Shift | None, history: Inflation | None) -> Shift | None:
-    is_known = history is not None and bool(np.isfinite(history.ratio[0]))
-    return shift.widened(_MANY_LOOKS) if shift is not None and is_known else shift
+def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> Inflation:
+    """Return the drift of each pair over the whole window, then over the middle one, then over the short one."""
+    return stacked([drift(pairs, span_us) for span_us in (rules.window_us, rules.middle_us, rules.short_us)])
 
 
-def _short_shift(differences: Reals, earlier: Reals, history: Inflation | None) -> Shift | None:
-    """As `paired_shift`, with the dependence of the earlier differences: few differences do not show their own, and a
-    step among them would look like dependence.
+def _shifts(
+    series: Sequence[Series], *, at: int, rules: Rules, history: Inflation | None
+) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
+    """Yield the shift of each pair over the whole, the middle and the short window, given its differences.
+
+    If the drift of the week is known, the intervals of the middle and the short window are of 99 %: a lasting or sudden
+    difference is looked for all day, in levels that wander.
     """
-    found = hodges_lehmann(differences)
-    series = Ragged(values=earlier, offsets=np.array([0, len(earlier)]))
+    whole = [differences for _, differences in series]
+    middle = [differences[instants >= at - rules.middle_us] for instants, differences in series]
+    short = [differences[instants >= at - rules.short_us] for instants, differences in series]
+    earlier = [differences[instants < at - rules.short_us] for instants, differences in series]
+    own = stacked([inflation(ragged([*whole, *middle])), _inflation_before(short, earlier)])
+    shifts = paired_shifts(ragged([*whole, *middle, *short]), known=own, history=history).listed()
+    if history is not None:
+        often = np.isfinite(history.ratio) & (np.arange(len(shifts)) >= len(whole))
+        shifts = [one.widened(_MANY_LOOKS) if one and more else one for one, more in zip(shifts, often, strict=True)]
+    size = len(series)
+    return zip(shifts[:size], shifts[size : 2 * size], shifts[2 * size :], strict=True)
+
+
+def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Inflation:
+    """Return the inflation of the few differences of the short window, by those before it: they do not show their own
+    dependence, and a step among them would look like dependence.
+    """
+    found = independent(len(short))
     # As many half periods as make the shortest one about as long as the differences.
-    cosines = max(len(earlier) // max(len(differences), 1) * 2, _LEAST_COSINES)
-    return _looked_at_all_day(found and found.widened_by(inflation(series, cosines=cosines), history), history)
+    lengths = [len(before) // max(len(own), 1) * 2 for own, before in zip(short, earlier, strict=True)]
+    cosines = np.maximum(np.array(lengths, np.int64), _LEAST_COSINES)
+    for number in np.unique(cosines).tolist():
+        places = np.flatnonzero(cosines == number)
+        own = inflation(ragged([earlier[place] for place in places.tolist()]), cosines=number)
+        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
+    return found
 
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
@@ -374,9 +465,6 @@ def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
         round_at=tuple((found // max(len(vantages), 1)).tolist()),
         ttft={name: _column(found, *own) for name, own in series.items()},
     )
-
-
-Series = tuple[Integers, Reals]
 
 
 def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
@@ -393,30 +481,51 @@ def _column(cells: Integers, own: Integers, values: Reals) -> tuple[int | None, 
     return tuple(buckets.get(cell) for cell in cells.tolist())
 
 
-def _paired(
-    probes: ProbeTable, left: int, right: int, slot_us: int
-) -> tuple[Integers, tuple[Reals, Flags], tuple[Reals, Flags]]:
-    """Return the slots in which one vantage has a value of both members, and each one's TTFTs and which are limits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FirstRounds:
+    """The slots of each vantage with a TTFT of one member, as cells that are distinct and ascend, and their instants:
+    the median of the first round in each, and whether that is a limit: half of the round's probes or more were
+    cut off.
+    """
+
+    cells: Integers
+    slot_at: Integers
+    ttft_us: Reals
+    limits: Flags
+
+
+_Rounds = Callable[[int, int], _FirstRounds]
+
+
+def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
+    """Return the slots in which one vantage has a value of both members."""
+    mine, theirs = rounds(left, slot_us), rounds(right, slot_us)
+    _, of_mine, of_theirs = np.intersect1d(mine.cells, theirs.cells, assume_unique=True, return_indices=True)
+    return _Pairs(
+        slot_at=mine.slot_at[of_mine],
+        left=mine.ttft_us[of_mine],
+        left_limits=mine.limits[of_mine],
+        right=theirs.ttft_us[of_theirs],
+        right_limits=theirs.limits[of_theirs],
+    )
+
+
+def _first_rounds(probes: ProbeTable, member: int, slot_us: int) -> _FirstRounds:
     vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
     slots = probes.round_at // slot_us
     cells = slots * max(len(vantages), 1) + place
-    mine, theirs = (_first_rounds(probes, cells, member) for member in (left, right))
-    shared, at_mine, at_theirs = np.intersect1d(mine[0], theirs[0], assume_unique=True, return_indices=True)
-    of_mine, of_theirs = (mine[1][at_mine], mine[2][at_mine]), (theirs[1][at_theirs], theirs[2][at_theirs])
-    return shared // max(len(vantages), 1), of_mine, of_theirs
-
-
-def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> tuple[Integers, Reals, Flags]:
-    """Return each cell with the median TTFT of the first round in it, and whether that is a limit: half of the round's
-    probes or more were cut off.
-    """
-    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
     rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
     order = np.argsort(rounds_at, kind="stable")
     _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
     early = order[rounds_at[order] == rounds_at[order][first][inverse]]
     found, medians = _medians(within[early], values[early])
-    return found, medians, _medians(within[early], limits[early].astype(np.float64))[1] > 0
+    return _FirstRounds(
+        cells=found,
+        slot_at=found // max(len(vantages), 1) * slot_us,
+        ttft_us=medians,
+        limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
+    )
 
 
 def _medians(groups: Integers, values: Reals) -> Series:

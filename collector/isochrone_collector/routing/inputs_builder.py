@@ -1,6 +1,7 @@
 """Builder of a route's inputs, region by region, from the plan and the probes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from isochrone_collector.routing.evidence import (
     reporting,
     suspects,
 )
-from isochrone_collector.routing.inputs import Inputs, Rules, rules_for
+from isochrone_collector.routing.inputs import Evidence, Inputs, Rules, rules_for
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan, Route, Target
 
@@ -55,22 +56,24 @@ def build_inputs(
     provider_of = {target.name: target.provider for target in plan.targets}
     control = recent.members.index(plan.control) if plan.control in recent.members else None
     providers = [provider_of[name] for name in recent.members]
-    suspect_ids = suspects(runs, providers, regions_of(recent), rules, control=control)
-    reporting_ids = reporting(recent, since_at=at - _silence_us(route, plan, rules))
-    for region in regions:
-        if region in recent.regions:
-            yield _region_inputs(
-                route,
-                plan,
-                recent,
-                runs=runs,
-                suspect_ids=suspect_ids,
-                reporting_ids=reporting_ids,
-                region=region,
-                at=at,
-                rules=rules,
-                levels=levels,
-            )
+    every_us = {target.name: target.every_us for target in plan.targets}
+    fleet = _Fleet(
+        route=route,
+        plan=plan,
+        recent=recent,
+        members=[
+            recent.members.index(target.name) for target in members_of(route, plan) if target.name in recent.members
+        ],
+        every_us=[every_us[name] for name in recent.members],
+        runs=runs,
+        suspect_ids=suspects(runs, providers, regions_of(recent), rules, control=control),
+        reporting_ids=reporting(recent, since_at=at - _silence_us(route, plan, rules)),
+        at=at,
+        rules=rules,
+    )
+    known = [region for region in regions if region in recent.regions]
+    for region, evidence in zip(known, fleet.evidence(known), strict=True):
+        yield fleet.inputs(region, evidence, levels)
 
 
 def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
@@ -80,73 +83,75 @@ def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
     return max([rules.epoch_us, *(2 * target.every_us for target in members_of(route, plan))])
 
 
-def _region_inputs(
-    route: Route,
-    plan: Plan,
-    recent: ProbeTable,
-    *,
-    runs: Failing,
-    suspect_ids: set[int],
-    reporting_ids: set[int],
-    region: str,
-    at: int,
-    rules: Rules,
-    levels: SeriesLevels | None,
-) -> Inputs:
-    region_place = recent.regions.index(region)
-    local = recent.where(recent.region == region_place)
-    watching = reporting_ids & set(np.unique(local.vantage_id).tolist())
-    comparable = local.where(local.comparable & ~np.isin(local.vantage_id, list(suspect_ids)))
-    trusted = {key: run for key, run in runs.items() if key[1] not in suspect_ids}
-    members = members_of(route, plan)
-    places = [recent.members.index(target.name) for target in members if target.name in recent.members]
-    every_us = {target.name: target.every_us for target in plan.targets}
-    id_of = {target.name: target.id for target in plan.targets}
-    intervals = [every_us[name] for name in recent.members]
-    return Inputs(
-        at=at,
-        client_region=region,
-        route=route,
-        plan_version=plan.version,
-        window=Window(from_at=at - rules.window_us, until_at=at),
-        rules=rules,
-        targets=tuple(members),
-        evidence=tuple(
-            evidence_of(
-                recent,
-                place,
-                region_place=region_place,
-                every_us=intervals[place],
-                trusted=trusted,
-                reporting_ids=reporting_ids,
-                rules=rules,
-                slo=route.slo,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fleet:
+    """The probes of all vantages in the window of a route, with what is known of the vantages. `members` are those of
+    the route, `every_us` the intervals of all targets, both in the order of the probes' members.
+    """
+
+    route: Route
+    plan: Plan
+    recent: ProbeTable
+    members: Sequence[int]
+    every_us: Sequence[int]
+    runs: Failing
+    suspect_ids: set[int]
+    reporting_ids: set[int]
+    at: int
+    rules: Rules
+
+    def evidence(self, regions: Sequence[str]) -> Iterator[tuple[Evidence, ...]]:
+        """Yield the evidence of each region."""
+        found = evidence_of(
+            self.recent,
+            [(member, self.recent.regions.index(region)) for region in regions for member in self.members],
+            every_us=self.every_us,
+            trusted={key: run for key, run in self.runs.items() if key[1] not in self.suspect_ids},
+            reporting_ids=self.reporting_ids,
+            rules=self.rules,
+            slo=self.route.slo,
+        )
+        size = len(self.members)
+        return (tuple(found[place * size : (place + 1) * size]) for place in range(len(regions)))
+
+    def inputs(self, region: str, evidence: tuple[Evidence, ...], levels: SeriesLevels | None) -> Inputs:
+        """Return the inputs of a region."""
+        local = self.recent.where(self.recent.region == self.recent.regions.index(region))
+        watching = self.reporting_ids & set(np.unique(local.vantage_id).tolist())
+        comparable = local.where(local.comparable & ~np.isin(local.vantage_id, list(self.suspect_ids)))
+        comparisons = comparisons_of(
+            comparable,
+            self.members,
+            slot_us=self.every_us,
+            at=self.at,
+            rules=self.rules,
+            drift=None if levels is None else self._drift(levels, region),
+        )
+        return Inputs(
+            at=self.at,
+            client_region=region,
+            route=self.route,
+            plan_version=self.plan.version,
+            window=Window(from_at=self.at - self.rules.window_us, until_at=self.at),
+            rules=self.rules,
+            targets=tuple(members_of(self.route, self.plan)),
+            evidence=evidence,
+            comparisons=tuple(comparisons),
+            vantages=len(self.reporting_ids & {vantage for _, vantage in self.runs}),
+            suspects=len(self.reporting_ids & self.suspect_ids),
+            vantages_here=len(watching),
+            suspects_here=len(watching & self.suspect_ids),
+            joint=joint_rounds(comparable, self.members),
+        )
+
+    def _drift(self, levels: SeriesLevels, region: str) -> Drift:
+        id_of = {target.name: target.id for target in self.plan.targets}
+        keys = [(id_of[name], region) for name in self.recent.members]
+
+        def drift(pairs: Sequence[tuple[int, int]], span_us: int) -> Inflation:
+            left, right = (
+                levels.of([keys[place] for place in places], [0] * len(pairs)) for places in zip(*pairs, strict=True)
             )
-            for place in places
-        ),
-        comparisons=tuple(
-            comparisons_of(
-                comparable,
-                places,
-                slot_us=intervals,
-                at=at,
-                rules=rules,
-                drift=_drift(levels, [id_of[name] for name in recent.members], region),
-            )
-        ),
-        vantages=len(reporting_ids & {vantage for _, vantage in runs}),
-        suspects=len(reporting_ids & suspect_ids),
-        vantages_here=len(watching),
-        suspects_here=len(watching & suspect_ids),
-        joint=joint_rounds(comparable, places),
-    )
+            return left.minus(right).variances(np.full(len(pairs), span_us / _HOUR_US))
 
-
-def _drift(levels: SeriesLevels | None, target_ids: Sequence[int], region: str) -> Drift:
-    def drift(left: int, right: int, span_us: int) -> Inflation | None:
-        if levels is None:
-            return None
-        left_levels, right_levels = (levels.of([(target_ids[place], region)], [0]) for place in (left, right))
-        return left_levels.minus(right_levels).variances(np.array([span_us / _HOUR_US]))
-
-    return drift
+        return drift

@@ -18,6 +18,7 @@ A window cannot show drift that is slower than itself. `with_history` adds what 
 of the level of windows of this length, beyond the noise within them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -111,6 +112,13 @@ class Inflation:
 def independent(rows: int) -> Inflation:
     """Return the inflation of rows whose values are taken as independent."""
     return Inflation(ratio=np.ones(rows), freedom=np.full(rows, np.inf))
+
+
+def stacked(parts: Sequence[Inflation]) -> Inflation:
+    """Return the rows of all parts, at least one."""
+    return Inflation(
+        ratio=np.concatenate([part.ratio for part in parts]), freedom=np.concatenate([part.freedom for part in parts])
+    )
 
 
 def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:

@@ -55,16 +55,16 @@ def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Pr
 def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset(), slo: Slo = NO_OBJECTIVE) -> Evidence:
     trusted = {key: run for key, run in failing_runs(probes).items() if key[1] not in suspected}
     reporting_ids = set(probes.vantage_id.tolist())
-    return evidence_of(
+    (found,) = evidence_of(
         probes,
-        0,
-        region_place=0,
-        every_us=EVERY_US,
+        [(0, 0)],
+        every_us=[EVERY_US, EVERY_US],
         trusted=trusted,
         reporting_ids=reporting_ids,
         rules=RULES,
         slo=slo,
     )
+    return found
 
 
 def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, Kind, float]]:
