@@ -22,7 +22,7 @@ from scipy.special import ndtri
 
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.pairwise import PairSums
-from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
+from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals, ragged
 from isochrone_collector.analysis.stats.signed_rank import interval_depth, p_values
 from isochrone_collector.analysis.stats.walsh import walsh_averages
 
@@ -45,16 +45,6 @@ class Shift:
             return self
         low = self.estimate - factor * (self.estimate - self.low)
         return replace(self, low=low, high=self.estimate + factor * (self.high - self.estimate))
-
-    def widened_by(self, inflated: Inflation, history: Inflation | None = None) -> "Shift":
-        """Return the same estimate for differences with this inflation, and with a `history` as of
-        `Inflation.with_history`; both are of one row.
-        """
-        if self.low is None or self.high is None:
-            return self
-        if history is not None:
-            inflated = inflated.with_history(np.array([((self.high - self.low) / (2 * _Z)) ** 2]), history)
-        return self.widened(float(inflated.factor[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +83,10 @@ def hodges_lehmann(differences: Reals) -> Shift | None:
     return Shift(estimate=estimate, low=sums.select(depth) / 2, high=sums.select(total + 1 - depth) / 2)
 
 
-def paired_shift(differences: Reals, *, history: Inflation | None = None) -> Shift | None:
-    """Estimate the shift of differences, in the order of their rounds, that may be dependent.
-
-    `history` is that of `Inflation.with_history`, for this one row.
-    """
+def paired_shift(differences: Reals) -> Shift | None:
+    """Estimate the shift of differences, in the order of their rounds, that may be dependent."""
     found = hodges_lehmann(differences)
-    series = Ragged(values=differences, offsets=np.array([0, len(differences)]))
-    return found and found.widened_by(inflation(series), history)
+    return found and found.widened(float(inflation(ragged([differences])).factor[0]))
 
 
 def paired_shifts(differences: Ragged, *, known: Inflation | None = None, history: Inflation | None = None) -> Shifts:
