@@ -217,35 +217,21 @@ def _member_probes(probes: ProbeTable, member: int, region_place: int, trusted: 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MemberQuantiles:
-    ttft_p50_us: Quantile | None
-    ttft_p95_us: Quantile | None
-    tokens_per_second_p50: Quantile | None
-    answer_p50_us: Quantile | None
-    answer_p95_us: Quantile | None
-
-
-def _quantiles(requests: Sequence[Requests], slo: Slo) -> Iterator[_MemberQuantiles]:
-    """Yield the quantiles of the requests of each member."""
+def _quantiles(requests: Sequence[Requests], slo: Slo) -> Iterator[dict[str, Quantile | None]]:
+    """Yield the quantiles of each member's requests, by their names in `Evidence`."""
     shares = {0.5: None, _SHARE: None}
     ttft = quantiles_of([one.values(Metric.TTFT) for one in requests], shares, of_known=True)
     speeds = quantiles_of([one.speeds() for one in requests], {0.5: None})
-    # Of an answer of the length that the objective names, if it names one.
-    answers = quantiles_of([one.values(Metric.E2E) for one in requests if slo.answer_tokens], shares)
-    for place in range(len(requests)):
-        yield _MemberQuantiles(
-            ttft_p50_us=ttft[0.5][place],
-            ttft_p95_us=ttft[_SHARE][place],
-            tokens_per_second_p50=speeds[0.5][place],
-            answer_p50_us=answers[0.5][place] if slo.answer_tokens else None,
-            answer_p95_us=answers[_SHARE][place] if slo.answer_tokens else None,
-        )
+    found = {"ttft_p50_us": ttft[0.5], "ttft_p95_us": ttft[_SHARE], "tokens_per_second_p50": speeds[0.5]}
+    if slo.answer_tokens:
+        answers = quantiles_of([one.values(Metric.E2E) for one in requests], shares)
+        found |= {"answer_p50_us": answers[0.5], "answer_p95_us": answers[_SHARE]}
+    return ({name: own[place] for name, own in found.items()} for place in range(len(requests)))
 
 
 def _evidence(
     of: _MemberProbes,
-    quantiles: _MemberQuantiles,
+    quantiles: Mapping[str, Quantile | None],
     size: float,
     *,
     every_us: int,
@@ -262,15 +248,12 @@ def _evidence(
     return Evidence(
         target=of.own.members[of.member],
         n=len(values),
-        n_eff=quantiles.ttft_p50_us.n_eff if quantiles.ttft_p50_us else None,
+        n_eff=median.n_eff if (median := quantiles["ttft_p50_us"]) else None,
         vantages=len(local_runs),
         failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
         coverage=_coverage(of.local, of.own, of.sent, every_us),
-        ttft_p50_us=quantiles.ttft_p50_us,
-        ttft_p95_us=quantiles.ttft_p95_us,
-        tokens_per_second_p50=quantiles.tokens_per_second_p50,
         rtt_p50_us=_median(of.own.rtt_us[~np.isnan(of.own.rtt_us)]),
         success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),
         outcomes=_outcomes(of.own),
@@ -280,8 +263,7 @@ def _evidence(
         goodput=in_time.goodput if has_limits(slo) else None,
         goodput_n_eff=in_time.n_eff,
         throttled=_throttled(of.own, rules),
-        answer_p50_us=quantiles.answer_p50_us,
-        answer_p95_us=quantiles.answer_p95_us,
+        **quantiles,
     )
 
 
