@@ -1,6 +1,6 @@
 """Evidence from probes."""
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pytest
@@ -71,6 +71,46 @@ def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, K
     """Rounds 0, 1, …, each + for a success, - for a failure, t for throttled, s for skipped."""
     kind_of = {"+": OK, "-": FAILED, "t": THROTTLED, "s": SKIPPED}
     return [(member, vantage, place, kind_of[sign], 350.0 if sign == "+" else NAN) for place, sign in enumerate(kinds)]
+
+
+def test_all_at_once_is_each_alone() -> None:
+    """The evidence of many members and regions, and the comparisons of many pairs, are those of each."""
+    rng = np.random.default_rng(7)
+    rows = [
+        (member, vantage, place, OK if rng.random() < 0.9 else FAILED, float(rng.integers(200, 900)))
+        for member in range(3)
+        for vantage in range(4)
+        for place in range(40)
+        if rng.random() < 0.8
+    ]
+    probes = seen(*rows)
+    probes = replace(probes, members=("a", "b", "c"), regions=("eu", "us"), region=probes.vantage_id % 2)
+    at, every_us, runs = int(probes.round_at.max()) + 1, [EVERY_US] * 3, failing_runs(probes)
+    places = [(member, region) for region in range(2) for member in range(3)]
+    together, *alone = (
+        evidence_of(probes, some, every_us=every_us, trusted=runs, reporting_ids={0, 1, 2, 3}, rules=RULES)
+        for some in (places, *([place] for place in places))
+    )
+    for one, (other,) in zip(together, alone, strict=True):
+        assert replace(one, n_eff=None, ttft_p50_us=None, ttft_p95_us=None, success=None) == replace(
+            other, n_eff=None, ttft_p50_us=None, ttft_p95_us=None, success=None
+        )
+        for share in ("ttft_p50_us", "ttft_p95_us", "success"):
+            assert asdict(getattr(one, share)) == pytest.approx(asdict(getattr(other, share)))
+    local = probes.where(probes.region == 0)
+    every, *pairs = (
+        comparisons_of(local, some, slot_us=every_us, at=at, rules=RULES)
+        for some in ([0, 1, 2], [0, 1], [0, 2], [1, 2])
+    )
+    for found, (expected,) in zip(every, pairs, strict=True):
+        assert (found.left, found.right, found.n, found.joint) == (
+            expected.left,
+            expected.right,
+            expected.n,
+            expected.joint,
+        )
+        for window in ("window", "middle", "short"):
+            assert asdict(getattr(found, window)) == pytest.approx(asdict(getattr(expected, window)))
 
 
 @pytest.mark.parametrize(
