@@ -6,38 +6,25 @@ target answers it. A target that most vantages of other regions see fail too is 
 target answers: then the providers fail, and the vantages know which one answers. The probes of a suspect vantage stay
 left out after it stops reporting; but only reporting vantages are counted, so that a vantage's last probes do not count
 for the whole window.
-
-Two members are compared by slots as long as the longer of their intervals, because each target has its own rounds. Of
-the member that is probed more often only the first round of a slot counts: a median of several rounds is less skewed
-than a single value, which would look like a shift. Whether they stall together is counted in joint rounds only.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
-from itertools import combinations
 
 import numpy as np
 
 from isochrone_collector.analysis.distribution import quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
 from isochrone_collector.analysis.requests import Ending, Requests
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, stacked
-from isochrone_collector.analysis.stats.paired import Shift, paired_shifts
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.ragged import ragged
-from isochrone_collector.routing.inputs import Comparison, Evidence, Rules, has_limits, limits_of
-from isochrone_collector.routing.joint_rounds import JointRounds
+from isochrone_collector.routing.inputs import Evidence, Rules, has_limits, limits_of
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.model import SECOND_US, Slo
 
 _SHARE = 0.95
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
-_LEAST_COSINES = 6
-# The half-width of a 99 % interval relative to one of 95 %.
-_MANY_LOOKS = 1.314
 _AROUND = 5
 # By `Kind`.
 _IS_SENT = np.array([True, True, False, False])
@@ -154,12 +141,6 @@ def _own_failures(
             elsewhere.setdefault(member, []).append(_is_failing(run, rules))
     shared = {member for member, failing in elsewhere.items() if 2 * sum(failing) > len(failing)}
     return {member: run for member, run in own.items() if member not in shared or not _is_failing(run, rules)}
-
-
-Drift = Callable[[Sequence[tuple[int, int]], int], Inflation]
-"""Returns, for each pair of members, how far their difference over a window (microseconds) may be from that of the long
-run, as known from the past week: the variance of its level; NaN if it is unknown.
-"""
 
 
 def evidence_of(
@@ -332,187 +313,3 @@ def _median(values: Reals) -> float | None:
 def _bucket_counts(values: Reals) -> dict[int, int]:
     buckets, counts = np.unique(buckets_of(values), return_counts=True)
     return dict(zip(buckets.tolist(), counts.tolist(), strict=True))
-
-
-def comparisons_of(
-    probes: ProbeTable,
-    members: Sequence[int],
-    *,
-    slot_us: Sequence[int],
-    at: int,
-    rules: Rules,
-    drift: Drift | None = None,
-) -> list[Comparison]:
-    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member. Without
-    `drift` nothing is known of it.
-    """
-    pairs = list(combinations(members, 2))
-    if not pairs:
-        return []
-    rounds = cache(partial(_first_rounds, probes))
-    slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
-    shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
-    joint = [_paired(rounds, *pair, 1) for pair in pairs]
-    differences = [one.differences() for one in shared]
-    shifts = _shifts(differences, at=at, rules=rules, history=drift and _histories(drift, pairs, rules))
-    return [
-        Comparison(
-            left=probes.members[left],
-            right=probes.members[right],
-            n=len(one.slot_at),
-            window=window,
-            middle=middle,
-            short=short,
-            **both.slow(),
-        )
-        for (left, right), one, both, (window, middle, short) in zip(pairs, shared, joint, shifts, strict=True)
-    ]
-
-
-Series = tuple[Integers, Reals]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs:
-    """The slots in which one vantage has a value of both members: their instants, ascending, each member's TTFTs, and
-    which of these are limits.
-    """
-
-    slot_at: Integers
-    left: Reals
-    left_limits: Flags
-    right: Reals
-    right_limits: Flags
-
-    def differences(self) -> Series:
-        """Return the slots with a difference of known sign, and the median of the differences of all vantages there."""
-        known = sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
-        return _medians(self.slot_at[known], (self.left - self.right)[known])
-
-    def slow(self) -> dict[str, int]:
-        """Count the slots, those in which either member exceeded its own p95, and those in which both did."""
-        left, right = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (self.left, self.right))
-        slow_left, slow_right, slow_both = (int(np.count_nonzero(of)) for of in (left, right, left & right))
-        return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
-
-
-def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> Inflation:
-    """Return the drift of each pair over the whole window, then over the middle one, then over the short one."""
-    return stacked([drift(pairs, span_us) for span_us in (rules.window_us, rules.middle_us, rules.short_us)])
-
-
-def _shifts(
-    series: Sequence[Series], *, at: int, rules: Rules, history: Inflation | None
-) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
-    """Yield the shift of each pair over the whole, the middle and the short window, given its differences.
-
-    If the drift of the week is known, the intervals of the middle and the short window are of 99 %: a lasting or sudden
-    difference is looked for all day, in levels that wander.
-    """
-    whole = [differences for _, differences in series]
-    middle = [differences[instants >= at - rules.middle_us] for instants, differences in series]
-    short = [differences[instants >= at - rules.short_us] for instants, differences in series]
-    earlier = [differences[instants < at - rules.short_us] for instants, differences in series]
-    own = stacked([inflation(ragged([*whole, *middle])), _inflation_before(short, earlier)])
-    shifts = paired_shifts(ragged([*whole, *middle, *short]), known=own, history=history).listed()
-    if history is not None:
-        often = np.isfinite(history.ratio) & (np.arange(len(shifts)) >= len(whole))
-        shifts = [one.widened(_MANY_LOOKS) if one and more else one for one, more in zip(shifts, often, strict=True)]
-    size = len(series)
-    return zip(shifts[:size], shifts[size : 2 * size], shifts[2 * size :], strict=True)
-
-
-def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Inflation:
-    """Return the inflation of the few differences of the short window, by those before it: they do not show their own
-    dependence, and a step among them would look like dependence.
-    """
-    found = independent(len(short))
-    # As many half periods as make the shortest one about as long as the differences.
-    lengths = [len(before) // max(len(own), 1) * 2 for own, before in zip(short, earlier, strict=True)]
-    cosines = np.maximum(np.array(lengths, np.int64), _LEAST_COSINES)
-    for number in np.unique(cosines).tolist():
-        places = np.flatnonzero(cosines == number)
-        own = inflation(ragged([earlier[place] for place in places.tolist()]), cosines=number)
-        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
-    return found
-
-
-def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
-    """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
-    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
-    cells = probes.round_at * max(len(vantages), 1) + place
-    series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
-    found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
-    return JointRounds(
-        round_at=tuple((found // max(len(vantages), 1)).tolist()),
-        ttft={name: _column(found, *own) for name, own in series.items()},
-    )
-
-
-def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
-    """Return the cells with a TTFT and the median there; a timeout counts at least as much as the largest value."""
-    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    values, censored = probes.ttft_us[own], probes.censored[own]
-    largest = values[~censored].max(initial=0.0)
-    return _medians(cells[own], np.where(censored, np.maximum(values, largest), values))
-
-
-def _column(cells: Integers, own: Integers, values: Reals) -> tuple[int | None, ...]:
-    """Return the bucket of the value at each of `cells`, `None` at those that are not its own."""
-    buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
-    return tuple(buckets.get(cell) for cell in cells.tolist())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstRounds:
-    """The slots of each vantage with a TTFT of one member, as cells that are distinct and ascend, and their instants:
-    the median of the first round in each, and whether that is a limit: half of the round's probes or more were
-    cut off.
-    """
-
-    cells: Integers
-    slot_at: Integers
-    ttft_us: Reals
-    limits: Flags
-
-
-_Rounds = Callable[[int, int], _FirstRounds]
-
-
-def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
-    """Return the slots in which one vantage has a value of both members."""
-    mine, theirs = rounds(left, slot_us), rounds(right, slot_us)
-    _, of_mine, of_theirs = np.intersect1d(mine.cells, theirs.cells, assume_unique=True, return_indices=True)
-    return _Pairs(
-        slot_at=mine.slot_at[of_mine],
-        left=mine.ttft_us[of_mine],
-        left_limits=mine.limits[of_mine],
-        right=theirs.ttft_us[of_theirs],
-        right_limits=theirs.limits[of_theirs],
-    )
-
-
-def _first_rounds(probes: ProbeTable, member: int, slot_us: int) -> _FirstRounds:
-    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
-    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    slots = probes.round_at // slot_us
-    cells = slots * max(len(vantages), 1) + place
-    rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
-    order = np.argsort(rounds_at, kind="stable")
-    _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
-    early = order[rounds_at[order] == rounds_at[order][first][inverse]]
-    found, medians = _medians(within[early], values[early])
-    return _FirstRounds(
-        cells=found,
-        slot_at=found // max(len(vantages), 1) * slot_us,
-        ttft_us=medians,
-        limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
-    )
-
-
-def _medians(groups: Integers, values: Reals) -> Series:
-    """Return the groups, ascending, and the median of each one's values."""
-    order = np.lexsort((values, groups))
-    found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
-    ordered = values[order]
-    return found, np.asarray((ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2)

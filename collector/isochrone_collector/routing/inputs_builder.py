@@ -8,18 +8,16 @@ import numpy as np
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.routing.evidence import (
-    Drift,
     Failing,
     ProbeTable,
-    comparisons_of,
     evidence_of,
     failing_runs,
-    joint_rounds,
     regions_of,
     reporting,
     suspects,
 )
 from isochrone_collector.routing.inputs import Evidence, Inputs, Rules, rules_for
+from isochrone_collector.routing.member_pairs import Drift, comparisons_of, joint_rounds
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan, Route, Target
 

@@ -11,14 +11,13 @@ from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.evidence import (
     NO_OBJECTIVE,
     ProbeTable,
-    comparisons_of,
     evidence_of,
     failing_runs,
-    joint_rounds,
     suspects,
 )
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
+from isochrone_collector.routing.member_pairs import comparisons_of, joint_rounds
 from isochrone_collector.routing.switch import State
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
