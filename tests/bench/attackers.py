@@ -30,6 +30,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from bench import http2
 from isochrone_wire import codec
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.credentials import Credential, JoinToken
@@ -61,8 +62,6 @@ REFUSED_STREAM = "RST_STREAM with error code 7"
 _READ_BYTES = 4096
 _RESET_SECONDS = 5.0
 # Frame types of HTTP/2, RFC 9113 section 6.
-_DATA, _HEADERS, _RESET, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
-_END_HEADERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,10 +273,11 @@ async def _slow_head(spec: AttackSpec, number: int, tally: Tally) -> None:
 
 async def _slow_message(spec: AttackSpec, number: int, tally: Tally) -> None:
     async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
-        writer.write(_frame(_HEADERS, _END_HEADERS, 1, _head(JOIN)))
+        headers = http2.call_headers(JOIN, tls=True)
+        writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, b""))
+        writer.write(http2.frame(http2.HEADERS, headers, flags=http2.END_HEADERS, stream=1))
         # The head of a message of 1 000 bytes in a DATA frame of as many; they arrive one by one.
-        writer.write(struct.pack(">I", 1005)[1:] + struct.pack(">BBI", _DATA, 0, 1) + struct.pack(">BI", 0, 1000))
+        writer.write(http2.frame_head(1005, http2.DATA, stream=1) + struct.pack(">BI", 0, 1000))
         return await _trickling(writer, _until_refused(reader))
 
     await _over_tls(parse_address(spec.grpc), spec, number, tally, trickle)
@@ -334,29 +334,10 @@ async def _trickling(writer: asyncio.StreamWriter, end: Coroutine[Any, Any, obje
 
 async def _until_refused(reader: asyncio.StreamReader) -> None:
     """Read frames of HTTP/2 until one ends the call or the connection."""
-    kind = _SETTINGS
-    while kind not in (_HEADERS, _RESET, _GOAWAY):
-        try:
-            head = await reader.readexactly(9)
-            await reader.readexactly(int.from_bytes(head[:3], "big"))
-        except asyncio.IncompleteReadError:
-            return
-        kind = head[3]
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def _head(method: str) -> bytes:
-    """Return the headers of a call in HPACK, RFC 7541: POST, https, and literals that are not indexed."""
-
-    def text(value: str) -> bytes:
-        return bytes([len(value)]) + value.encode()
-
-    named = {"content-type": "application/grpc", "te": "trailers"}
-    literals = b"".join(b"\0" + text(name) + text(value) for name, value in named.items())
-    return b"\x83\x87\x04" + text(method) + b"\x01" + text("collector") + literals
+    kind = http2.SETTINGS
+    with suppress(asyncio.IncompleteReadError):
+        while kind not in (http2.HEADERS, http2.RESET, http2.GOAWAY):
+            kind, _, _ = await http2.read_frame(reader)
 
 
 async def _each(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:

@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench import http2
 from isochrone_wire.v1 import routes_pb2
 
 WATCH = "/isochrone.v1.Routes/WatchTables"
 _OPENING_AT_ONCE = 20
-# Frames of HTTP/2 (RFC 9113).
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
-_ACK, _END_HEADERS, _END_STREAM = 1, 4, 1
 # So much that a watcher need not tell what it has read.
 _MAX_WINDOW, _FIRST_WINDOW = (1 << 31) - 1, (1 << 16) - 1
 _WINDOW_SETTING = 4
+# Of a message of gRPC: whether it is compressed, and its length.
+_HEAD = struct.Struct(">BI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Watchers:
         async with self.opening:
             reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
             request = routes_pb2.WatchTablesRequest(client_region=region).SerializeToString()
-            writer.write(_grpc_call(WATCH, self.config.address, request))
+            writer.write(_grpc_call(WATCH, request))
             messages = _grpc_messages(reader, writer)
             yield await anext(messages)
         async for message in messages:
@@ -94,46 +94,33 @@ class Watchers:
             yield (await reader.readexactly(size + 2))[:-2]
 
 
-def _grpc_call(method: str, authority: str, request: bytes) -> bytes:
-    """Return the bytes of a connection with one call over HTTP/2; its headers are literals of HPACK (RFC 7541)."""
-    names = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": method,
-        ":authority": authority,
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    headers = b"".join(b"\0%c%s%c%s" % (len(n), n.encode(), len(v), v.encode()) for n, v in names.items())
-    window = struct.pack("!HI", _WINDOW_SETTING, _MAX_WINDOW)
+def _grpc_call(method: str, request: bytes) -> bytes:
+    """Return the bytes of a connection with one call."""
+    window = struct.pack(">HI", _WINDOW_SETTING, _MAX_WINDOW)
+    headers = http2.call_headers(method, tls=False)
     return b"".join(
         [
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            _frame(_SETTINGS, window),
-            _frame(_WINDOW_UPDATE, struct.pack("!I", _MAX_WINDOW - _FIRST_WINDOW)),
-            _frame(_HEADERS, headers, flags=_END_HEADERS, stream=1),
-            _frame(_DATA, struct.pack("!BI", 0, len(request)) + request, flags=_END_STREAM, stream=1),
+            http2.PREFACE,
+            http2.frame(http2.SETTINGS, window),
+            http2.frame(http2.WINDOW_UPDATE, struct.pack(">I", _MAX_WINDOW - _FIRST_WINDOW)),
+            http2.frame(http2.HEADERS, headers, flags=http2.END_HEADERS, stream=1),
+            http2.frame(http2.DATA, _HEAD.pack(0, len(request)) + request, flags=http2.END_STREAM, stream=1),
         ]
     )
-
-
-def _frame(kind: int, content: bytes, *, flags: int = 0, stream: int = 0) -> bytes:
-    return struct.pack("!IBI", len(content) << 8 | kind, flags, stream) + content
 
 
 async def _grpc_messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AsyncGenerator[bytes, None]:
     """Yield the messages of the only call of a connection, until it ends."""
     pending = b""
     while True:
-        head, flags, _ = struct.unpack("!IBI", await reader.readexactly(9))
-        kind, content = head & 0xFF, await reader.readexactly(head >> 8)
-        if kind in (_RESET, _GOAWAY) or (kind == _HEADERS and flags & _END_STREAM):
+        kind, flags, content = await http2.read_frame(reader)
+        if kind in (http2.RESET, http2.GOAWAY) or (kind == http2.HEADERS and flags & http2.END_STREAM):
             return
-        if kind in (_SETTINGS, _PING) and not flags & _ACK:
-            writer.write(_frame(kind, content if kind == _PING else b"", flags=_ACK))
-        pending += content if kind == _DATA else b""
-        while len(pending) >= 5 and len(pending) >= (end := 5 + int.from_bytes(pending[1:5])):
-            yield pending[5:end]
+        if kind in (http2.SETTINGS, http2.PING) and not flags & http2.ACK:
+            writer.write(http2.frame(kind, content if kind == http2.PING else b"", flags=http2.ACK))
+        pending += content if kind == http2.DATA else b""
+        while len(pending) >= _HEAD.size and len(pending) >= (end := _HEAD.size + _HEAD.unpack_from(pending)[1]):
+            yield pending[_HEAD.size : end]
             pending = pending[end:]
 
 
