@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import quantiles_of
+from isochrone_collector.analysis.distribution import Values, quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
@@ -157,57 +157,64 @@ def evidence_of(
     intervals by member. `trusted` are the runs of failures of vantages that are not suspect; only those of vantages in
     `reporting_ids` count for current failures.
     """
-    found = [_member_probes(probes, member, region_place, trusted, slo) for member, region_place in series]
-    quantiles = _quantiles([one.requests for one in found], slo)
+    found = [
+        _member_probes(probes, member, region_place, every_us=every_us[member], trusted=trusted, slo=slo)
+        for member, region_place in series
+    ]
+    quantiles = _quantiles(found, slo)
     sizes = effective_sizes([one.succeeded for one in found]).tolist()
     return [
-        _evidence(one, of, size, every_us=every_us[one.member], reporting_ids=reporting_ids, rules=rules, slo=slo)
+        _evidence(one, of, size, reporting_ids=reporting_ids, rules=rules, slo=slo)
         for one, of, size in zip(found, quantiles, sizes, strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MemberProbes:
-    """The probes of a member in one region by vantages that are not suspect: all of its own, those `sent`, and those of
-    every member by the same vantages (`local`); its `runs` of failures by vantage, in all regions; whether each sent
-    request succeeded, in the order of their rounds.
+    """The probes of a member in one region by vantages that are not suspect; its `runs` of failures by vantage, in all
+    regions; its requests, their TTFT, and whether each one that was sent succeeded, in the order of their rounds.
     """
 
     member: int
     runs: Mapping[int, int]
-    local: ProbeTable
     own: ProbeTable
-    sent: ProbeTable
+    newest_at: int | None
+    coverage: float | None
     requests: Requests
+    ttft: Values
     succeeded: Flags
 
 
-def _member_probes(probes: ProbeTable, member: int, region_place: int, trusted: Failing, slo: Slo) -> _MemberProbes:
+def _member_probes(
+    probes: ProbeTable, member: int, region_place: int, *, every_us: int, trusted: Failing, slo: Slo
+) -> _MemberProbes:
     runs = {vantage: run for (of, vantage), run in trusted.items() if of == member}
     local = probes.where((probes.region == region_place) & np.isin(probes.vantage_id, list(runs)))
     own = local.where(local.member == member)
+    sent = own.where(_IS_SENT[own.kind])
     requests = _requests(own, slo)
     return _MemberProbes(
         member=member,
         runs=runs,
-        local=local,
         own=own,
-        sent=own.where(_IS_SENT[own.kind]),
+        newest_at=int(sent.round_at.max()) if len(sent) else None,
+        coverage=_coverage(local, own, sent, every_us),
         requests=requests,
+        ttft=requests.values(Metric.TTFT),
         succeeded=(requests.ending == Ending.ANSWERED)[requests.ending != Ending.NONE],
     )
 
 
-def _quantiles(requests: Sequence[Requests], slo: Slo) -> Iterator[dict[str, Quantile | None]]:
+def _quantiles(members: Sequence[_MemberProbes], slo: Slo) -> Iterator[dict[str, Quantile | None]]:
     """Yield the quantiles of each member's requests, by their names in `Evidence`."""
     shares = {0.5: None, _SHARE: None}
-    ttft = quantiles_of([one.values(Metric.TTFT) for one in requests], shares, of_known=True)
-    speeds = quantiles_of([one.speeds() for one in requests], {0.5: None})
+    ttft = quantiles_of([one.ttft for one in members], shares, of_known=True)
+    speeds = quantiles_of([one.requests.speeds() for one in members], {0.5: None})
     found = {"ttft_p50_us": ttft[0.5], "ttft_p95_us": ttft[_SHARE], "tokens_per_second_p50": speeds[0.5]}
     if slo.answer_tokens:
-        answers = quantiles_of([one.values(Metric.E2E) for one in requests], shares)
+        answers = quantiles_of([one.requests.values(Metric.E2E) for one in members], shares)
         found |= {"answer_p50_us": answers[0.5], "answer_p95_us": answers[_SHARE]}
-    return ({name: own[place] for name, own in found.items()} for place in range(len(requests)))
+    return ({name: own[place] for name, own in found.items()} for place in range(len(members)))
 
 
 def _evidence(
@@ -215,7 +222,6 @@ def _evidence(
     quantiles: Mapping[str, Quantile | None],
     size: float,
     *,
-    every_us: int,
     reporting_ids: Collection[int],
     rules: Rules,
     slo: Slo,
@@ -223,8 +229,7 @@ def _evidence(
     """Return the evidence; `size` is the effective number of the sent requests."""
     runs = {vantage: run for vantage, run in of.runs.items() if vantage in reporting_ids}
     local_runs = [runs[vantage] for vantage in np.unique(of.own.vantage_id).tolist() if vantage in runs]
-    ttft = of.requests.values(Metric.TTFT)
-    values, limits = ttft.values[~ttft.censored], ttft.values[ttft.censored]
+    values, limits = of.ttft.values[~of.ttft.censored], of.ttft.values[of.ttft.censored]
     in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=of.own.members[of.member],
@@ -234,11 +239,11 @@ def _evidence(
         failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
-        coverage=_coverage(of.local, of.own, of.sent, every_us),
+        coverage=of.coverage,
         rtt_p50_us=_median(of.own.rtt_us[~np.isnan(of.own.rtt_us)]),
         success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),
         outcomes=_outcomes(of.own),
-        newest_at=int(of.sent.round_at.max()) if len(of.sent) else None,
+        newest_at=of.newest_at,
         histogram=_bucket_counts(values),
         censored=_bucket_counts(limits),
         goodput=in_time.goodput if has_limits(slo) else None,

@@ -126,7 +126,7 @@ def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Infla
     """
     found = independent(len(short))
     # As many half periods as make the shortest one about as long as the differences.
-    lengths = [len(before) // max(len(own), 1) * 2 for own, before in zip(short, earlier, strict=True)]
+    lengths = [len(before) // len(own) * 2 if len(own) else 0 for own, before in zip(short, earlier, strict=True)]
     cosines = np.maximum(np.array(lengths, np.int64), _LEAST_COSINES)
     for number in np.unique(cosines).tolist():
         places = np.flatnonzero(cosines == number)

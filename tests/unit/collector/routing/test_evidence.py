@@ -1,11 +1,15 @@
 """Evidence from probes."""
 
+import tracemalloc
 from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pytest
 
 from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.ragged import Ragged
+from isochrone_collector.routing import member_pairs
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.evidence import (
@@ -110,6 +114,40 @@ def test_all_at_once_is_each_alone() -> None:
         )
         for window in ("window", "middle", "short"):
             assert asdict(getattr(found, window)) == pytest.approx(asdict(getattr(expected, window)))
+
+
+def test_a_decision_takes_no_more_memory_than_its_probes() -> None:
+    """The evidence of one member does not keep the probes of all others until that of the last one is known."""
+    rows = [(member, vantage, place, OK, 300.0) for member in range(40) for vantage in range(4) for place in range(50)]
+    probes = replace(seen(*rows), members=tuple(f"m{member}" for member in range(40)))
+    size = sum(getattr(probes, name).nbytes for name in COLUMNS)
+    runs = failing_runs(probes)
+    tracemalloc.start()
+    evidence_of(
+        probes,
+        [(member, 0) for member in range(20)],
+        every_us=[EVERY_US] * 40,
+        trusted=runs,
+        reporting_ids=set(range(4)),
+        rules=RULES,
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * size
+
+
+def test_a_silent_member_costs_no_more_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a difference in the short window, the dependence of the earlier ones is not computed with many terms."""
+    used = list[int]()
+
+    def noted(series: Ragged, *, cosines: int = 6) -> Inflation:
+        used.append(cosines)
+        return inflation(series, cosines=cosines)
+
+    monkeypatch.setattr(member_pairs, "inflation", noted)
+    rows = seen(*(row for member in (0, 1) for row in course(member, 7, "+" * 100)))
+    comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, at=200 * EVERY_US, rules=RULES)
+    assert max(used) == 6
 
 
 @pytest.mark.parametrize(
