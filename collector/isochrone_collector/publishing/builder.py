@@ -46,7 +46,7 @@ _GATHER_S = 0.1
 _BURST_S = 0.5
 
 _AT_FIRST = State()
-_AT_FIRST_CONTENT = canonical_form.compress(canonical_form.dump(_AT_FIRST))
+_AT_FIRST_TEXT = canonical_form.dump(_AT_FIRST)
 
 Key = tuple[str, str]
 # A target's id and the region that it was probed from.
@@ -55,11 +55,11 @@ Series = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Published:
-    """A route in a region: its newest table, and the state that the next decision starts from, as it is stored too."""
+    """A route in a region: its newest table, and the state that the next decision starts from, as a text, too."""
 
     table: RouteTable | None = None
     state: State = _AT_FIRST
-    stored_state: bytes = _AT_FIRST_CONTENT
+    state_text: str = _AT_FIRST_TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +155,8 @@ class RouteBuilder:
             rows = await tables.newest(connection)
         self._known = {}
         for row in rows:
-            table = canonical_form.load(RouteTable, row.document)
-            state = canonical_form.load(State, canonical_form.decompress(row.after))
-            known = _Published(table=table, state=state, stored_state=row.after)
+            table, text = canonical_form.load(RouteTable, row.document), canonical_form.decompress(row.after)
+            known = _Published(table=table, state=canonical_form.load(State, text), state_text=text)
             self._known[table.client_region, table.route] = known
 
     async def _build_once(self) -> None:
@@ -226,9 +225,9 @@ class RouteBuilder:
         decision = decide(inputs, known.state)
         after = canonical_form.dump(decision.state)
         # Exactly what a replay will read, down to the order of the keys.
-        state, stored_state = canonical_form.load(State, after), canonical_form.compress(after)
+        state = canonical_form.load(State, after)
         if not needs_publishing(known.table, decision, inputs):
-            return _Draft(key=key, known=replace(known, state=state, stored_state=stored_state), row=None)
+            return _Draft(key=key, known=replace(known, state=state, state_text=after), row=None)
         inputs_text = canonical_form.dump(inputs)
         table = build_table(
             inputs, decision, generation=generation, code_version=self._code_version, inputs_text=inputs_text
@@ -242,10 +241,10 @@ class RouteBuilder:
             sentence=table.sentence,
             document=canonical_form.dump(table),
             inputs=canonical_form.compress(inputs_text),
-            before=known.stored_state,
-            after=stored_state,
+            before=canonical_form.compress(known.state_text),
+            after=canonical_form.compress(after),
         )
-        return _Draft(key=key, known=_Published(table=table, state=state, stored_state=stored_state), row=row)
+        return _Draft(key=key, known=_Published(table=table, state=state, state_text=after), row=row)
 
     async def _publish(self, drafts: list[_Draft]) -> None:
         rows = [draft.row for draft in drafts if draft.row is not None]

@@ -55,7 +55,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any value of the wire that JSO
     """Return the fields of a dataclass. The keys of its mappings become text, by which they are sorted."""
     parts = ((name, getattr(value, name)) for name in _hints(value.__class__))
     return {
-        name: {str(key): one for key, one in part.items()} if isinstance(part, dict) else part for name, part in parts
+        name: {str(key): one for key, one in part.items()} if isinstance(part, Mapping) else part
+        for name, part in parts
     }
 
 

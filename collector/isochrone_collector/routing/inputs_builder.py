@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
     """The probes of all vantages in the window of a route, with what is known of the vantages. `members` are those of
-    the route, `every_us` the intervals of all targets, both in the order of the probes' members.
+    the route in its order, as indices of the probes' members; `every_us` are the intervals of the probes' members.
     """
 
     route: Route
@@ -109,8 +110,8 @@ class _Fleet:
             rules=self.rules,
             slo=self.route.slo,
         )
-        size = len(self.members)
-        return (tuple(found[place * size : (place + 1) * size]) for place in range(len(regions)))
+        one_by_one = iter(found)
+        return (tuple(islice(one_by_one, len(self.members))) for _ in regions)
 
     def inputs(self, region: str, evidence: tuple[Evidence, ...], levels: SeriesLevels | None) -> Inputs:
         """Return the inputs of a region."""

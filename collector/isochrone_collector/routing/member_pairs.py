@@ -47,7 +47,7 @@ def comparisons_of(
     pairs = list(combinations(members, 2))
     if not pairs:
         return []
-    rounds = cache(partial(_first_rounds, probes))
+    rounds = cache(partial(_first_rounds, probes, _vantages(probes)))
     slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
     shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
     joint = [_paired(rounds, *pair, 1) for pair in pairs]
@@ -137,12 +137,12 @@ def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Infla
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
     """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
-    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
-    cells = probes.round_at * max(len(vantages), 1) + place
+    vantages, place = _vantages(probes)
+    cells = probes.round_at * vantages + place
     series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
     found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
     return JointRounds(
-        round_at=tuple((found // max(len(vantages), 1)).tolist()),
+        round_at=tuple((found // vantages).tolist()),
         ttft={name: _column(found, *own) for name, own in series.items()},
     )
 
@@ -190,11 +190,16 @@ def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
     )
 
 
-def _first_rounds(probes: ProbeTable, member: int, slot_us: int) -> _FirstRounds:
+def _vantages(probes: ProbeTable) -> tuple[int, Integers]:
+    """Return the number of vantages, at least 1, and the place of each probe's among them."""
     vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+    return max(len(vantages), 1), place
+
+
+def _first_rounds(probes: ProbeTable, places: tuple[int, Integers], member: int, slot_us: int) -> _FirstRounds:
+    vantages, place = places
     own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    slots = probes.round_at // slot_us
-    cells = slots * max(len(vantages), 1) + place
+    cells = probes.round_at // slot_us * vantages + place
     rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
     order = np.argsort(rounds_at, kind="stable")
     _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
@@ -202,7 +207,7 @@ def _first_rounds(probes: ProbeTable, member: int, slot_us: int) -> _FirstRounds
     found, medians = _medians(within[early], values[early])
     return _FirstRounds(
         cells=found,
-        slot_at=found // max(len(vantages), 1) * slot_us,
+        slot_at=found // vantages * slot_us,
         ttft_us=medians,
         limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
     )

@@ -32,7 +32,7 @@ from isochrone_collector.analysis.simulation.replay import (
 )
 from isochrone_collector.analysis.stats.long_run_variance import inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann
-from isochrone_collector.analysis.stats.ragged import Ragged
+from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_collector.analysis.stats.signed_rank import interval_depth
 from isochrone_wire.text import unknown
 
@@ -185,8 +185,7 @@ def _is_better(incumbent: Reals, challenger: Reals) -> bool:
 def _shift(differences: Reals) -> Shift | None:
     """Return the shift, with an interval that is at least as wide as that of independent differences."""
     found = hodges_lehmann(differences)
-    series = Ragged(values=differences, offsets=np.array([0, len(differences)]))
-    return found and found.widened(max(float(inflation(series).factor[0]), 1.0))
+    return found and found.widened(max(float(inflation(ragged([differences])).factor[0]), 1.0))
 
 
 def _may_be_above_zero(differences: Reals) -> bool:

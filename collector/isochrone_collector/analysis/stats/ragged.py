@@ -39,7 +39,7 @@ class Ragged:
         counts = self.counts
         if not len(counts):
             return
-        if len(counts) == 1:  # one series at a time, as routes are decided
+        if len(counts) == 1:
             if counts[0]:
                 yield np.zeros(1, dtype=np.int64), self.row(0)[np.newaxis].copy()
             return
