@@ -266,7 +266,7 @@ def _requests(own: ProbeTable, slo: Slo) -> Requests:
     the account: it lowers the member's share of the traffic, and is no answer that came too late.
     """
     rest = np.maximum((slo.answer_tokens or 0) - own.first_chunk_tokens, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         answer_us = own.answer_from_us + rest / own.tokens_per_second * SECOND_US
     unsorted = Requests(
         regions=own.regions,
@@ -275,7 +275,7 @@ def _requests(own: ProbeTable, slo: Slo) -> Requests:
         round_at=own.round_at,
         ending=_ENDING_OF[own.kind],
         ttft_us=np.where(own.censored, np.nan, own.ttft_us),
-        e2e_us=np.where(own.kind == Kind.OK, answer_us, np.nan),
+        e2e_us=np.where((own.kind == Kind.OK) & np.isfinite(answer_us), answer_us, np.nan),
         ceiling_us=np.where(own.censored, own.ttft_us, np.nan),
         tokens_per_second=own.tokens_per_second,
     )

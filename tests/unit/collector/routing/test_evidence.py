@@ -266,6 +266,16 @@ def test_an_answer_is_estimated_per_request() -> None:
     assert found.value == 4_100_000.0
 
 
+@pytest.mark.parametrize("speed", [0.0, 5e-324])
+def test_an_answer_that_would_never_end_is_unknown(speed: float) -> None:
+    """The inputs of a decision are stored as JSON, which has no infinity."""
+    rows = seen(*course(0, 7, "++++"))
+    rows = replace(rows, tokens_per_second=np.array([50.0, 50.0, speed, speed]))
+    found = gathered(rows, slo=Slo(answer_tokens=201, answer_p95_us=SECOND_US))
+    assert found.answer_p95_us is not None
+    assert found.answer_p95_us.value == 350_000 + 4 * SECOND_US
+
+
 def test_probes_that_began_late_are_not_compared() -> None:
     """A probe that waited for a slot is evidence of its member, but not of its round."""
     rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++"))
