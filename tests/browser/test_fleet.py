@@ -8,6 +8,7 @@ from fix_agent import StartAgent
 from fix_browser import Browser
 from fix_collector import Collector, StartCollector
 from fix_simulator import Simulator
+from isochrone_client.formats import number
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US
@@ -70,7 +71,10 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
         *(vantage[name] for name in ("name", "region", "liveness")),
         *(str(vantage[name]) for name in ("spool_depth", "plan_version", "agent_version")),
     ]
-    assert row["clock"] == f"{vantage['clock_offset_us'] / 1000:+.1f} ± {vantage['clock_uncertainty_us'] / 1000:.1f}"
+    assert row["clock"] == " ± ".join(
+        number(vantage[f"clock_{name}_us"] / 1000, signed=name == "offset", decimals=1)
+        for name in ("offset", "uncertainty")
+    )
     assert row["samples"] == "all accounted for"
 
     coverage = {row["target"]: row for row in shown["Coverage"]}

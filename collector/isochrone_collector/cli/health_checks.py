@@ -234,7 +234,7 @@ def _plan(version: int, key: str | None) -> CheckResult:
 
 def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:
     off = max(0, abs(offset_us) - uncertainty_us)
-    sentence = f"the database is {offset_us / 1000:+.1f} ms from here, ± {uncertainty_us / 1000:.1f} ms"
+    sentence = f"the database is {offset_us / 1000:+z.1f} ms from here, ± {uncertainty_us / 1000:.1f} ms"
     hint = "synchronise both clocks with NTP"
     if off > _CLOCK_FAIL_US:
         return fail("clock", sentence, hint)
