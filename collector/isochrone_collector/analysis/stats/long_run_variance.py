@@ -182,7 +182,8 @@ def _by_cosines(centred: Reals, cosines: int) -> Inflation:
     return Inflation(ratio=ratio, freedom=np.where(varies, weights.shape[1], np.inf))
 
 
-@lru_cache(maxsize=1024)
+# Few, because each may have a megabyte.
+@lru_cache(maxsize=64)
 def _cosines(n: int, most: int) -> Reals:
     """Return the cosines for n rounds, an n by B matrix."""
     terms = np.arange(1, _terms(n, most) + 1)
