@@ -6,10 +6,10 @@ decodes the bytes of all samples at once, into arrays of Apache Arrow.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from ptars import HandlerPool
 
@@ -21,6 +21,7 @@ from isochrone_collector.ingest.sample_columns import (
     RATES,
     TEXTS,
     UNKNOWN_MEMBER,
+    Array,
     Flags,
     Numbers,
     SampleColumns,
@@ -28,16 +29,15 @@ from isochrone_collector.ingest.sample_columns import (
 from isochrone_wire.v1 import sample_pb2
 
 _WIRE_ENUMS: Mapping[str, Any] = {"outcome": sample_pb2.Outcome, "token_source": sample_pb2.TokenSource}
-Array = Any  # pyarrow.Array, which has no types
 Number = TypeVar("Number", np.int64, np.float64)
 _decoder = HandlerPool([sample_pb2.DESCRIPTOR]).get_for_message(sample_pb2.Sample.DESCRIPTOR)
 
 
-def decode(samples: Sequence[bytes]) -> SampleColumns:
+def decode(samples: list[bytes]) -> SampleColumns:
     """Decode encoded samples, which protobuf must accept. Values are not checked here. Raises `ValueError` if one is
     not a message.
     """
-    batch = _decoder.list_to_record_batch([*samples])
+    batch = _decoder.list_to_record_batch(samples)
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     limits = arrays["ratelimit"]
     arrays |= {LIMIT + field.name: array for field, array in zip(limits.type, limits.flatten(), strict=True)}
@@ -46,12 +46,14 @@ def decode(samples: Sequence[bytes]) -> SampleColumns:
     for name in ENUMS:
         numbers[:, COLUMN[name]] = _enum_places(name, numbers[:, COLUMN[name]])
     rates, rated = _table([arrays[name] for name in RATES], np.float64)
+    texts = [arrays[name].cast(pa.binary()) for name in TEXTS]
     return SampleColumns(
         numbers=numbers,
         present=present,
         rates=rates,
         rated=rated,
-        texts=tuple(_texts(arrays[name]) for name in TEXTS),
+        texts=tuple(texts),
+        sizes=_sizes(texts),
     )
 
 
@@ -64,14 +66,10 @@ def _table(arrays: Sequence[Array], kind: type[Number]) -> tuple[NDArray[Number]
     return np.where(present, values, kind(0)).T, present.T
 
 
-def _texts(array: Array) -> list[bytes | None]:
-    _, places, packed = array.buffers()
-    content = packed.to_pybytes()
-    ends = np.frombuffer(places, np.int32, len(array) + 1).tolist()
-    texts: list[bytes | None] = [content[begin:end] for begin, end in pairwise(ends)]
-    if not array.null_count:
-        return texts
-    return [text if is_known else None for text, is_known in zip(texts, _present([array])[0].tolist(), strict=True)]
+def _sizes(texts: Sequence[Array]) -> NDArray[np.int32]:
+    """Return a column per array with the numbers of bytes of its texts, -1 where they are null."""
+    ends = np.array([np.frombuffer(array.buffers()[1], np.int32, len(array) + 1) for array in texts])
+    return np.where(_present(texts), np.diff(ends), np.int32(-1)).T
 
 
 def _present(arrays: Sequence[Array]) -> Flags:

@@ -5,16 +5,17 @@ column as its length in four bytes and its big-endian content; -1 is the length 
 
 So every column that is not text takes whole words of four bytes. They are laid out as one matrix of words, as if no
 value were NULL; the words of NULL values are then dropped. The order of columns is free: first those that are the same
-for the whole batch, then the words, then the texts.
+for the whole batch, then the words, then the texts. Arrow joins these parts of each row.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
 from isochrone_collector.ingest.sample_columns import (
     COLUMN,
@@ -22,6 +23,7 @@ from isochrone_collector.ingest.sample_columns import (
     NUMBERS,
     RATES,
     TEXTS,
+    Array,
     Flags,
     Numbers,
     SampleColumns,
@@ -48,9 +50,6 @@ _ENUM_COLUMNS = [COLUMN[name] for name in ENUMS]
 _WORDS_OF_EIGHTS = 3 * (len(_EIGHTS) + len(RATES))
 _WORDS_OF_FOURS = 2 * (1 + len(_FOURS))
 _SINCE_2000 = np.array([POSTGRES_EPOCH_AT if COLUMNS[name] == "timestamptz" else 0 for name in _EIGHTS], np.int64)
-# More bytes of UTF-8 than any valid text has.
-_MOST_BYTES = 4_000
-_LENGTHS = [_int32.pack(length) for length in range(_MOST_BYTES)]
 
 
 def pack_rows(
@@ -60,26 +59,24 @@ def pack_rows(
     order = ORDER if reasons is None else LATE_ORDER
     if not len(chosen):
         return PackedRows(order, 0, b"")
-    prefix, columns = _batch_prefix(origin, columns=len(order)), columns.select(chosen)
-    parts: list[Iterable[bytes]] = [
-        repeat(prefix, len(chosen)),
-        _fixed_width(columns, chosen),
-        *_text_columns(columns),
-    ]
+    columns = columns.select(chosen)
+    prefix = pa.scalar(_batch_prefix(origin, columns=len(order)), pa.binary())
+    parts = [prefix, _fixed_width(columns, chosen), *_text_columns(columns)]
     if reasons is not None:
-        parts.append(map(_text, reasons))
-    return PackedRows(order, len(chosen), b"".join(chain.from_iterable(zip(*parts, strict=True))))
+        parts.append(pa.array(map(_text, reasons), pa.binary()))
+    rows = compute.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement="")
+    return PackedRows(order, len(rows), rows.buffers()[2].to_pybytes())
 
 
 def _batch_prefix(origin: Origin, *, columns: int) -> bytes:
     """Return the bytes with which every row of a batch begins."""
     numbers = (origin.vantage_id, origin.epoch, origin.seq, origin.received_at - POSTGRES_EPOCH_AT)
-    eights = b"".join(_LENGTHS[8] + _int64.pack(number) for number in numbers)
+    eights = b"".join(_int32.pack(8) + _int64.pack(number) for number in numbers)
     return struct.pack("!h", columns) + eights + _text(origin.region)
 
 
-def _fixed_width(columns: SampleColumns, places: Numbers) -> list[bytes]:
-    """Return the columns that are not text, row by row; `places` are those of the rows in their batch."""
+def _fixed_width(columns: SampleColumns, places: Numbers) -> Array:
+    """Return the columns that are not text, one value per row; `places` are those of the rows in their batch."""
     numbers, present = columns.numbers, columns.present
     words = np.empty((len(columns), _WORDS_OF_EIGHTS + _WORDS_OF_FOURS), np.uint32)
     is_kept = np.ones(words.shape, np.bool_)
@@ -89,9 +86,15 @@ def _fixed_width(columns: SampleColumns, places: Numbers) -> list[bytes]:
     fours = np.hstack((places[:, None], numbers[:, _FOUR_COLUMNS]))
     is_known = np.hstack((np.ones((len(columns), 1), np.bool_), present[:, _FOUR_COLUMNS]))
     _lay_out(fours.astype(">i4", order="C"), is_known, words[:, _WORDS_OF_EIGHTS:], is_kept[:, _WORDS_OF_EIGHTS:])
-    packed = words[is_kept].tobytes()
-    ends = (np.count_nonzero(is_kept, axis=1).cumsum() * words.itemsize).tolist()
-    return [packed[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return _split(words[is_kept], np.count_nonzero(is_kept, axis=1) * words.itemsize)
+
+
+def _split(content: NDArray[Any], sizes: Numbers) -> Array:
+    """Return the bytes of `content` as a binary array of values with these sizes."""
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    sizes.cumsum(out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
 def _lay_out(
@@ -109,28 +112,21 @@ def _lay_out(
         is_kept[:, 1 + half :: 1 + size] = is_known
 
 
-def _text_columns(columns: SampleColumns) -> list[list[bytes]]:
-    """Return the text columns, column by column."""
-    outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T.tolist()
-    known_sources = columns.present[:, COLUMN["token_source"]].tolist()
-    return [
-        [_OUTCOMES[outcome] for outcome in outcomes],
-        [_SOURCES[source] if is_known else _NULL for source, is_known in zip(sources, known_sources, strict=True)],
-        *map(_texts, columns.texts),
-    ]
-
-
-def _texts(texts: Sequence[bytes | None]) -> list[bytes]:
-    return [_NULL if text is None else _LENGTHS[len(text)] + text for text in texts]
+def _text_columns(columns: SampleColumns) -> list[Array]:
+    """Return the parts of the text columns: packed members of enums, and each text behind its length."""
+    outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T
+    is_known = columns.present[:, COLUMN["token_source"]]
+    parts = [_OUTCOMES.take(outcomes), _SOURCES.take(np.where(is_known, sources, _NO_SOURCE))]
+    # The size of an absent text is the length of NULL.
+    for texts, sizes in zip(columns.texts, columns.sizes.T.astype(">i4", order="C"), strict=True):
+        parts += [_split(sizes, np.full(len(sizes), sizes.itemsize)), texts]
+    return parts
 
 
 def _text(text: str) -> bytes:
     content = text.encode()
-    return _LENGTHS[len(content)] + content
+    return _int32.pack(len(content)) + content
 
 
-def _packed_members(name: str) -> list[bytes]:
-    return [_text(word) for word in ENUMS[name]]
-
-
-_OUTCOMES, _SOURCES = map(_packed_members, ENUMS)
+_OUTCOMES, _SOURCES = (pa.array([*map(_text, members), _NULL], pa.binary()) for members in ENUMS.values())
+_NO_SOURCE = len(_SOURCES) - 1

@@ -7,6 +7,7 @@ may still be valid; `validation` decides.
 from collections.abc import Set as AbstractSet
 
 import numpy as np
+from pyarrow import compute
 
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, Flags, SampleColumns
@@ -21,7 +22,7 @@ _NUMBER_BOUNDS = [_BOUNDS.get(name, (_INT64.min, _INT64.max)) for name in NUMBER
 _LOWEST = np.array([low for low, _ in _NUMBER_BOUNDS], np.int64)
 _HIGHEST = np.array([high for _, high in _NUMBER_BOUNDS], np.int64)
 _LOWEST_RATE, _HIGHEST_RATE = (np.array([BOUNDS[name][end] for name in RATES]) for end in (0, 1))
-_LONGEST = [LENGTHS[name] for name in TEXTS]
+_LONGEST = np.array([LENGTHS[name] for name in TEXTS])
 _INSTANTS = [COLUMN["round_at"], COLUMN["dispatched_at"]]
 
 
@@ -60,12 +61,11 @@ def _unknown_targets(columns: SampleColumns, known_targets: AbstractSet[int]) ->
 
 
 def _bad_texts(columns: SampleColumns) -> Flags:
-    bad = np.zeros(len(columns), np.bool_)
-    for column, longest in zip(columns.texts, _LONGEST, strict=True):
-        known = [*filter(None, column)]
-        # A text has at least as many bytes as characters.
-        if b"\0" in b"".join(known) or max(map(len, known), default=0) > longest:
-            bad |= np.array([text is not None and (len(text) > longest or b"\0" in text) for text in column])
+    # A text has at least as many bytes as characters.
+    bad = _in_any(columns.sizes > _LONGEST)
+    for column in columns.texts:
+        if b"\0" in column.buffers()[2].to_pybytes():
+            bad |= compute.match_substring(column, "\0").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
     return bad
 
 

@@ -5,6 +5,7 @@ The columns hold what was sent, before validation: a quantity may be out of boun
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +29,22 @@ COLUMN: Mapping[str, int] = {name: column for column, name in enumerate(NUMBERS)
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Array = Any  # pyarrow.Array, which has no types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
     """One row per sample. `numbers` has a column per name of `NUMBERS` and `rates` one per name of `RATES`; `present`
-    and `rated` are False, and the value is 0, where the field is absent. `texts` has a list per name of `TEXTS`, in
-    UTF-8.
+    and `rated` are False, and the value is 0, where the field is absent. `texts` has a binary array in UTF-8 per name
+    of `TEXTS`, and `sizes` a column with the numbers of bytes, -1 where the text is absent.
     """
 
     numbers: Numbers
     present: Flags
     rates: NDArray[np.float64]
     rated: Flags
-    texts: tuple[list[bytes | None], ...]
+    texts: tuple[Array, ...]
+    sizes: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -55,7 +58,8 @@ class SampleColumns:
             present=self.present[chosen],
             rates=self.rates[chosen],
             rated=self.rated[chosen],
-            texts=tuple([column[row] for row in chosen.tolist()] for column in self.texts),
+            texts=tuple(column.take(chosen) for column in self.texts),
+            sizes=self.sizes[chosen],
         )
 
     def targets(self) -> set[int]:

@@ -107,7 +107,7 @@ def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColum
         any_sample: Any = sample
         for column, name in enumerate(TEXTS):
             text = getattr(sample, name) if any_sample.HasField(name) else None
-            assert columns.texts[column][row] == (None if text is None else text.encode())
+            assert columns.texts[column][row].as_py() == (None if text is None else text.encode())
         assert columns.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
         assert repr(columns.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
 
