@@ -64,7 +64,8 @@ class Publisher:
         self._recent_after = 0
         self._generation = 0
         self._reading = asyncio.Lock()
-        self._waiting: set[asyncio.Future[None]] = set()
+        # The client region and the route of each watcher that waits.
+        self._waiting: dict[asyncio.Future[None], tuple[str, str]] = {}
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Semaphore(_MAX_CATCHING_UP)
         self._watchers = 0
@@ -100,7 +101,8 @@ class Publisher:
     def close(self) -> None:
         """End every watch: this collector stops."""
         self._is_closed = True
-        self._wake_watchers()
+        for woken in self._waiting:
+            _wake(woken)
 
     async def run(self) -> None:
         """Follow the database; ends only by being cancelled."""
@@ -166,7 +168,7 @@ class Publisher:
                 for table in found:
                     yield table
                     sent_at = self._now_s()
-                await self._wait_for_table(seen, until_s=sent_at + self._heartbeat_s)
+                await self._wait_for_table(client_region, route, seen, until_s=sent_at + self._heartbeat_s)
                 if self._is_closed:
                     return
                 if self._now_s() >= sent_at + self._heartbeat_s:
@@ -176,20 +178,22 @@ class Publisher:
         finally:
             self._watchers -= 1
 
-    async def _wait_for_table(self, seen: int, *, until_s: float) -> None:
-        """Wait for a generation after `seen`, or the end of this collector, at most until `until_s`."""
+    async def _wait_for_table(self, client_region: str, route: str, seen: int, *, until_s: float) -> None:
+        """Wait for a new table of a region and a route, or the end of this collector, at most until `until_s`. Returns
+        at once if there is any generation after `seen`.
+        """
         if self._generation > seen or self._is_closed:
             return
         # `asyncio.timeout` would cost as much as to send a table.
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = loop.call_at(until_s, _wake, woken)
-        self._waiting.add(woken)
+        self._waiting[woken] = client_region, route
         try:
             await woken
         finally:
             timer.cancel()
-            self._waiting.discard(woken)
+            del self._waiting[woken]
 
     async def _missed_since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
         """Return the tables that a watcher missed since generation `after`, and the generation they reach up to."""
@@ -249,12 +253,10 @@ class Publisher:
             if len(self._recent) > _MAX_REMEMBERED:
                 self._recent_after = self._recent.popleft().generation
         if fresh:
-            self._wake_watchers()
+            for woken, scope in self._waiting.items():
+                if any(_matches(table, *scope) for table in fresh):
+                    _wake(woken)
             self._on_published()
-
-    def _wake_watchers(self) -> None:
-        for woken in self._waiting:
-            _wake(woken)
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()

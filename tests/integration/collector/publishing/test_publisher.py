@@ -244,6 +244,27 @@ async def test_tables_of_the_same_collector_are_not_read_back(stage: Stage) -> N
     running.cancel()
 
 
+async def test_a_table_wakes_the_watchers_of_its_region_only(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would look for nothing, thousands of them for each table."""
+    await stage.publish(a_table(1), a_table(2, SG))
+    publisher = stage.publisher()
+    await publisher.refresh()
+    since, looking = publisher._since, []
+
+    async def recorded(region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
+        looking.append(region)
+        return await since(region, route, after)
+
+    watching = {region: asyncio.create_task(seen(publisher, region, after=2, count=1)) for region in (US, SG, "")}
+    await asyncio.sleep(0.05)
+    monkeypatch.setattr(publisher, "_since", recorded)
+    publisher.add(handed_over(a_table(3)))
+    assert await watching[US] == await watching[""] == [3]
+    assert sorted(looking) == ["", US]
+    publisher.add(handed_over(a_table(4, SG)))
+    assert await watching[SG] == [4]
+
+
 async def test_two_leaders_cannot_publish_one_generation(stage: Stage) -> None:
     """The second of two leaders that publish the same generation gets an error, and none of its tables is stored."""
     await stage.publish(a_table(1))
