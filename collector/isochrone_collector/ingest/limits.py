@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
-from isochrone_wire.model import DAY_US, SECOND_US, Sample
+from isochrone_wire.model import DAY_US, Sample
 
 # Of the name, the region and the agent version of a vantage.
 MAX_VANTAGE_CHARS = 100
@@ -27,9 +27,9 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "late_us": (-DAY_US, DAY_US),
     "clock_offset_us": (-MAX_DISTANCE_US, MAX_DISTANCE_US),
     "http_status": (100, 999),
-    # One token takes a day at most, like every duration.
-    "tokens_per_second": (SECOND_US / DAY_US, 1e6),
-    "cost_usd": (0, 1e6),
+    # A token takes a day or so at most, like every duration.
+    "tokens_per_second": (1e-5, 10**6),
+    "cost_usd": (0, 10**6),
 }
 """Lowest and highest value of each quantity of a sample."""
 

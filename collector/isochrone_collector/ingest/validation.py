@@ -157,7 +157,7 @@ def _bad_number(bounds: Mapping[str, tuple[float, float]], values: Iterable[floa
     for (field, (low, high)), value in zip(bounds.items(), values, strict=True):
         if value is not None and not low <= value <= high:
             name = "out_of_bounds" if isfinite(value) else "not_finite"
-            return f"{name}: {field} = {value} ({low:.0f} to {high:.0f})"
+            return f"{name}: {field} = {value} ({low} to {high})"
     return None
 
 

@@ -43,7 +43,7 @@ def random_samples(local: InProcessCollector, seed: int, rounds: int) -> list[Sa
 
     def one() -> Sample:
         ttft_us = maybe(0, 2_000_000)
-        speed = None if rng.random() < 0.25 else float(rng.choice([0.0, rng.uniform(0.001, 900)]))
+        speed = None if rng.random() < 0.25 else float(rng.choice([1e-5, rng.uniform(0.001, 900)]))
         first, output, reasoning = maybe(0, 5), maybe(5, 2_000), maybe(0, 5)
         # Of about half of the answers the speed is that from the first token of the answer, see `ANSWER_FROM`.
         rest_us = (output or 9) - (reasoning or 0) - (first or 0)

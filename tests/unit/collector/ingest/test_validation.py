@@ -60,7 +60,7 @@ def test_a_plain_sample_is_accepted() -> None:
         ({"tokens_per_second": float("nan")}, "not_finite: tokens_per_second"),
         ({"tokens_per_second": float("inf")}, "not_finite: tokens_per_second"),
         ({"cost_usd": -0.01}, "out_of_bounds: cost_usd"),
-        ({"tokens_per_second": 0.0}, "out_of_bounds: tokens_per_second"),
+        ({"tokens_per_second": 0.0}, "out_of_bounds: tokens_per_second = 0.0 (1e-05 to 1000000)"),
         ({"tokens_per_second": 5e-324}, "out_of_bounds: tokens_per_second"),
         ({"prompt_tokens": 2**31}, "out_of_bounds: prompt_tokens"),
         ({"chunks": -1}, "out_of_bounds: chunks"),
