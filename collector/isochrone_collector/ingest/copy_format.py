@@ -31,6 +31,7 @@ from isochrone_collector.ingest.sample_columns import (
 from isochrone_collector.store.batches import PackedRows
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.rows import COLUMNS, Origin
+from isochrone_wire.model import Outcome, TokenSource
 
 _NULL_LENGTH = 0xFFFF_FFFF
 _NULL = _NULL_LENGTH.to_bytes(4, "big")
@@ -51,6 +52,10 @@ _WORDS_OF_EIGHTS = 3 * (len(_EIGHTS) + len(RATES))
 _WORDS_OF_FOURS = 2 * (1 + len(_FOURS))
 _SINCE_2000 = np.array([POSTGRES_EPOCH_AT if COLUMNS[name] == "timestamptz" else 0 for name in _EIGHTS], np.int64)
 
+# The functions of `compute` make their options anew for each call, which takes as long as to join twenty rows.
+_join, _AS_EMPTY = compute.get_function("binary_join_element_wise"), compute.JoinOptions("replace", "")
+_NOTHING = pa.scalar(b"")
+
 
 def pack_rows(
     columns: SampleColumns, chosen: Numbers, origin: Origin, reasons: Sequence[str] | None = None
@@ -64,7 +69,7 @@ def pack_rows(
     parts = [prefix, _fixed_width(columns, chosen), *_text_columns(columns)]
     if reasons is not None:
         parts.append(pa.array(map(_text, reasons), pa.binary()))
-    rows = compute.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement="")
+    rows = _join.call([*parts, _NOTHING], _AS_EMPTY)
     return PackedRows(order, len(rows), rows.buffers()[2].to_pybytes())
 
 
@@ -86,15 +91,14 @@ def _fixed_width(columns: SampleColumns, places: Numbers) -> Array:
     fours = np.hstack((places[:, None], numbers[:, _FOUR_COLUMNS]))
     is_known = np.hstack((np.ones((len(columns), 1), np.bool_), present[:, _FOUR_COLUMNS]))
     _lay_out(fours.astype(">i4", order="C"), is_known, words[:, _WORDS_OF_EIGHTS:], is_kept[:, _WORDS_OF_EIGHTS:])
-    return _split(words[is_kept], np.count_nonzero(is_kept, axis=1) * words.itemsize)
+    ends = np.zeros(len(columns) + 1, np.int32)
+    np.count_nonzero(is_kept, axis=1).cumsum(out=ends[1:])
+    return _binary(words[is_kept], ends * words.itemsize)
 
 
-def _split(content: NDArray[Any], sizes: Numbers) -> Array:
-    """Return the bytes of `content` as a binary array of values with these sizes."""
-    ends = np.zeros(len(sizes) + 1, np.int32)
-    sizes.cumsum(out=ends[1:])
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
+def _binary(content: NDArray[Any], ends: NDArray[np.int32]) -> Array:
+    """Return the bytes of `content` as a binary array of the values between these `ends`, of which the first is 0."""
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(content)])
 
 
 def _lay_out(
@@ -113,13 +117,15 @@ def _lay_out(
 
 
 def _text_columns(columns: SampleColumns) -> list[Array]:
-    """Return the parts of the text columns: packed members of enums, and each text behind its length."""
+    """Return the parts of the text columns: the packed members of enums, and each text behind its length."""
     outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T
-    is_known = columns.present[:, COLUMN["token_source"]]
-    parts = [_OUTCOMES.take(outcomes), _SOURCES.take(np.where(is_known, sources, _NO_SOURCE))]
+    sources = np.where(columns.present[:, COLUMN["token_source"]], sources, len(TokenSource))
+    parts = [_MEMBERS.take(outcomes * (len(_SOURCES)) + sources)]
     # The size of an absent text is the length of NULL.
-    for texts, sizes in zip(columns.texts, columns.sizes.T.astype(">i4", order="C"), strict=True):
-        parts += [_split(sizes, np.full(len(sizes), sizes.itemsize)), texts]
+    sizes, rows = columns.sizes.T.astype(">i4", order="C"), len(columns)
+    lengths = _binary(sizes, np.arange(sizes.size + 1, dtype=np.int32) * sizes.itemsize)
+    for place, texts in enumerate(columns.texts):
+        parts += [lengths[place * rows : (place + 1) * rows], texts]
     return parts
 
 
@@ -128,5 +134,6 @@ def _text(text: str) -> bytes:
     return _int32.pack(len(content)) + content
 
 
-_OUTCOMES, _SOURCES = (pa.array([*map(_text, members), _NULL], pa.binary()) for members in ENUMS.values())
-_NO_SOURCE = len(_SOURCES) - 1
+# Every pair of an outcome and a source, which may be NULL.
+_SOURCES = [*map(_text, TokenSource), _NULL]
+_MEMBERS = pa.array([_text(outcome) + source for outcome in Outcome for source in _SOURCES], pa.binary())

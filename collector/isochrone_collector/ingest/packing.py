@@ -40,7 +40,8 @@ def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
         received_at=batch.received_at,
     )
     late = np.array([index for index, _ in validated.late], np.int64)
-    rounds = columns.numbers[validated.fresh, COLUMN["round_at"]]
+    fresh = columns.select(validated.fresh)
+    rounds = fresh.numbers[:, COLUMN["round_at"]]
     return PackedBatch(
         origin=origin,
         samples=batch.sample_count,
@@ -50,6 +51,6 @@ def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
         rejections=[(rejection.index, rejection.reason) for rejection in validated.rejections],
         oldest_round_at=int(rounds.min()) if len(rounds) else None,
         newest_round_at=int(rounds.max()) if len(rounds) else None,
-        probe_counts=count_probes(columns, validated.fresh),
-        records=probe_records(columns, validated.fresh, origin.vantage_id).tobytes(),
+        probe_counts=count_probes(fresh),
+        records=probe_records(fresh, origin.vantage_id).tobytes(),
     )

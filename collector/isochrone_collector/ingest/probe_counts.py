@@ -18,9 +18,8 @@ _IS_CUT_OFF = np.array([one in CUT_OFF for one in OUTCOMES])
 _EDGES = [np.array(histogram.edges) for histogram in HISTOGRAMS]
 
 
-def count_probes(columns: SampleColumns, chosen: Numbers) -> BatchCounts:
-    """Count the `chosen` rows, which must be valid."""
-    columns = columns.select(chosen)
+def count_probes(columns: SampleColumns) -> BatchCounts:
+    """Count the probes, all of which must be valid."""
     numbers, present = columns.numbers, columns.present
     target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
     shape = (len(target_ids), OFFSETS[-1])

@@ -207,6 +207,7 @@ async def copy(connection: Connection, table: str, blocks: Sequence[PackedRows])
 
 
 @cache
-def _copy_statement(table: str, columns: tuple[str, ...]) -> sql.Composed:
+def _copy_statement(table: str, columns: tuple[str, ...]) -> bytes:
+    # As bytes, because psycopg would quote sixty names again for each commit.
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
-    return query("copy_samples").format(table=sql.Identifier(table), columns=names)
+    return query("copy_samples").format(table=sql.Identifier(table), columns=names).as_bytes()

@@ -51,7 +51,7 @@ def test_columns_count_as_samples_do(batches: list[list[Sample]]) -> None:
     ours, expected = totals(), defaultdict[str, ProbeCounts](ProbeCounts)
     for samples in batches:
         columns = columns_of(samples)
-        ours.add("us", count_probes(columns, np.arange(len(columns))), samples=len(samples))
+        ours.add("us", count_probes(columns), samples=len(samples))
         for sample in sorted(samples, key=lambda one: one.dispatched_at):
             expected[f"t{sample.target_id}"].add(sample)
     found = {labels[1]: counts for labels, counts in ours.series()}
@@ -68,8 +68,8 @@ def test_columns_count_as_samples_do(batches: list[list[Sample]]) -> None:
 def test_only_chosen_rows_count() -> None:
     """Samples that were rejected or set aside are in no metric."""
     samples = [Sample(target_id=7, round_at=AT, dispatched_at=AT, outcome=Outcome.OK, ttft_us=1)] * 3
-    counted = count_probes(columns_of(samples), np.array([0, 2]))
+    counted = count_probes(columns_of(samples).select(np.array([0, 2])))
     assert counted.target_ids.tolist() == [7]
     assert counted.counts[0, 0] == 2
-    nothing = count_probes(columns_of(samples), np.array([], np.int64))
+    nothing = count_probes(columns_of(samples).select(np.array([], np.int64)))
     assert (len(nothing.target_ids), nothing.counts.sum()) == (0, 0)
