@@ -2,13 +2,10 @@
 
 import hashlib
 import json
-from functools import lru_cache
 
 _ID_BITS = 63
 
 
-# An int is not the float that equals it.
-@lru_cache(maxsize=4096, typed=True)
 def stable_id(kind: str, *parts: str | float | None) -> int:
     """Return an integer from 1 to 2^63 - 1 (PostgreSQL's bigint) that identifies `parts`.
 

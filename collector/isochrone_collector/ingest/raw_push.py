@@ -34,19 +34,21 @@ class RawPush:
 
     @cached_property
     def envelope(self) -> internal_pb2.PushEnvelope:
-        """The request as a message whose samples are bytes."""
+        """The request as a message whose samples are bytes. Raises `BadRequest` for a huge sample too, before it is
+        decoded.
+        """
         try:
-            return internal_pb2.PushEnvelope.FromString(self._content)
+            envelope = internal_pb2.PushEnvelope.FromString(self._content)
         except DecodeError as error:
             raise BadRequest(f"cannot decode the push: {error}") from error
+        if max(map(len, envelope.samples), default=0) > MAX_SAMPLE_BYTES:
+            raise BadRequest(f"a sample of this push has more than {MAX_SAMPLE_BYTES} bytes")
+        return envelope
 
     @cached_property
-    def samples(self) -> list[bytes]:
-        """The encoded samples. Raises `BadRequest` for a huge one too, before it is decoded."""
-        samples = [*self.envelope.samples]
-        if max(map(len, samples), default=0) > MAX_SAMPLE_BYTES:
-            raise BadRequest(f"a sample of this push has more than {MAX_SAMPLE_BYTES} bytes")
-        return samples
+    def _samples(self) -> list[bytes]:
+        """The encoded samples; a list, because each access to the message copies them."""
+        return [*self.envelope.samples]
 
     def batch(self, received_at: int) -> PushBatch:
         """Return the push, not yet validated, that arrived at `received_at` of the collector's clock. Raises
@@ -56,7 +58,7 @@ class RawPush:
             vantage=codec.decode(Vantage, self.envelope.vantage),
             epoch=self.envelope.epoch,
             seq=self.envelope.seq,
-            sample_count=len(self.samples),
+            sample_count=len(self.envelope.samples),
             content=self._content,
             hash_samples=self._hash_samples,
             decode_columns=self._decode_columns,
@@ -71,19 +73,19 @@ class RawPush:
 
     def _hash_samples(self) -> bytes:
         # Joined, because thousands of updates would take longer than the hash.
-        return blake2b(b"".join(self.samples), digest_size=_HASH_BYTES).digest()
+        return blake2b(b"".join(self._samples), digest_size=_HASH_BYTES).digest()
 
     def _decode_columns(self) -> SampleColumns:
         try:
             # The decoder panics on some bytes that protobuf refuses, and overflows the stack on others.
             fleet_pb2.PushRequest.FromString(self._content)
-            return column_decoder.decode(self.samples)
+            return column_decoder.decode(self._samples)
         except (DecodeError, ValueError) as error:
             raise BadRequest(f"cannot decode the push: {error}") from error
 
     def _decode_sample(self, place: int) -> Sample | str:
         try:
-            return codec.decode(Sample, sample_pb2.Sample.FromString(self.samples[place]))
+            return codec.decode(Sample, sample_pb2.Sample.FromString(self._samples[place]))
         except CodecError as error:
             return str(error)
 
