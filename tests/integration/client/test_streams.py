@@ -155,7 +155,7 @@ def recorded(shared_collector: Collector) -> Collector:
                 outcome=Outcome.OK,
                 dispatched_at=start_at + place * 500_000 + 123,
                 ttft_us=place,
-                tokens_per_second=place / 3,
+                tokens_per_second=(place + 1) / 3,
                 **(full if place % 100 == 0 else {}),
             )
             for place in range(seq * 800, seq * 800 + 800)
