@@ -31,7 +31,6 @@ from isochrone_collector.ingest.sample_columns import (
 from isochrone_collector.store.batches import PackedRows
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.rows import COLUMNS, Origin
-from isochrone_wire.model import Outcome, TokenSource
 
 _NULL_LENGTH = 0xFFFF_FFFF
 _NULL = _NULL_LENGTH.to_bytes(4, "big")
@@ -119,8 +118,8 @@ def _lay_out(
 def _text_columns(columns: SampleColumns) -> list[Array]:
     """Return the parts of the text columns: the packed members of enums, and each text behind its length."""
     outcomes, sources = columns.numbers[:, _ENUM_COLUMNS].T
-    sources = np.where(columns.present[:, COLUMN["token_source"]], sources, len(TokenSource))
-    parts = [_MEMBERS.take(outcomes * (len(_SOURCES)) + sources)]
+    sources = np.where(columns.present[:, COLUMN["token_source"]], sources, len(_SOURCES) - 1)
+    parts = [_MEMBERS.take(outcomes * len(_SOURCES) + sources)]
     # The size of an absent text is the length of NULL.
     sizes, rows = columns.sizes.T.astype(">i4", order="C"), len(columns)
     lengths = _binary(sizes, np.arange(sizes.size + 1, dtype=np.int32) * sizes.itemsize)
@@ -134,6 +133,6 @@ def _text(text: str) -> bytes:
     return _int32.pack(len(content)) + content
 
 
-# Every pair of an outcome and a source, which may be NULL.
-_SOURCES = [*map(_text, TokenSource), _NULL]
-_MEMBERS = pa.array([_text(outcome) + source for outcome in Outcome for source in _SOURCES], pa.binary())
+# Every pair of an outcome and a source, the last of which is NULL.
+_SOURCES = [*map(_text, ENUMS["token_source"]), _NULL]
+_MEMBERS = pa.array([_text(outcome) + source for outcome in ENUMS["outcome"] for source in _SOURCES], pa.binary())

@@ -203,6 +203,7 @@ def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> No
         eventually(PATIENCE, lambda: watcher.generations()[-1:] >= stored[-1:], "the watcher has seen the newest")
         seen = watcher.generations()
         stored = [number for number, _, _ in published(collector.database_url)]
+    assert seen[0] in stored[: stored.index(at_first)]
     assert seen[1:] == stored[stored.index(at_first) :][: len(seen) - 1]
     assert_all_replay(collector)
 
