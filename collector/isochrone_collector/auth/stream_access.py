@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from isochrone_collector.errors import DatabaseUnavailable, TooMany
 
@@ -16,17 +16,30 @@ _Result = TypeVar("_Result")
 
 
 async def while_valid(work: Coroutine[Any, Any, _Result], recheck: Callable[[], Awaitable[object]] | None) -> _Result:
-    """Return the result of `work`; cancel it when `recheck`, called every two seconds, raises that access has ended."""
+    """Return the result of `work`; cancel it when `recheck`, called every two seconds, raises that access has ended.
+    Access to open calls, without `recheck`, does not end.
+    """
+    if recheck is None:
+        return await work
     task = asyncio.ensure_future(work)
+    # Its own task, because a thousand streams wait all the time: a timeout for `task` would cost twice as much.
+    checks = asyncio.ensure_future(_until_invalid(recheck))
     try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=RECHECK_S)
-            if not task.done() and recheck is not None:
-                await still_valid(recheck)
+        await asyncio.wait({task, checks}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            checks.result()
         return task.result()
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        checks.cancel()
+        await asyncio.gather(task, checks, return_exceptions=True)
+
+
+async def _until_invalid(recheck: Callable[[], Awaitable[object]]) -> NoReturn:
+    """Raise as soon as `recheck` says that access has ended."""
+    while True:
+        await asyncio.sleep(RECHECK_S)
+        await still_valid(recheck)
 
 
 async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
