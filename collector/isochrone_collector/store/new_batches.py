@@ -23,7 +23,7 @@ from isochrone_collector.store.batches import PackedBatch
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import ANSWER_FROM, PUNCTUAL, VALID
+from isochrone_collector.store.probe_queries import ANSWER_FROM, HAS_ANSWER_TIME, PUNCTUAL, VALID
 from isochrone_wire.model import MINUTE_US
 
 MAX_BYTES = 64_000_000
@@ -181,7 +181,11 @@ async def probes_before(
 
 async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:
     statement = query("probe_records").format(
-        valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL), answer_from=sql.SQL(ANSWER_FROM), chosen=chosen
+        valid=sql.SQL(VALID),
+        punctual=sql.SQL(PUNCTUAL),
+        has_answer_time=sql.SQL(HAS_ANSWER_TIME),
+        answer_from=sql.SQL(ANSWER_FROM),
+        chosen=chosen,
     )
     rows = await fetch(connection, statement, _RecordsRow, outcomes=[one.value for one in OUTCOMES], **parameters)
     records = np.frombuffer(b"".join(row.records for row in rows), RECORD.newbyteorder(">")).astype(RECORD)

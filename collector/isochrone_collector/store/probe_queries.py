@@ -37,6 +37,8 @@ grace for a round whose previous probe is about to end is 5 s.
 PUNCTUAL = f"late_us <= {MAX_LATE_US}"
 _STREAMED = f"outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {VALID}"
 _ANSWERED = f"outcome = 'ok' AND {VALID}"
+# A division by a lower one, which earlier versions stored, may overflow.
+HAS_ANSWER_TIME = f"{_ANSWERED} AND tokens_per_second >= 1e-5"
 # The chunk at which the measurement of the speed began. That is the first one, or the first of the answer if the
 # reasoning was only summarised: then the tokens of the answer, at the speed, take from there to the end.
 _ANSWER_TOKENS = "(output_tokens - coalesce(reasoning_tokens, 0) - first_chunk_tokens)"
@@ -144,7 +146,7 @@ def answer_us(tokens: int) -> sql.SQL:
     first chunk, and the rest at the speed of this probe.
     """
     rest_us = f"greatest({tokens:d} - first_chunk_tokens, 0) / tokens_per_second * 1e6"
-    return sql.SQL(f"CASE WHEN {_ANSWERED} AND tokens_per_second > 0 THEN {ANSWER_FROM} + {rest_us} END")
+    return sql.SQL(f"CASE WHEN {HAS_ANSWER_TIME} THEN {ANSWER_FROM} + {rest_us} END")
 
 
 async def region_names(connection: Connection, scope: Scope) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ SELECT
             || float8send(coalesce(tokens_per_second, 'NaN'))
             || float8send(coalesce(rtt_us, 'NaN'::double precision))
             || float8send(
-                coalesce(CASE WHEN outcome = 'ok' AND {valid} AND tokens_per_second > 0 THEN {answer_from} END, 'NaN'::double precision)
+                coalesce(CASE WHEN {has_answer_time} THEN {answer_from} END, 'NaN'::double precision)
             )
             || float8send(coalesce(first_chunk_tokens, 'NaN'::double precision)),
         ''

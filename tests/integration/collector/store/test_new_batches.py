@@ -25,6 +25,8 @@ from isochrone_collector.store.new_batches import (
     probes_before,
     probes_of,
 )
+from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.requests import requests
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Quality, Sample, Vantage
 
@@ -310,3 +312,15 @@ async def test_the_probe_cache_has_what_a_table_needs(local: InProcessCollector)
     assert str([*zip(*(column.tolist() for column in columns), strict=True)]) == str(
         [expected for _, expected in cases]
     )
+
+
+async def test_a_speed_of_an_earlier_version_overflows_nothing(local: InProcessCollector) -> None:
+    """Its answer would take longer than a number can say, so its duration is unknown."""
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT, tokens_per_second=5.0, first_chunk_tokens=1)])
+    async with local.database.connection() as connection:
+        await connection.execute("UPDATE sample SET tokens_per_second = 1e-305")
+        scope = Scope(window=Window(from_at=DAY_AT, until_at=DAY_AT + SECOND_US), target_ids=(local.target_id,))
+        assert np.isnan((await requests(connection, scope, answer_tokens=200)).e2e_us).all()
+    (stored,) = (await probes(local, await read(local, NewBatches(RecentBatches())))).tolist()
+    assert np.isnan(dict(zip(RECORD.names or (), stored, strict=True))["answer_from_us"])
