@@ -92,14 +92,6 @@ def verify_spool(path: Path) -> list[str]:
     return problems[:MAX_PROBLEMS]
 
 
-def spooled_samples(path: Path) -> list[Sample]:
-    """All waiting samples, sealed or not. Raises `SpoolError`, or `SpoolDamaged` when a sample cannot be read."""
-    with closing(_open(path)) as db:
-        bodies = [body for row in _sealed_rows(db) for body in database.read_sealed(row).bodies]
-        bodies += [database.read_sample(*row) for row in db.execute("select checksum, body from waiting order by id")]
-    return [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in bodies]
-
-
 def quarantined_samples(path: Path) -> list[Quarantined]:
     """All samples in quarantine, oldest first. Raises `SpoolError`."""
     return list(inspect_spool(path).quarantine)

@@ -17,10 +17,9 @@ The limit: in a short series autocorrelation does not stand out from noise. With
 
 import numpy as np
 
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
 
-_CELLS = 1 << 17
 # The correction at most doubles τ, however long the sum is.
 _LEAST_DIVISOR = 0.5
 _SHARE_LEFT = 0.7
@@ -38,14 +37,6 @@ def correlation_time(values: Reals) -> float:
             break
         lags, likeness = lag, likeness + correlation
     return float(_time(likeness, lags, n)) if n else 1.0
-
-
-def correlation_times(series: Ragged) -> Reals:
-    """Return τ of each row."""
-    taus: Reals = np.ones(len(series))
-    for places, rows in series.portions(cells=_CELLS):
-        taus[places] = times_of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2)
-    return taus
 
 
 def times_of_ranks(centred: Reals) -> Reals:

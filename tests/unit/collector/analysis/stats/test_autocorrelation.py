@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time, correlation_times
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time, times_of_ranks
 from isochrone_collector.analysis.stats.ragged import Reals, ragged
+from isochrone_collector.analysis.stats.ranks import mean_ranks
 
 
 def chained(n: int, *, correlation: float, seed: int) -> Reals:
@@ -50,4 +51,7 @@ def test_many_at_once_are_what_each_is_by_itself() -> None:
     series = [chained(n, correlation=phi, seed=n) for n in (0, 1, 7, 30, 30, 111, 111, 400) for phi in (0.0, 0.6, 0.95)]
     series += [np.full(40, 3.0), np.arange(50.0), np.round(chained(80, correlation=0.7, seed=1))]
     expected = [correlation_time(values) for values in series]
-    assert correlation_times(ragged(series)).tolist() == pytest.approx(expected, rel=1e-12)
+    found = np.ones(len(series))
+    for places, rows in ragged(series).portions(cells=1_000):
+        found[places] = times_of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2)
+    assert found.tolist() == pytest.approx(expected, rel=1e-12)
