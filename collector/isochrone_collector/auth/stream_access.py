@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from isochrone_collector.errors import DatabaseUnavailable, TooMany
 
@@ -33,13 +33,21 @@ async def while_valid(work: Coroutine[Any, Any, _Result], recheck: Callable[[], 
         task.cancel()
         checks.cancel()
         await asyncio.gather(task, checks, return_exceptions=True)
+        # Their errors refer to this frame, which would keep the call until garbage is collected.
+        del task, checks
 
 
-async def _until_invalid(recheck: Callable[[], Awaitable[object]]) -> NoReturn:
+async def _until_invalid(recheck: Callable[[], Awaitable[object]]) -> None:
     """Raise as soon as `recheck` says that access has ended."""
-    while True:
+    # A check that is cancelled may end with another error.
+    while not _is_cancelled():
         await asyncio.sleep(RECHECK_S)
         await still_valid(recheck)
+
+
+def _is_cancelled() -> bool:
+    own = asyncio.current_task()
+    return own is not None and own.cancelling() > 0
 
 
 async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:

@@ -27,7 +27,7 @@ _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
 # while the timestamps of the kernel were converted. Such a probe is a success without values.
 VALID = (
     f"(quality & {Quality.CLOCK_STEPPED:d} = 0"
-    f" AND (quality & {Quality.CACHED:d} = 0 OR 2 * coalesce(cached_tokens, 0) < coalesce(prompt_tokens, 0)))"
+    f" AND (quality & {Quality.CACHED:d} = 0 OR 2::bigint * coalesce(cached_tokens, 0) < coalesce(prompt_tokens, 0)))"
 )
 MAX_LATE_US = 6 * SECOND_US
 """A probe that began later after its planned start, because it waited for a slot, is not compared with its round. The
@@ -41,7 +41,7 @@ _ANSWERED = f"outcome = 'ok' AND {VALID}"
 HAS_ANSWER_TIME = f"{_ANSWERED} AND tokens_per_second >= 1e-5"
 # The chunk at which the measurement of the speed began. That is the first one, or the first of the answer if the
 # reasoning was only summarised: then the tokens of the answer, at the speed, take from there to the end.
-_ANSWER_TOKENS = "(output_tokens - coalesce(reasoning_tokens, 0) - first_chunk_tokens)"
+_ANSWER_TOKENS = "(output_tokens::bigint - coalesce(reasoning_tokens, 0) - first_chunk_tokens)"
 ANSWER_FROM = (
     f"CASE WHEN abs(e2e_us - ttfat_us - {_ANSWER_TOKENS} / tokens_per_second * 1e6) < 1000"
     " THEN ttfat_us ELSE ttft_us END"

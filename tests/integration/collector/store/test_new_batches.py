@@ -314,6 +314,24 @@ async def test_the_probe_cache_has_what_a_table_needs(local: InProcessCollector)
     )
 
 
+async def test_huge_counts_of_tokens_overflow_nothing(local: InProcessCollector) -> None:
+    """Their sums and doubles are beyond four bytes; the probe is the same from memory and from the database."""
+    most, at = 2**31 - 1, DAY_AT
+    many = {"cached_tokens": most, "prompt_tokens": most, "reasoning_tokens": most, "first_chunk_tokens": most}
+    await local.begin(at)
+    samples = [
+        local.sample(at + nth, tokens_per_second=5.0, ttfat_us=1, e2e_us=2, output_tokens=0, quality=quality, **many)
+        for nth, quality in enumerate((Quality.CACHED, Quality.CLEAN))
+    ]
+    await local.push(US, samples)
+    fresh, stored = [
+        sorted(map(str, (await probes(local, await read(local, NewBatches(recent)))).tolist()))
+        for recent in (local.ingest.recent, RecentBatches())
+    ]
+    assert len(fresh) == 2
+    assert fresh == stored
+
+
 async def test_a_speed_of_an_earlier_version_overflows_nothing(local: InProcessCollector) -> None:
     """Its answer would take longer than a number can say, so its duration is unknown."""
     await local.begin(DAY_AT)

@@ -1,6 +1,9 @@
 """Access of streams, checked again while they run."""
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from typing import NoReturn
 
 import pytest
@@ -27,6 +30,53 @@ async def test_work_ends_with_its_access(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(NotAdmitted):
         await while_valid(work(), revoked)
     assert ended == [True]
+
+
+async def test_a_check_that_hides_its_cancellation_does_not_keep_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is done while a check is in progress, which then ends with an error of its own."""
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+    checking = asyncio.Event()
+
+    async def work() -> int:
+        await checking.wait()
+        return 7
+
+    async def lost() -> NoReturn:
+        checking.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise DatabaseUnavailable("away")
+
+    async with asyncio.timeout(5):
+        assert await while_valid(work(), lost) == 7
+
+
+async def test_a_call_whose_access_has_ended_is_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when garbage is collected: until then its stream would stay open."""
+    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+
+    class Call:
+        """What the caller holds."""
+
+    async def answer() -> "weakref.ref[Call]":
+        call = Call()
+
+        async def revoked() -> NoReturn:
+            raise NotAdmitted("revoked")
+
+        with suppress(NotAdmitted):
+            await while_valid(asyncio.Event().wait(), revoked)
+        return weakref.ref(call)
+
+    gc.disable()
+    try:
+        found = await answer()
+        # The event loop keeps what has ended until its next step.
+        await asyncio.sleep(0)
+        assert found() is None
+    finally:
+        gc.enable()
 
 
 async def test_work_goes_on_while_access_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
