@@ -23,7 +23,7 @@ async def while_valid(work: Coroutine[Any, Any, _Result], recheck: Callable[[], 
         return await work
     task = asyncio.ensure_future(work)
     # Its own task, because a thousand streams wait all the time: a timeout for `task` would cost twice as much.
-    checks = asyncio.ensure_future(_until_invalid(recheck))
+    checks = asyncio.ensure_future(_check_until_done(task, recheck))
     try:
         await asyncio.wait({task, checks}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -37,17 +37,12 @@ async def while_valid(work: Coroutine[Any, Any, _Result], recheck: Callable[[], 
         del task, checks
 
 
-async def _until_invalid(recheck: Callable[[], Awaitable[object]]) -> None:
-    """Raise as soon as `recheck` says that access has ended."""
-    # A check that is cancelled may end with another error.
-    while not _is_cancelled():
+async def _check_until_done(work: "asyncio.Future[Any]", recheck: Callable[[], Awaitable[object]]) -> None:
+    """Raise as soon as `recheck` says that access has ended, and return once the work is done."""
+    # Not until it is cancelled: a check that is cancelled may end with another error.
+    while not work.done():
         await asyncio.sleep(RECHECK_S)
         await still_valid(recheck)
-
-
-def _is_cancelled() -> bool:
-    own = asyncio.current_task()
-    return own is not None and own.cancelling() > 0
 
 
 async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
