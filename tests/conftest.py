@@ -1,4 +1,4 @@
-"""Test fixtures, one fix_*.py per resource; and how the tests are distributed over workers and in time."""
+"""Lists the fixtures of `fixtures/`, and sets how the tests are distributed over workers and in time."""
 
 import gc
 import os
@@ -15,27 +15,27 @@ from hypothesis import HealthCheck, settings
 from tools.bytecode import compile_modules
 
 pytest_plugins = [
-    "fix_agent",
-    "fix_browser",
-    "fix_collector",
-    "fix_envoy",
-    "fix_inprocess_collector",
-    "fix_kubernetes",
-    "fix_network",
-    "fix_node",
-    "fix_observatory",
-    "fix_portkey",
-    "fix_postgres",
-    "fix_otlp",
-    "fix_page",
-    "fix_prometheus",
-    "fix_routes",
-    "fix_simulator",
-    "fix_table_server",
-    "fix_routing_client",  # imports the two above
-    "fix_transformers",
-    "fix_web",
-    "fix_webhook",
+    "fixtures.agent",
+    "fixtures.browser",
+    "fixtures.collector",
+    "fixtures.envoy",
+    "fixtures.inprocess_collector",
+    "fixtures.kubernetes",
+    "fixtures.network",
+    "fixtures.node",
+    "fixtures.fake_collector",
+    "fixtures.portkey",
+    "fixtures.postgres",
+    "fixtures.otlp",
+    "fixtures.page",
+    "fixtures.prometheus",
+    "fixtures.routes",
+    "fixtures.simulator",
+    "fixtures.table_server",
+    "fixtures.routing_client",  # imports the two above
+    "fixtures.transformers",
+    "fixtures.web",
+    "fixtures.webhook",
 ]
 
 # The tests copy databases and flush spools, which took a third of their processor time on a disk. None of them loses

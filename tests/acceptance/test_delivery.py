@@ -5,9 +5,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_agent import Agent, StartAgent
-from fix_collector import StartCollector
-from fix_simulator import Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import StartCollector
+from fixtures.simulator import Simulator
 from testdata.waiting import eventually
 
 PLAN = """

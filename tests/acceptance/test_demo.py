@@ -20,8 +20,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fix_demo import PUBLISHED_MS, ask, command, one_demo_at_a_time, start_demo, table_after
-from fix_network import unavailable_reason
+from fixtures.demo import PUBLISHED_MS, ask, command, one_demo_at_a_time, start_demo, table_after
+from fixtures.network import unavailable_reason
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_client.demo.scenario import BASELINE, EPISODE, SUGGESTIONS, VANTAGES
 from isochrone_client.screen.table import CHANGED_MARK

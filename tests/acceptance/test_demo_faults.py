@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fix_demo import PUBLISHED_MS, Demo, ask, one_demo_at_a_time, start_demo, table_after
-from fix_network import unavailable_reason
+from fixtures.demo import PUBLISHED_MS, Demo, ask, one_demo_at_a_time, start_demo, table_after
+from fixtures.network import unavailable_reason
 from isochrone_client.demo.scenario import BASELINE, FAULT_SUGGESTIONS, NEVER_WORKED, OUTAGES, VANTAGES
 from testdata.waiting import eventually
 

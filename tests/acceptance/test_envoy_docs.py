@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_envoy import ENVOY, requires_envoy
+from fixtures.envoy import ENVOY, requires_envoy
 from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
 from testdata.waiting import eventually
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fix_simulator import API_KEY, Simulator
+from fixtures.simulator import API_KEY, Simulator
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, running
 from testdata.ports import free_port
 from testdata.waiting import eventually

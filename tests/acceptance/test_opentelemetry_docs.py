@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fix_otlp import OtlpReceiver, attributes
+from fixtures.otlp import OtlpReceiver, attributes
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, running, unused_ports, with_ports
 from testdata.waiting import eventually
 

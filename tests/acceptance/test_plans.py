@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psycopg
 
-from fix_agent import StartAgent
-from fix_collector import StartCollector
-from fix_simulator import StartSimulator
+from fixtures.agent import StartAgent
+from fixtures.collector import StartCollector
+from fixtures.simulator import StartSimulator
 from testdata import preforked
 from testdata.waiting import eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_portkey import VARIABLE, requires_portkey
+from fixtures.portkey import VARIABLE, requires_portkey
 from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
 from testdata.waiting import eventually
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fix_agent import StartAgent
-from fix_collector import StartCollector
-from fix_transformers import ServedModel
+from fixtures.agent import StartAgent
+from fixtures.collector import StartCollector
+from fixtures.transformers import ServedModel
 from testdata.waiting import eventually
 
 PLAN = """

@@ -10,9 +10,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_agent import Agent, StartAgent
-from fix_collector import Collector, StartCollector
-from fix_simulator import Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import Collector, StartCollector
+from fixtures.simulator import Simulator
 from isochrone_wire.insights import AlertKind
 from testdata.waiting import eventually
 

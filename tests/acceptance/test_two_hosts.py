@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from fix_network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_with_json
-from fix_simulator import certificate_for
+from fixtures.network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_with_json
+from fixtures.simulator import certificate_for
 from testdata.waiting import BUSY, eventually
 
 PORT = 8443

@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from acceptance.test_delivery import PLAN, duplicates
-from fix_agent import Agent, StartAgent
-from fix_collector import Collector, StartCollector
-from fix_simulator import Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import Collector, StartCollector
+from fixtures.simulator import Simulator
 from testdata import previous_version
 from testdata.waiting import eventually
 

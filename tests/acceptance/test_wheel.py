@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_network import started_with_json
+from fixtures.network import started_with_json
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (

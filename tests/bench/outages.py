@@ -25,7 +25,7 @@ from typing import Any
 from bench.processes import ready, start
 from bench.result import at_most, conclude
 from bench.simulator import WORLD, Simulator
-from fix_collector import Caller
+from fixtures.collector import Caller
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import SECOND_US
 from testdata.outage_answers import Shares, coverage_shares, leaderboard_shares, route_shares, slo_shares

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fix_agent import StartAgent
-from fix_browser import Browser
-from fix_collector import Collector, StartCollector
-from fix_simulator import Simulator
+from fixtures.agent import StartAgent
+from fixtures.browser import Browser
+from fixtures.collector import Collector, StartCollector
+from fixtures.simulator import Simulator
 from isochrone_client.formats import number
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fix_browser import Browser
-from fix_collector import Collector
+from fixtures.browser import Browser
+from fixtures.collector import Collector
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339

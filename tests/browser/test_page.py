@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fix_browser import Browser
-from fix_collector import Caller, Collector
-from fix_node import VARIABLE
+from fixtures.browser import Browser
+from fixtures.collector import Caller, Collector
+from fixtures.node import VARIABLE
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire import identity_file

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fix_browser import Browser
-from fix_collector import PROXY_HEADERS, Caller, Collector
-from fix_node import VARIABLE
+from fixtures.browser import Browser
+from fixtures.collector import PROXY_HEADERS, Caller, Collector
+from fixtures.node import VARIABLE
 from isochrone_collector.clock import now_at
 from isochrone_wire.model import MINUTE_US
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fix_browser import Browser
-from fix_observatory import DIFFERENTIALS
-from fix_routes import FakeRoutes
+from fixtures.browser import Browser
+from fixtures.fake_collector import DIFFERENTIALS
+from fixtures.routes import FakeRoutes
 from isochrone_client.cli import cli
 
 # Elements with an edge beyond the window, or with content that has to be scrolled sideways; drawings may touch it.

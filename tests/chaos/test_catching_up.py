@@ -6,8 +6,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_agent import StartAgent
-from fix_collector import StartCollector
+from fixtures.agent import StartAgent
+from fixtures.collector import StartCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 from testdata.waiting import eventually

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-import fix_transformers
+from fixtures import transformers
 from testdata.ports import free_port
 
 LITELLM = "ISOCHRONE_TEST_LITELLM_PYTHON"
@@ -36,8 +36,8 @@ def foreign_servers(folder: Path) -> Iterator[list[ForeignServer]]:
         found = []
         if _has_proxy():
             found.append(stack.enter_context(_litellm(folder)))
-        if fix_transformers.ENVIRONMENT_VARIABLE in os.environ:
-            served = stack.enter_context(fix_transformers.serve_tiny_model(folder))
+        if transformers.ENVIRONMENT_VARIABLE in os.environ:
+            served = stack.enter_context(transformers.serve_tiny_model(folder))
             found.append(ForeignServer(project="transformers", base_url=served.base_url, model=served.model))
         yield found
 

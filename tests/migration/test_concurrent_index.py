@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_migrations import versions
 from isochrone_wire.model import MINUTE_US, Vantage
 from migration.test_migrations import revisions

@@ -1,6 +1,6 @@
 """The share of failed requests by target, as the answers of a collector state it."""
 
-from fix_collector import Caller
+from fixtures.collector import Caller
 from isochrone_client.client import ObservatoryClient
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import Outcome

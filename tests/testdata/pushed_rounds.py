@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from fix_collector import Caller
+from fixtures.collector import Caller
 from isochrone_wire.model import MINUTE_US, Batch, Outcome, Sample, Vantage
 
 EVERY_US = MINUTE_US

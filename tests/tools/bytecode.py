@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from _pytest.assertion import rewrite
 
-_REWRITTEN = re.compile(r"/(test_|fix_|conftest\.py)")
+_REWRITTEN = re.compile(r"/(test_|fixtures/|conftest\.py)")
 """Modules whose assertions pytest rewrites have bytecode of its own, which no public function writes."""
 
 

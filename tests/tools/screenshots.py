@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from fix_browser import installed, tab_of
+from fixtures.browser import installed, tab_of
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 WIDE, NARROW = 1280, 390

@@ -27,7 +27,7 @@ import structlog
 from bench.alerts.accounting import Account, Expected, account
 from bench.alerts.faults import CONTROL, FAULTS, NEW_TARGET, TARGETS, Fault, region_of
 from bench.result import at_least, at_most, conclude
-from fix_inprocess_collector import DAY_AT, InProcessCollector, in_process_collector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector, in_process_collector
 from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.store.alerting import alerts, incidents
 from isochrone_collector.store.postgres import schema

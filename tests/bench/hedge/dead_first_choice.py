@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.result import Tally
-from fix_litellm import Proxy, Tables, deployment, has_proxy, plugin_settings, proxy
-from fix_simulator import running
+from fixtures.litellm import Proxy, Tables, deployment, has_proxy, plugin_settings, proxy
+from fixtures.simulator import running
 from testdata.ports import dead_url
 from testdata.waiting import eventually
 

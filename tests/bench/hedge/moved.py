@@ -14,7 +14,7 @@ from statistics import median
 
 from bench.processes import running_collector
 from bench.routes import REGIONS, ROUND_US, ROUTE_MEMBERS, SETTLE_SECONDS, Fleet
-from fix_envoy import ENVOY, Envoy, Provider, StartEnvoy, example
+from fixtures.envoy import ENVOY, Envoy, Provider, StartEnvoy, example
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.address import parse_address
 

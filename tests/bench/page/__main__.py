@@ -35,7 +35,7 @@ from bench.processes import RunningServer, cpu_seconds, running_collector, start
 from bench.pusher import PusherConfig
 from bench.query_dataset import FULL, QUICK, FilledDatabase, Scale, filled_database, log, summarise_hours
 from bench.result import at_most, conclude
-from fix_browser import Browser
+from fixtures.browser import Browser
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import HOUR_US
 from isochrone_wire import codec

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fix_browser import Browser, installed, tab_of
+from fixtures.browser import Browser, installed, tab_of
 
 WIDTH = 1280
 SHOWN_WITHIN_S, LIVE_WITHIN_S = 30.0, 10.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psycopg
 
-from fix_agent import StartAgent
-from fix_collector import StartCollector
-from fix_simulator import Simulator
+from fixtures.agent import StartAgent
+from fixtures.collector import StartCollector
+from fixtures.simulator import Simulator
 from testdata.waiting import eventually
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fix_agent import Agent, StartAgent
-from fix_prometheus import StartPrometheus
-from fix_simulator import Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.prometheus import StartPrometheus
+from fixtures.simulator import Simulator
 from testdata import preforked
 from testdata.waiting import eventually
 

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from fix_observatory import DIFFERENTIALS, VANTAGES, FakeObservatory, stored
+from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeObservatory, stored
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.answers import Decision

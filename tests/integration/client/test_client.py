@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_observatory import (
+from fixtures.fake_collector import (
     COVERAGE,
     DIFFERENTIALS,
     SAMPLES,

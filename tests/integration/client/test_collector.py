@@ -7,7 +7,7 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.codec import encode

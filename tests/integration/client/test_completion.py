@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_observatory import FakeObservatory
+from fixtures.fake_collector import FakeObservatory
 from isochrone_client import client
 from isochrone_client.address import Collector
 from isochrone_client.cli import cli

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_routes import FakeRoutes
+from fixtures.routes import FakeRoutes
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_client.gateways import FORMATS

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fix_routes import FakeRoutes
+from fixtures.routes import FakeRoutes
 from testdata.documented_commands import ROOT, blocks_of
 from testdata.served_tables import fresh
 from testdata.waiting import eventually

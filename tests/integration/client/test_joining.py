@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_collector import Collector, StartCollector, run_command
+from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_client.cli import cli
 from isochrone_wire import identity_file
 

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
-from fix_collector import Collector
-from fix_observatory import FakeObservatory
+from fixtures.collector import Collector
+from fixtures.fake_collector import FakeObservatory
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from testdata.preforked import Program

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from jsonschema import Draft202012Validator
 
-from fix_collector import Collector, StartCollector
-from fix_routes import FakeRoutes
+from fixtures.collector import Collector, StartCollector
+from fixtures.routes import FakeRoutes
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_observatory import FakeObservatory
+from fixtures.fake_collector import FakeObservatory
 from testdata.documented_commands import ROOT, blocks_of, make_checkout
 
 PAGE = (ROOT / "docs" / "mcp.md").read_text()

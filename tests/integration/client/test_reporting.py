@@ -7,8 +7,8 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_observatory import TARGETS, FakeObservatory
-from fix_routes import FakeRoutes
+from fixtures.fake_collector import TARGETS, FakeObservatory
+from fixtures.routes import FakeRoutes
 from isochrone_client.cli import cli
 
 

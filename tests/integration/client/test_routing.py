@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from fix_routes import FakeRoutes
+from fixtures.routes import FakeRoutes
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.model import SECOND_US

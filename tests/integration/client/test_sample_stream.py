@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import SAMPLES, WINDOW, FakeObservatory, stored
+from fixtures.fake_collector import SAMPLES, WINDOW, FakeObservatory, stored
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError, UnreachableError
 from isochrone_client.sample_stream import SampleStream, export_samples

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_observatory import WINDOW, FakeObservatory
+from fixtures.fake_collector import WINDOW, FakeObservatory
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import AmbiguousError, RefusedError
 from isochrone_wire.answers import Selection

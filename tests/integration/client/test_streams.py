@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_collector import KEEP_A_MONTH, Collector, StartCollector
+from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.sample_export.columns import columns
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage

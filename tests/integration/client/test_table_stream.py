@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_wire.consumer.table_cursor import CLEARLY_LATER_US
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage

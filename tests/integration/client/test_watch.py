@@ -10,7 +10,7 @@ import sys
 import grpc
 import pytest
 
-from fix_observatory import FakeObservatory
+from fixtures.fake_collector import FakeObservatory
 from testdata.preforked import Program
 from testdata.waiting import eventually
 

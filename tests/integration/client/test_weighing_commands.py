@@ -7,7 +7,7 @@ import shlex
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_observatory import FakeObservatory
+from fixtures.fake_collector import FakeObservatory
 from isochrone_client.cli import cli
 from isochrone_wire.answers import Order
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fix_collector import Collector, StartCollector
-from fix_prometheus import Prometheus, StartPrometheus
-from fix_webhook import SECRET, Receiver
+from fixtures.collector import Collector, StartCollector
+from fixtures.prometheus import Prometheus, StartPrometheus
+from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_wire.model import Batch, Outcome, RateLimit, Sample, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, THIRD, US, Fleet, rounds_until, without

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fix_observatory import NOW_AT, stored
+from fixtures.fake_collector import NOW_AT, stored
 from isochrone_client.sample_stream import Deduplication
 from isochrone_wire.fleet import StoredSample
 

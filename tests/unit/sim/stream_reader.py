@@ -8,7 +8,7 @@ from typing import Any
 
 import h11
 
-from fix_simulator import request_in
+from fixtures.simulator import request_in
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel
 from isochrone_sim.server.service import Arrival, Reply, Service

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from fix_simulator import certificate_for
+from fixtures.simulator import certificate_for
 from isochrone_wire.address import Address
 from isochrone_wire.channel import presented_certificate
 

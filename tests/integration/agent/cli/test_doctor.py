@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fix_collector import StartCollector
+from fixtures.collector import StartCollector
 from isochrone_agent.spool.spool import Spool
 from testdata import preforked
 

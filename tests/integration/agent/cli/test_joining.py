@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fix_agent import Agent, StartAgent
-from fix_collector import Collector, StartCollector
-from fix_simulator import API_KEY, Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import Collector, StartCollector
+from fixtures.simulator import API_KEY, Simulator
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.settings import load_settings
 from isochrone_wire import identity_file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_simulator import Simulator
+from fixtures.simulator import Simulator
 from testdata import preforked
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fix_agent import StartAgent
-from fix_otlp import OtlpReceiver, attributes
-from fix_simulator import Simulator
+from fixtures.agent import StartAgent
+from fixtures.otlp import OtlpReceiver, attributes
+from fixtures.simulator import Simulator
 from isochrone_agent.otlp import export
 from isochrone_agent.otlp.export import OtlpExport
 from isochrone_agent.probe.prober import ProbeTimes

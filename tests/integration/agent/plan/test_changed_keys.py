@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from fix_agent import Agent, StartAgent
-from fix_collector import StartCollector
-from fix_simulator import API_KEY, Simulator
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import StartCollector
+from fixtures.simulator import API_KEY, Simulator
 from testdata.waiting import eventually
 
 PLAN = """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fix_simulator import Simulator
+from fixtures.simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolError
 from isochrone_agent.plan.budget import max_round_cost

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_agent import Agent, StartAgent
-from fix_collector import Collector, StartCollector, run_command
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_wire import identity_file
 from testdata import preforked
 from testdata.waiting import eventually

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fix_simulator import Simulator, running
+from fixtures.simulator import Simulator, running
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober

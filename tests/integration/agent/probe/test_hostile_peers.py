@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fix_peer import ANSWER, STREAM_HEAD, Handler, peer, reset, saying, stream_of
+from fixtures.peer import ANSWER, STREAM_HEAD, Handler, peer, reset, saying, stream_of
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober

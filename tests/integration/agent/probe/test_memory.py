@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from fix_simulator import Simulator
+from fixtures.simulator import Simulator
 
 MEGABYTE = 1_000_000
 SCRIPT = """

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fix_peer import ANSWER, STREAM_HEAD, peer
-from fix_simulator import Simulator
+from fixtures.peer import ANSWER, STREAM_HEAD, peer
+from fixtures.simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import resolver, transport
 from isochrone_agent.probe.prober import Prober

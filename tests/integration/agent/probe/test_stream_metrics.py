@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fix_simulator import StartSimulator
+from fixtures.simulator import StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_wire.model import Sample, Target, Workload

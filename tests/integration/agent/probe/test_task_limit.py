@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fix_agent import StartAgent
-from fix_simulator import StartSimulator
+from fixtures.agent import StartAgent
+from fixtures.simulator import StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire import codec

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fix_peer import peer, saying
-from fix_simulator import MakeBadCertificate, Simulator, StartSimulator
+from fixtures.peer import peer, saying
+from fixtures.simulator import MakeBadCertificate, Simulator, StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fix_demo import one_demo_at_a_time
-from fix_network import unavailable_reason
+from fixtures.demo import one_demo_at_a_time
+from fixtures.network import unavailable_reason
 from testdata import demo_screens
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal, marked_processes
 from testdata.waiting import eventually

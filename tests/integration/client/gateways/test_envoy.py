@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fix_envoy import ENVOY, HANG_UP, Heard, Provider, StartEnvoy, requires_envoy, table_of
+from fixtures.envoy import ENVOY, HANG_UP, Heard, Provider, StartEnvoy, requires_envoy, table_of
 from isochrone_client.gateways import renderer
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.routes import RegionTables, RouteTable

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fix_envoy import EXAMPLES, NAMES, Provider, StartEnvoy, requires_envoy, table_of
-from fix_routes import FakeRoutes
+from fixtures.envoy import EXAMPLES, NAMES, Provider, StartEnvoy, requires_envoy, table_of
+from fixtures.routes import FakeRoutes
 from isochrone_client.clock import now_at
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.model import SECOND_US

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_portkey import Portkey, StartPortkey, requires_portkey
-from fix_routes import FakeRoutes
-from fix_simulator import API_KEY, Simulator
+from fixtures.portkey import Portkey, StartPortkey, requires_portkey
+from fixtures.routes import FakeRoutes
+from fixtures.simulator import API_KEY, Simulator
 from isochrone_client.clock import now_at
 from isochrone_client.gateways import renderer
 from isochrone_wire.model import SECOND_US

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fix_kubernetes import NAMESPACE, ApiServer
-from fix_routes import FakeRoutes
-from fix_simulator import Simulator
+from fixtures.kubernetes import NAMESPACE, ApiServer
+from fixtures.routes import FakeRoutes
+from fixtures.simulator import Simulator
 from isochrone_client.errors import ClusterError
 from isochrone_client.kubernetes.cluster import Cluster, ConflictError
 from isochrone_client.kubernetes.election import Election

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from fix_kubernetes import API_OF, NAMESPACE, ApiServer
-from fix_routes import FakeRoutes
+from fixtures.kubernetes import API_OF, NAMESPACE, ApiServer
+from fixtures.routes import FakeRoutes
 from testdata.documented_commands import ROOT, blocks_of, make_checkout
 from testdata.served_tables import fresh
 from testdata.waiting import eventually

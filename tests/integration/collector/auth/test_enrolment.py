@@ -13,8 +13,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fix_collector import Caller, Collector, StartCollector, run_command
-from fix_simulator import certificate_for
+from fixtures.collector import Caller, Collector, StartCollector, run_command
+from fixtures.simulator import certificate_for
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import NotAdmitted, RequestError, TooMany

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import grpc
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector, run_command
+from fixtures.collector import Caller, Collector, StartCollector, run_command
 from isochrone_wire import identity_file
 from isochrone_wire.model import Vantage
 from testdata import preforked

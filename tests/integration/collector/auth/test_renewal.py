@@ -12,8 +12,8 @@ import grpc
 import psycopg
 import pytest
 
-from fix_agent import Agent, StartAgent
-from fix_collector import Caller, Collector, StartCollector, run_command
+from fixtures.agent import Agent, StartAgent
+from fixtures.collector import Caller, Collector, StartCollector, run_command
 from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import presented_certificate

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_collector import Collector, StartCollector, run_command
+from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_collector.store.postgres import embedded
 from isochrone_wire.model import SECOND_US, Batch, Vantage, Vitals
 

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_web import Web
+from fixtures.web import Web
 from isochrone_collector.auth.stream_access import MAX_WATCHES
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_web import Web, shares_web
+from fixtures.web import Web, shares_web
 from isochrone_collector.http_api.discovery import MAX_BODY_BYTES
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.text import MAX_SHOWN_CHARS

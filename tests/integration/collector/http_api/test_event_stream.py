@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fix_web import ELSEWHERE, StartWeb, Web, first, until
+from fixtures.web import ELSEWHERE, StartWeb, Web, first, until
 from isochrone_collector.auth import stream_access
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted

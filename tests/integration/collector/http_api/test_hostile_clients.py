@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fix_web import Web, shares_web
+from fixtures.web import Web, shares_web
 from isochrone_collector.http_api import connection
 from isochrone_wire.model import SECOND_US
 

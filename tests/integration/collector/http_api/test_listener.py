@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.server import certificates
 from isochrone_wire import identity_file

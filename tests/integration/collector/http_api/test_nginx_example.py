@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fix_collector import StartCollector
+from fixtures.collector import StartCollector
 from testdata.ports import free_port
 from testdata.waiting import eventually
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_web import TIMEOUT_SECONDS, StartWeb, Web, shares_web
+from fixtures.web import TIMEOUT_SECONDS, StartWeb, Web, shares_web
 from isochrone_collector.auth import stream_access
 from isochrone_collector.auth.sessions import LIFETIME_US
 from isochrone_collector.http_api import changes, shared_answers

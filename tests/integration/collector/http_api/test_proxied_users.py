@@ -11,8 +11,8 @@ from subprocess import Popen
 import httpx
 import pytest
 
-from fix_collector import Collector, StartCollector
-from fix_web import TIMEOUT_SECONDS, StartWeb
+from fixtures.collector import Collector, StartCollector
+from fixtures.web import TIMEOUT_SECONDS, StartWeb
 from isochrone_collector.auth import stream_access
 from isochrone_collector.http_api import bearer_auth
 from isochrone_collector.http_api.queries import ENDPOINTS

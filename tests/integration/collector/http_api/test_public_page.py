@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 import httpx
 import pytest
 
-from fix_collector import Caller, Collector, StartCollector
-from fix_web import StartWeb
+from fixtures.collector import Caller, Collector, StartCollector
+from fixtures.web import StartWeb
 from isochrone_collector.auth import call_limits
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api import shared_answers, status

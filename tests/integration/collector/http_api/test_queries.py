@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, settings
 
-from fix_collector import Collector
+from fixtures.collector import Collector
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_collector.http_api import openapi

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fix_web import ELSEWHERE, StartWeb, Web, first, shares_web, until
+from fixtures.web import ELSEWHERE, StartWeb, Web, first, shares_web, until
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US

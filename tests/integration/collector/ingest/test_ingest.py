@@ -9,7 +9,7 @@ import grpc
 import psycopg
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Collector, StartCollector
+from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, TooMany
 from isochrone_collector.ingest.instances import RIVAL_US

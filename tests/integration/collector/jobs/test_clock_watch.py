@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import testdata
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage, Vitals
 from testdata.waiting import eventually

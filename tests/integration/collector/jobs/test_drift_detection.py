@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
-from fix_inprocess_collector import DAY_AT, InProcessCollector
-from fix_webhook import SECRET, Receiver
+from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.analysis.drift.round_medians import MAX_BYTES, MediansRow, UnsettledRounds
 from isochrone_collector.analysis.drift.series_state import SeriesState

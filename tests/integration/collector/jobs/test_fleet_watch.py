@@ -1,6 +1,6 @@
 """Alerts from the vitals of vantages: budgets and clocks."""
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.store.alerting import alerts
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Spend, Vantage, Vitals, day_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerts.incidents import IncidentWatch, Transition
 from isochrone_collector.jobs import alert_state
 from isochrone_collector.jobs.alert_state import AlertState

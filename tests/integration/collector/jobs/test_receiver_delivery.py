@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Collector, StartCollector, run_command
-from fix_inprocess_collector import Clock
-from fix_webhook import SECRET, Receiver
+from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector, run_command
+from fixtures.inprocess_collector import Clock
+from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerts.message import AlertMessage
 from isochrone_collector.clock import now_at

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from fix_collector import StartCollector, run_command
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.collector import StartCollector, run_command
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, StartError
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention

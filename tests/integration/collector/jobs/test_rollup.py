@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
 from isochrone_collector.store import job_state, partitions, rollups, summaries
 from isochrone_collector.store.postgres.pool import Database

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_collector import Collector, StartCollector, run_command
-from fix_inprocess_collector import InProcessCollector
+from fixtures.collector import Collector, StartCollector, run_command
+from fixtures.inprocess_collector import InProcessCollector
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.plans import document_reader, past_plans, service
 from isochrone_wire.answers import Window

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fix_inprocess_collector import InProcessCollector
+from fixtures.inprocess_collector import InProcessCollector
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.publishing import builder as builder_module
 from isochrone_collector.publishing.builder import RouteBuilder

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres

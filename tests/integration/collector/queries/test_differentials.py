@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.queries import differentials as queries
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials

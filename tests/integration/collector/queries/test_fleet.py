@@ -6,7 +6,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from fix_collector import Caller, StartCollector
+from fixtures.collector import Caller, StartCollector
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import Liveness, VantageStatus
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Budget, Outcome, Sample, Spend, Vantage, Vitals

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
+from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Caller, StartCollector
+from fixtures.collector import KEEP_A_MONTH, Caller, StartCollector
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Selection, Source, Window

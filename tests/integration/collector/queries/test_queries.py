@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
+from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from isochrone_wire.answers import Decision, Metric, Selection, Window
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 

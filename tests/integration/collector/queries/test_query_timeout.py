@@ -5,7 +5,7 @@ import time
 import psycopg
 import pytest
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError
 from isochrone_collector.errors import DatabaseUnavailable, TookTooLong

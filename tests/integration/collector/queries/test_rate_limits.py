@@ -6,7 +6,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from fix_collector import Collector
+from fixtures.collector import Collector
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import Exhaustion
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, Vantage

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_collector import Collector
+from fixtures.collector import Collector
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList

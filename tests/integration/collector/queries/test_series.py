@@ -8,8 +8,8 @@ import grpc
 import psycopg
 import pytest
 
-from fix_collector import Collector
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.collector import Collector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.jobs.rollup import LATE_EVERY_US
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.series import series

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import open_channel, presented_certificate
 

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_collector import Caller, Collector, StartCollector
-from fix_postgres import address_of
+from fixtures.collector import Caller, Collector, StartCollector
+from fixtures.postgres import address_of
 from isochrone_wire import identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from chaos import disk
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Outcome, Sample, Vantage

@@ -3,7 +3,7 @@
 from pathlib import Path
 from stat import S_IMODE
 
-from fix_collector import Caller, StartCollector, run_command
+from fixtures.collector import Caller, StartCollector, run_command
 from isochrone_client.client import ObservatoryClient
 from isochrone_wire.model import Vantage
 

@@ -8,7 +8,7 @@ import urllib.request
 import grpc
 import pytest
 
-from fix_collector import Collector, StartCollector, run_command
+from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_wire.address import parse_address
 from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.trust import enrolment

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from fix_collector import StartCollector, run_command
+from fixtures.collector import StartCollector, run_command
 from isochrone_collector import clock
 from isochrone_collector.errors import DatabaseUnreachable
 from isochrone_collector.server import serve

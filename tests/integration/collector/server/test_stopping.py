@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fix_collector import Collector, StartCollector
+from fixtures.collector import Collector, StartCollector
 from isochrone_wire import codec
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
 from isochrone_wire.operations import Receipt

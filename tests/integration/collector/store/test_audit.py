@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from fix_collector import Caller, Collector
-from fix_postgres import address_of
+from fixtures.collector import Caller, Collector
+from fixtures.postgres import address_of
 from isochrone_collector.store.postgres import schema
 from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from psycopg import sql
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.analysis.history import HOURS, SUCCESS, above_quantile, median_of
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials

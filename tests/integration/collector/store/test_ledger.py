@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fix_collector import KEEP_A_MONTH, Caller, Collector, StartCollector
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
 from isochrone_collector.store import leaderboards, long_windows, partitions

@@ -15,8 +15,8 @@ import grpc
 import psycopg
 import pytest
 
-from fix_collector import Collector, StartCollector
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.collector import Collector, StartCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector import clock
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.store.postgres import connection as connection_module

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerts.failure_evidence import RoundKind
 from isochrone_collector.alerts.round_results import round_results
 from isochrone_collector.analysis.drift.round_medians import round_medians

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.jobs.registry import Job, Jobs
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_envoy import CREDENTIAL, PATIENCE, Envoy, Provider, StartEnvoy, example, requires_envoy, table_of
-from fix_web import StartWeb, Web
+from fixtures.envoy import CREDENTIAL, PATIENCE, Envoy, Provider, StartEnvoy, example, requires_envoy, table_of
+from fixtures.web import StartWeb, Web
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_wire.gateways import envoy as mapping

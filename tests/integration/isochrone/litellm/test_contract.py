@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fix_litellm import (
+from fixtures.litellm import (
     KEY_OF_OTHER_REGION,
     OTHER_REGION,
     REGION,
@@ -21,8 +21,8 @@ from fix_litellm import (
     proxy,
     requires_litellm,
 )
-from fix_simulator import Simulator
-from fix_table_server import TableServer
+from fixtures.simulator import Simulator
+from fixtures.table_server import TableServer
 from isochrone_client.clock import now_at
 from testdata.ports import dead_url
 from testdata.waiting import eventually

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fix_simulator import Simulator
-from fix_table_server import TableServer
+from fixtures.simulator import Simulator
+from fixtures.table_server import TableServer
 from testdata.documented_commands import ROOT
 from testdata.served_tables import fresh, simulated_member
 

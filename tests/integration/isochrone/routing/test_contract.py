@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from fix_routing_client import MESSAGES, PATIENCE, World
-from fix_web import StartWeb
+from fixtures.routing_client import MESSAGES, PATIENCE, World
+from fixtures.web import StartWeb
 from isochrone.routing import Routes
 from isochrone.routing.httpx2 import Transport
 from isochrone_client.clock import now_at

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import isochrone.routing.routes
-from fix_routing_client import PATIENCE, REGION, World, ask, client_of
+from fixtures.routing_client import PATIENCE, REGION, World, ask, client_of
 from isochrone.routing import Routes, collector_clock, table_file
 from testdata.waiting import eventually
 

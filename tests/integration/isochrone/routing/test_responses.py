@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from fix_peer import ANSWER, Handler, peer
-from fix_routing_client import MESSAGES, PATIENCE, World, ask, client_of, stream
+from fixtures.peer import ANSWER, Handler, peer
+from fixtures.routing_client import MESSAGES, PATIENCE, World, ask, client_of, stream
 from isochrone.routing.engine import Attempt, Engine, Incoming, Outgoing
 from isochrone.routing.httpx2 import AsyncTransport, Transport
 from isochrone_wire.routes import Hedge, RouteEntry

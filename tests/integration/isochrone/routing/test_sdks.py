@@ -13,8 +13,8 @@ import pytest
 
 import isochrone.routing.httpx
 import isochrone.routing.httpx2
-from fix_routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
-from fix_simulator import Simulator
+from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
+from fixtures.simulator import Simulator
 from isochrone.routing import Routes
 from isochrone_client.clock import now_at
 from isochrone_wire.model import SECOND_US

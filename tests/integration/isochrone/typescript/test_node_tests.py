@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fix_node import CLIENTS, NodePackage
-from fix_simulator import Simulator, certificate_for
+from fixtures.node import CLIENTS, NodePackage
+from fixtures.simulator import Simulator, certificate_for
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fix_node import CLIENTS, NodePackage
-from fix_simulator import Simulator
-from fix_table_server import TableServer
+from fixtures.node import CLIENTS, NodePackage
+from fixtures.simulator import Simulator
+from fixtures.table_server import TableServer
 from isochrone_wire import __version__
 from testdata.documented_commands import ROOT
 from testdata.served_tables import fresh, simulated_member

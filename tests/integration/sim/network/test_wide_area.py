@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fix_network import network
+from fixtures.network import network
 from testdata.waiting import eventually
 
 PACKAGE = Path(__file__).resolve().parents[4] / "deploy" / "simulator" / "isochrone_sim"

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_simulator import API_KEY, MakeBadCertificate, Simulator, StartSimulator, request_in
+from fixtures.simulator import API_KEY, MakeBadCertificate, Simulator, StartSimulator, request_in
 
 CHAT = "/chat/completions"
 WORLD = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fix_observatory import DIFFERENTIALS, NOW_AT, STEPPED, WINDOW
+from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, STEPPED, WINDOW
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import explain
 from isochrone_client.pages.difference_explanation import ADDENDS, explanation, handshake_share, rounds_needed

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from fix_observatory import FakeObservatory
+from fixtures.fake_collector import FakeObservatory
 from isochrone_client.cli import cli
 from isochrone_client.errors import InsufficientError
 from isochrone_client.pages import alerts, drift

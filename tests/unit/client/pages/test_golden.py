@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from fixtures.fake_collector import (
+    COVERAGE,
+    DIFFERENTIALS,
+    NOW_AT,
+    SAMPLES,
+    SPEND,
+    STANDINGS,
+    TARGETS,
+    VANTAGES,
+    WINDOW,
+)
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.ground_truth import Comparison
 from isochrone_client.live_view import snapshot

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import (
+from fixtures.fake_collector import (
     COVERAGE,
     DIFFERENTIALS,
     NOW_AT,

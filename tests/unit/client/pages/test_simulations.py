@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import WINDOW
+from fixtures.fake_collector import WINDOW
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import simulations

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import STANDINGS, WINDOW
+from fixtures.fake_collector import STANDINGS, WINDOW
 from isochrone_client.errors import CollectorError, InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fix_observatory import STANDINGS, WINDOW
+from fixtures.fake_collector import STANDINGS, WINDOW
 from isochrone_client.errors import FieldError
 from isochrone_client.pages import leaderboard
 from isochrone_client.render import renderer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, STANDINGS, TARGETS, stored
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, STANDINGS, TARGETS, stored
 from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
 from isochrone_client.render.page import Page
 from isochrone_client.render.record import row_record, wire_fields

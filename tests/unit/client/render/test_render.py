@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fix_observatory import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
+from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.render import OUTPUTS, renderer

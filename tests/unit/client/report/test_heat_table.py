@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import DIFFERENTIALS, NOW_AT, STANDINGS
+from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, STANDINGS
 from isochrone_client.report.heat_table import MAX_COLUMNS, HeatTable, drawing, heat_table, page
 from isochrone_wire.answers import Decision, Differential, Metric
 from isochrone_wire.model import MINUTE_US

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from fix_observatory import COVERAGE, NOW_AT, STEPPED, VANTAGES, WINDOW
+from fixtures.fake_collector import COVERAGE, NOW_AT, STEPPED, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident, absent_vantages, find_incidents, of_place, page
 from isochrone_wire.answers import Differential, DifferentialList, Metric
 from isochrone_wire.fleet import CoverageList

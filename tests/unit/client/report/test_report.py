@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
 from isochrone_client.pages import difference_phases, differentials
 from isochrone_client.report import charts, stylesheet, time_charts
 from isochrone_client.report.heat_table import drawing as heat_drawing

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import WINDOW
+from fixtures.fake_collector import WINDOW
 from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.time_charts import MAX_CHARTS, MAX_REGIONS, TimeCharts, drawing, page, time_charts

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.verdict import comparison, missing, present
 from isochrone_wire.answers import Absence, Decision, DifferentialList

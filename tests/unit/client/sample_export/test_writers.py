@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_observatory import SAMPLES, WINDOW
+from fixtures.fake_collector import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
 from isochrone_client.output_file import open_output
 from isochrone_client.pages import samples

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from starlette.datastructures import Headers
 
-from fix_observatory import STANDINGS, VANTAGES, WINDOW
+from fixtures.fake_collector import STANDINGS, VANTAGES, WINDOW
 from isochrone_collector.http_api.encoded_documents import accepts_gzip, encode_compressed, encode_document
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Leaderboard

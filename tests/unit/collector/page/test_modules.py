@@ -1,6 +1,6 @@
 """The JavaScript modules of the live page."""
 
-from fix_page import PageModules
+from fixtures.page import PageModules
 
 
 def test_pure_functions(page_modules: PageModules) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_simulator import request_in
+from fixtures.simulator import request_in
 from isochrone_sim.dialects import DIALECTS
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel, Ending

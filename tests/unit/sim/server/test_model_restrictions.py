@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fix_simulator import request_in
+from fixtures.simulator import request_in
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.server.service import Service
 from isochrone_sim.world.published import default_world

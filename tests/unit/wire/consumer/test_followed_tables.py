@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import TARGETS
+from fixtures.fake_collector import TARGETS
 from isochrone_wire.consumer.followed_tables import FollowedTables, routing_of
 from isochrone_wire.consumer.static_order import endpoint
 from isochrone_wire.model import SECOND_US

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
 from isochrone_wire import codec
 from isochrone_wire.answers import DifferentialList
 from isochrone_wire.fleet import CoverageList, SampleList, SpendList

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fix_collector import StartCollector
+from fixtures.collector import StartCollector
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import citus, schema
