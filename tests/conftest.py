@@ -67,7 +67,7 @@ WORKERS_PER_CORE = 2
 MORE_WORKERS = 2
 
 TESTS = Path(__file__).parent
-SOURCES = ("agent", "clients/python", "collector", "deploy/simulator", "migrations", "proto")
+SOURCES = ("agent", "clients/python", "collector", "common", "deploy/simulator", "migrations", "proto")
 # The modules that take more than a minute, longest first; measured by `make test ARGS=--durations=100`.
 LONGEST = (
     "acceptance/test_two_hosts.py",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from isochrone_common import probe_metrics
+from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__
-from isochrone_wire.metrics import probes
-from isochrone_wire.metrics.probes import Series
 from isochrone_wire.model import SECOND_US, Vantage, Vitals
 
 
@@ -29,7 +29,7 @@ def families(
     """
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
-    yield from probes.families(series())
+    yield from probe_metrics.families(series())
     yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed())
     yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=plan_version())
     yield GaugeMetricFamily(

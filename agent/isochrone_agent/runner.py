@@ -30,7 +30,7 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.async_spool import AsyncSpool
-from isochrone_wire.metrics.endpoint import serve_metrics
+from isochrone_common.metrics_server import serve_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -13,14 +13,13 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
 from isochrone_agent.spool import kept_batches
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
-from isochrone_wire import identity_file
-from isochrone_wire.address import Address, parse_local_address
-from isochrone_wire.identity_file import Identity
-from isochrone_wire.metrics import endpoint
+from isochrone_common import identity_file, metrics_server
+from isochrone_common.address import Address, parse_local_address
+from isochrone_common.identity_file import Identity
+from isochrone_common.local_socket import default_socket
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
 from isochrone_wire.text import is_http_url
-from isochrone_wire.trust.local_socket import default_socket
 
 METRICS_PORT = 4691
 _LOCAL = "local"
@@ -172,7 +171,7 @@ def default_data_dir(vantage: str | None) -> Path:
 
 def _metrics_address(text: str) -> Address | None:
     try:
-        return endpoint.parse_listen(text, default_port=METRICS_PORT)
+        return metrics_server.parse_listen(text, default_port=METRICS_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from isochrone_client import configuration
 from isochrone_client.configuration import Configuration
 from isochrone_client.errors import AddressError
-from isochrone_wire import identity_file
-from isochrone_wire.address import DEFAULT_PORT, Address, parse_local_address
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file, local_socket
+from isochrone_common.address import DEFAULT_PORT, Address, parse_local_address
+from isochrone_common.identity_file import Identity
 from isochrone_wire.text import did_you_mean
-from isochrone_wire.trust import local_socket
 
 DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 

@@ -13,8 +13,8 @@ from isochrone_client.errors import (
     SlowError,
     UnreachableError,
 )
-from isochrone_wire.address import Address
-from isochrone_wire.trust.local_socket import plain_text_refusal
+from isochrone_common.address import Address
+from isochrone_common.local_socket import plain_text_refusal
 
 _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (RefusedError, "see --help for the valid values"),

@@ -2,8 +2,8 @@
 
 import click
 
+from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 from isochrone_wire import __version__
-from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 
 COMMANDS: dict[str, Entry] = {
     "diff": Entry("isochrone_client.commands.diff:diff", "Compare regions with a baseline, target by target."),

@@ -17,11 +17,11 @@ from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import AddressError, ClientError, CollectorError
 from isochrone_client.names import Names
+from isochrone_common.channel import PLAIN, open_channel
+from isochrone_common.renewal import renew_if_due
 from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, Window
-from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
 from isochrone_wire.durations import SECOND_US
-from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import observatory_pb2 as messages
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryStub
 

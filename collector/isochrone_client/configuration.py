@@ -27,7 +27,7 @@ from typing import Any
 
 from isochrone_client.errors import ConfigurationError
 from isochrone_client.render import OUTPUTS
-from isochrone_wire.files import replace_file
+from isochrone_common.files import replace_file
 from isochrone_wire.text import did_you_mean
 
 FILE_NAME = "config.toml"

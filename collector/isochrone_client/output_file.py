@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from isochrone_client.errors import FileError
-from isochrone_wire.files import sync_folder
+from isochrone_common.files import sync_folder
 
 STDOUT = Path("-")
 _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import CollectorError, RefusedError, SlowError, UnreachableError
-from isochrone_wire.consumer.table_cursor import Relation, TableCursor
+from isochrone_common.route_consumer import Relation, TableCursor
 from isochrone_wire.routes import RouteTable
 
 _FIRST_RETRY_SECONDS = 1.0

@@ -9,7 +9,7 @@ from isochrone_client import terminal
 from isochrone_client.errors import InsufficientError, SlowError, UnreachableError
 from isochrone_client.render.page import Page
 from isochrone_client.terminal import Output
-from isochrone_wire.cli.command_line import print_error
+from isochrone_common.cli.command_line import print_error
 
 Write = Callable[[Page[Any]], None]
 

@@ -10,11 +10,11 @@ from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.receivers import Format, Receiver
 from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.trusted_proxy import TrustedProxy
-from isochrone_wire import address as wire_address
+from isochrone_common import address as wire_address
+from isochrone_common import local_socket
+from isochrone_common.address import DEFAULT_PORT, Address
 from isochrone_wire import durations
-from isochrone_wire.address import DEFAULT_PORT, Address
 from isochrone_wire.model import DAY_US, SECOND_US
-from isochrone_wire.trust import local_socket
 
 HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"

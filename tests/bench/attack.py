@@ -33,7 +33,7 @@ from bench.processes import RunningServer, peak_mb, running_collector, start_dia
 from bench.pusher import LoadSpec, Report
 from bench.result import Goal, at_least, at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 
 GOALS = {"collector_peak_mb": at_most(600), "push_p99_ratio": at_most(3), "refused_pct": at_least(100)}
 DESCRIPTORS = 20_000

@@ -31,9 +31,9 @@ import grpc
 import grpc.aio
 
 from bench import http2
+from isochrone_common.address import Address, parse_address
+from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
-from isochrone_wire.address import Address, parse_address
-from isochrone_wire.credentials import Credential, JoinToken
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import fleet_pb2, operations_pb2
 

@@ -49,9 +49,9 @@ from bench.result import at_most, conclude
 from bench.simulated_agents import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import open_channel
-from isochrone_wire.credentials import Credential, hash_secret
+from isochrone_common.address import parse_address
+from isochrone_common.channel import open_channel
+from isochrone_common.credentials import Credential, hash_secret
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 MAX_STORM_RATIO = 2

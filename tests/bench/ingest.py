@@ -32,11 +32,11 @@ from bench.raw_copy import RawCopy
 from bench.reference_collector import reference_collector
 from bench.result import at_least, at_most, conclude, percentile
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire import codec, identity_file
-from isochrone_wire.channel import open_channel
+from isochrone_common import enrolment, identity_file
+from isochrone_common.channel import open_channel
+from isochrone_common.identity_file import Identity
+from isochrone_wire import codec
 from isochrone_wire.fleet import TargetList
-from isochrone_wire.identity_file import Identity
-from isochrone_wire.trust import enrolment
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 REGION = "us-east-2"

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import PLAIN, Trust, presented_certificate
+from isochrone_common.address import parse_address
+from isochrone_common.channel import PLAIN, Trust, presented_certificate
 from testdata.preforked import Program
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 
 from bench import push_payloads
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import PLAIN, Trust, open_aio_channel
+from isochrone_common.address import parse_address
+from isochrone_common.channel import PLAIN, Trust, open_aio_channel
 from isochrone_wire.model import Vantage
 from isochrone_wire.v1 import fleet_pb2
 

@@ -34,9 +34,9 @@ from bench.result import at_least, at_most, conclude
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
+from isochrone_common.identity_file import Identity
 from isochrone_wire.answers import DifferentialList, Selection, Window
-from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 DIFFS = 7

@@ -38,9 +38,9 @@ from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collecto
 from bench.reference_fan_out import recorded_event, reference_fan_out
 from bench.result import at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_common.address import parse_address
+from isochrone_common.channel import PLAIN, open_channel
 from isochrone_wire import codec
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import (
     fleet_pb2_grpc,

@@ -20,8 +20,8 @@ import grpc
 import grpc.aio
 
 from isochrone_agent.delivery.verdict import Backoff, draw
+from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
-from isochrone_wire.grpc_options import CLIENT_OPTIONS
 from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Outcome, Sample, TokenSource, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 

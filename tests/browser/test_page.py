@@ -14,7 +14,7 @@ from fixtures.collector import Caller, Collector
 from fixtures.node import VARIABLE
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.printed import printed_rows

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement
-from isochrone_wire.http.sse import SseDecoder, SseOverflow
+from isochrone_common.sse import SseDecoder, SseOverflow
 from isochrone_wire.model import Outcome, Price, Sample
 
 MS = 1_000_000

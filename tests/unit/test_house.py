@@ -5,14 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("proto", "agent", "collector", "migrations", "deploy", "clients")
 TEXTS = ("*.py", "*.toml", "*.txt", "*.md", "*.yaml", "*.yml", "*.sql", "*.proto", "Makefile", "run", "*.sh", "*.json")
-REGISTRY = re.compile(
-    r"https?://[^\s\"']*(pypi\.org|pythonhosted|npmjs|debian\.org)|^--(extra-)?index-url", re.MULTILINE
-)
+REGISTRY = re.compile(r"""^\s*--(extra-)?index-url|"resolved"\s*:\s*"http|^\s*registry\s*=\s*["']?http""", re.MULTILINE)
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -39,14 +34,8 @@ def test_every_test_has_a_sentence() -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_modules_stay_small(room: str) -> None:
-    """No module is longer than 450 lines: one idea each."""
-    assert [p.name for p in sources(room) if p.read_text().count("\n") > 450] == []
-
-
 def test_nothing_of_this_machine_is_written_down() -> None:
-    """No file names this checkout's folder, a folder beside it, or a package registry's address."""
+    """No file names this checkout's folder, a folder beside it, or an option or key for a package registry."""
     outside = "../" + "shared"
     leaks = [
         str(path.relative_to(ROOT))
@@ -65,24 +54,14 @@ def test_constraints_are_versions_only() -> None:
 def test_a_connection_that_ends_lets_calls_end() -> None:
     """When a collector ends a connection for its age, a call in flight has longer than an agent waits for it."""
     from isochrone_agent.delivery import uplink
-    from isochrone_wire import grpc_options
+    from isochrone_common import channel
 
-    assert uplink.CALL_SECONDS * 1000 < grpc_options.CONNECTION_GRACE_MS < grpc_options.MAX_CONNECTION_AGE_MS
-
-
-def packages() -> Iterator[Path]:
-    for room in ROOMS:
-        yield from sorted({path.parent for path in sources(room)})
-
-
-def test_folders_stay_small() -> None:
-    """No package has more than 25 modules at one level: a reader takes in a listing at a glance."""
-    assert [str(folder.relative_to(ROOT)) for folder in packages() if len(list(folder.glob("*.py"))) > 25] == []
+    assert uplink.CALL_SECONDS * 1000 < channel.CONNECTION_GRACE_MS < channel.MAX_CONNECTION_AGE_MS
 
 
 def imports_between_packages() -> set[tuple[str, str]]:
     """Pairs of packages, the importing one first; a package's own modules and its parent's count as one place."""
-    roots = [ROOT / room for room in ("proto", "agent", "collector", "migrations", "deploy/simulator")]
+    roots = [ROOT / room for room in ("proto", "common", "agent", "collector", "migrations", "deploy/simulator")]
     files = {
         ".".join(path.relative_to(root).with_suffix("").parts): path
         for root in roots

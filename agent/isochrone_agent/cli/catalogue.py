@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.text import aligned
 
 SCHEMA = "isochrone.catalogue/1"

@@ -27,8 +27,8 @@ from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.schedule import Due, next_rounds
 from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
-from isochrone_wire.cli.command_line import example, table_or_json
-from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, worst
+from isochrone_common.cli.command_line import example, table_or_json
+from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, worst
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
 

@@ -1,6 +1,6 @@
 """`isochrone-agent completion`: the completion script of a shell."""
 
-from isochrone_wire.cli.command_line import completion_command
+from isochrone_common.cli.command_line import completion_command
 
 command = completion_command(
     "isochrone-agent",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
-from isochrone_wire.credentials import format_fingerprint
+from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_common.credentials import format_fingerprint
 from isochrone_wire.model import DAY_US
 from isochrone_wire.operations import is_expiring
 

@@ -26,9 +26,9 @@ from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, enable_rec
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.database import connect_read_only
 from isochrone_agent.spool.spool import Spool
-from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_common.local_socket import plain_text_refusal
 from isochrone_wire.model import Plan, Spend
-from isochrone_wire.trust.local_socket import plain_text_refusal
 
 _REACH_SECONDS = 5.0
 _CLOCK_READS = 1000

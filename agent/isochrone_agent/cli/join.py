@@ -7,11 +7,11 @@ import click
 from isochrone_agent.cli import options
 from isochrone_agent.plan.signed_plans import pinned_key
 from isochrone_agent.settings import default_data_dir
-from isochrone_wire import identity_file
-from isochrone_wire.cli import join_command
-from isochrone_wire.cli.command_line import example
-from isochrone_wire.cli.join_command import JoinRequest
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file
+from isochrone_common.cli import join_command
+from isochrone_common.cli.command_line import example
+from isochrone_common.cli.join_command import JoinRequest
+from isochrone_common.identity_file import Identity
 from isochrone_wire.operations import Role
 
 

@@ -2,8 +2,8 @@
 
 import click
 
+from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 from isochrone_wire import __version__
-from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 
 _HELP_OF = {
     "probe": "Measure one target now: every phase, time to first token, tokens per second.",

@@ -9,7 +9,7 @@ import click
 
 from isochrone_agent.probe.transport import DialOptions
 from isochrone_agent.settings import parse_connect_to
-from isochrone_wire.cli.command_line import Choice
+from isochrone_common.cli.command_line import Choice
 
 
 def _option(flag: str, *standard: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option

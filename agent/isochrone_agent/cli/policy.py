@@ -13,7 +13,7 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.plan.budget import Account
 from isochrone_agent.plan.policy import TOTAL, Policy, load_policy
 from isochrone_agent.settings import Settings, load_settings
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US, Spend, day_of
 from isochrone_wire.plan_limits import POLICY_PREFIX

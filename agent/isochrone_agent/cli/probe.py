@@ -22,7 +22,7 @@ from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
-from isochrone_wire.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
+from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (

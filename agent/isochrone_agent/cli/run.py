@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from isochrone_wire.cli import logs
+from isochrone_common.cli import logs
 
 # `logs` comes first: it imports structlog without rich.
 # isort: split
@@ -14,8 +14,8 @@ from isochrone_wire.cli import logs
 from isochrone_agent import runner, standalone
 from isochrone_agent.cli import options
 from isochrone_agent.settings import Settings, load_settings
-from isochrone_wire.cli.command_line import example, log_format_option
-from isochrone_wire.cli.signals import stop_event
+from isochrone_common.cli.command_line import example, log_format_option
+from isochrone_common.cli.signals import stop_event
 
 _EXAMPLE = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600"
 

@@ -11,7 +11,7 @@ from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
 from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
 
 SCHEMA = "isochrone.spool/1"

@@ -13,9 +13,9 @@ import structlog
 from isochrone_agent.clock import now_at
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.settings import Settings
-from isochrone_wire.credentials import fingerprint_of, format_fingerprint
-from isochrone_wire.identity_file import Identity
-from isochrone_wire.trust import renewal
+from isochrone_common import renewal
+from isochrone_common.credentials import fingerprint_of, format_fingerprint
+from isochrone_common.identity_file import Identity
 from isochrone_wire.v1 import fleet_pb2_grpc
 
 RETRY_SECONDS = 15.0

@@ -14,9 +14,9 @@ import structlog
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.settings import Settings, read_identity
-from isochrone_wire.address import Address
-from isochrone_wire.channel import PLAIN, open_aio_channel
-from isochrone_wire.identity_file import Identity
+from isochrone_common.address import Address
+from isochrone_common.channel import PLAIN, open_aio_channel
+from isochrone_common.identity_file import Identity
 
 _GRACE_SECONDS = 30.0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
+from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire.model import SECOND_US
 
 Metadata = Iterable[tuple[str, str | bytes]]

@@ -40,10 +40,10 @@ from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.settings import Settings
 from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
+from isochrone_common.plan_signature import parse_key
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
 from isochrone_wire.plan_limits import POLICY_PREFIX
 from isochrone_wire.text import shortened
-from isochrone_wire.trust.plan_signature import parse_key
 
 FILE_NAME = "policy.toml"
 DEFAULT_STREAMS = 100

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from isochrone_agent.errors import PlanRefused, SettingsError
+from isochrone_common import plan_signature
+from isochrone_common.plan_signature import SignatureError
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import Plan
-from isochrone_wire.trust import plan_signature
-from isochrone_wire.trust.plan_signature import SignatureError
 
 
 class SignedPlans:

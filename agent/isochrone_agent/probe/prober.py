@@ -27,7 +27,7 @@ from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.tls import expects_tls, is_tls_record
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, NotAttempted, ProbeConnection
 from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
-from isochrone_wire.http.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 log = logging.getLogger(__name__)

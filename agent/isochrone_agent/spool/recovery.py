@@ -35,7 +35,7 @@ from isochrone_agent.spool import database
 from isochrone_agent.spool.damaged_database import Counters, DamagedDatabase, replace_first_page
 from isochrone_agent.spool.database import PAGE_BYTES, Transaction
 from isochrone_agent.spool.wal import FRAME_HEADER_BYTES, HEADER_BYTES, WriteAheadLog, read_log
-from isochrone_wire.files import sync_folder
+from isochrone_common.files import sync_folder
 
 DAMAGED = "spool_damaged"
 

@@ -1,6 +1,6 @@
 """`isochrone completion`: the completion script of a shell."""
 
-from isochrone_wire.cli.command_line import completion_command
+from isochrone_common.cli.command_line import completion_command
 
 completion = completion_command(
     "isochrone",

@@ -11,8 +11,8 @@ from isochrone_client.pages import contexts as context_pages
 from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
-from isochrone_wire.address import parse_local_address
-from isochrone_wire.cli.command_line import CommandGroup, Seconds, example, output_option
+from isochrone_common.address import parse_local_address
+from isochrone_common.cli.command_line import CommandGroup, Seconds, example, output_option
 
 _ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)

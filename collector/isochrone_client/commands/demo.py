@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from isochrone_client.demo.runner import run_demo
-from isochrone_wire.cli.command_line import example
+from isochrone_common.cli.command_line import example
 
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -12,8 +12,8 @@ from isochrone_client.pages.targets import require_baseline
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
-from isochrone_wire.cli.command_line import Choice
 from isochrone_wire.queries.differential_order import DECIDED, FORMER_SORT, SORTS, select_rows
 
 

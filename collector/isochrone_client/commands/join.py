@@ -7,9 +7,9 @@ import click
 from isochrone_client import configuration
 from isochrone_client.address import default_identity_path
 from isochrone_client.configuration import Context, Defaults
-from isochrone_wire.cli import join_command
-from isochrone_wire.cli.command_line import example
-from isochrone_wire.cli.join_command import JoinRequest
+from isochrone_common.cli import join_command
+from isochrone_common.cli.command_line import example
+from isochrone_common.cli.join_command import JoinRequest
 from isochrone_wire.operations import Role
 
 _DEFAULT = "default"

@@ -11,8 +11,8 @@ from isochrone_client.pages import leaderboard as leaderboards
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import AliasedOption, Choice
 from isochrone_wire.answers import Order, Selection
-from isochrone_wire.cli.command_line import AliasedOption, Choice
 
 _EXAMPLES = (
     "isochrone leaderboard --region us-east-2 --window 7d",

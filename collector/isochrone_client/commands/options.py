@@ -16,9 +16,9 @@ from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
+from isochrone_common.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.answers import Metric, Selection
-from isochrone_wire.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
-from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.text import ESTIMAND_SENTENCE
 

@@ -17,8 +17,8 @@ from isochrone_client.report.html import render_html
 from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import output_option
 from isochrone_wire.answers import Metric, Selection
-from isochrone_wire.cli.command_line import output_option
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 _EXAMPLES = ("isochrone report --file report.html", "isochrone report --window 'last week' --output markdown")

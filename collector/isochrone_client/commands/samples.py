@@ -12,8 +12,8 @@ from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_stream import SampleStream
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import CommandGroup, Entry
 from isochrone_wire.answers import Selection, Window
-from isochrone_wire.cli.command_line import CommandGroup, Entry
 
 COMMANDS = {
     "export": Entry(

@@ -16,8 +16,8 @@ from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_export.writers import FORMATS
 from isochrone_client.sample_stream import export_samples
 from isochrone_client.window import parse_window
+from isochrone_common.cli.command_line import output_option
 from isochrone_wire.answers import Selection, Window
-from isochrone_wire.cli.command_line import output_option
 from isochrone_wire.fleet import StoredSample
 from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US

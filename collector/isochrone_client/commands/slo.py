@@ -8,8 +8,8 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import latency_targets
 from isochrone_client.terminal import Output
+from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Selection
-from isochrone_wire.cli.command_line import Choice
 from isochrone_wire.model import SECOND_US
 
 _EXAMPLES = (

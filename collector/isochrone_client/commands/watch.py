@@ -14,8 +14,8 @@ from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.screen.alternate_screen import can_be_redrawn
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
+from isochrone_common.cli.command_line import Choice, Seconds
 from isochrone_wire.answers import Metric
-from isochrone_wire.cli.command_line import Choice, Seconds
 from isochrone_wire.durations import SECOND_US
 
 _EXAMPLES = (

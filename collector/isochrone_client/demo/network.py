@@ -13,7 +13,7 @@ from pathlib import Path
 from isochrone_client.demo.processes import Processes
 from isochrone_client.demo.scenario import Vantage
 from isochrone_client.errors import DemoError
-from isochrone_wire.address import MAX_SOCKET_PATH_BYTES
+from isochrone_common.address import MAX_SOCKET_PATH_BYTES
 
 _SOCKET_FILE = "collector.sock"
 

@@ -47,10 +47,10 @@ from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages.routes import changes as route_changes
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.screen.stop_requests import StopRequests
-from isochrone_wire.address import parse_address
+from isochrone_common.address import parse_address
+from isochrone_common.cli.command_line import terminal_width
+from isochrone_common.files import replace_file
 from isochrone_wire.answers import Metric, Selection, Window
-from isochrone_wire.cli.command_line import terminal_width
-from isochrone_wire.files import replace_file
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.differential_order import select_rows
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_wire.metrics.probes import HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES, ProbeCounts, Series, labels_of
+from isochrone_common.probe_metrics import HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES, ProbeCounts, Series, labels_of
 from isochrone_wire.model import Plan, RateLimit, Target
 
 MAX_SERIES = 1_000

@@ -22,7 +22,7 @@ from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.trusted_proxy import TrustedProxy
-from isochrone_wire.credentials import Credential, hash_secret, parse_credential
+from isochrone_common.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import Role, is_expiring
 

@@ -16,7 +16,7 @@ from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMan
 from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_wire.credentials import (
+from isochrone_common.credentials import (
     CLIENT_KEY_BYTES,
     SECRET_BYTES,
     Credential,

@@ -18,8 +18,8 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError, SettingsError, StartError
 from isochrone_collector.settings import alert_secret, parse_address
 from isochrone_collector.webhook_signature import Unverified
-from isochrone_wire.address import Address
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.address import Address
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
 

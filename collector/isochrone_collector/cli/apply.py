@@ -11,7 +11,7 @@ from isochrone_collector.cli.confirmation import yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_collector.errors import SettingsError
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 
 
 @click.command(epilog=example("isochrone-collector apply plan.yaml --collector 127.0.0.1:4600 --dry-run"))

@@ -7,7 +7,7 @@ import click
 
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import rfc3339, to_json_value
 from isochrone_wire.operations import AuditEntry

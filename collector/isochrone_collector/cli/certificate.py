@@ -8,10 +8,10 @@ import click
 from isochrone_collector.cli.invitations import microseconds
 from isochrone_collector.clock import now_at
 from isochrone_collector.server.certificates import rotate as make_next
-from isochrone_wire.cli.command_line import example
-from isochrone_wire.credentials import format_fingerprint
+from isochrone_common.cli.command_line import example
+from isochrone_common.credentials import format_fingerprint
+from isochrone_common.local_socket import data_dir_of
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.trust.local_socket import data_dir_of
 
 _EXAMPLE = example("isochrone-collector certificate rotate --grace 7d")
 

@@ -10,8 +10,8 @@ from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.cli.latency_settings import judge_latency
 from isochrone_collector.store.rows import DatabaseFacts
-from isochrone_wire.cli.health_check import CheckResult, fail, ok, warn
-from isochrone_wire.credentials import format_fingerprint
+from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
+from isochrone_common.credentials import format_fingerprint
 from isochrone_wire.fleet import Liveness, VantageList
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of

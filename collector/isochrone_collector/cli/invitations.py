@@ -9,7 +9,7 @@ import click
 from isochrone_collector.cli.operator_client import OperatorClient
 from isochrone_collector.clock import now_at
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_address
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import minute, rfc3339, to_json_value
 from isochrone_wire.operations import Access, Invitation, Role

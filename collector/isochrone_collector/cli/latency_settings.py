@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from string import ascii_letters
 
-from isochrone_wire.cli.health_check import CheckResult, ok, warn
+from isochrone_common.cli.health_check import CheckResult, ok, warn
 
 CHECK = "latency"
 

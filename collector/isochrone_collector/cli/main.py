@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import click
 
+from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes, print_error
 from isochrone_wire import __version__
-from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes, print_error
 
 _NEEDED = (
     *("alembic", "cryptography", "grpc_health", "grpc_reflection", "httpx", "numpy", "psycopg", "psycopg_pool"),

@@ -7,7 +7,7 @@ from isochrone_collector.errors import SettingsError
 from isochrone_collector.store.postgres import citus as cluster
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.pool import describe
-from isochrone_wire.cli.command_line import example
+from isochrone_common.cli.command_line import example
 
 _EXAMPLES = (
     "isochrone-collector migrate --database-url postgresql://isochrone@db/isochrone",

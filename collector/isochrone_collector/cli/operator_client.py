@@ -13,9 +13,12 @@ import grpc
 from isochrone_collector.errors import CollectorError, CollectorUnreachable, SettingsError
 from isochrone_collector.server.operator_identity import FILE_NAME
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_collector
-from isochrone_wire import channel, codec, identity_file
-from isochrone_wire.address import Address
-from isochrone_wire.identity_file import Identity
+from isochrone_common import channel, identity_file
+from isochrone_common.address import Address
+from isochrone_common.identity_file import Identity
+from isochrone_common.local_socket import data_dir_of, plain_text_refusal, select_collector
+from isochrone_common.renewal import renew_if_due
+from isochrone_wire import codec
 from isochrone_wire.insights import Alert
 from isochrone_wire.operations import (
     Access,
@@ -30,8 +33,6 @@ from isochrone_wire.operations import (
     Silence,
     SilenceList,
 )
-from isochrone_wire.trust.local_socket import data_dir_of, plain_text_refusal, select_collector
-from isochrone_wire.trust.renewal import renew_if_due
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
 

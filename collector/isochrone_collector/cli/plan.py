@@ -9,7 +9,7 @@ from isochrone_collector.cli import plan_change, plan_signing
 from isochrone_collector.cli.confirmation import yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.cli.plan_change import change_plan, local_user
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.operations import PlanHistory, PlanVersion
 from isochrone_wire.text import aligned, shortened

@@ -8,9 +8,9 @@ import click
 
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError
+from isochrone_common.plan_signature import SignatureError, format_key, verify
+from isochrone_common.plan_signature import sign as sign_plan
 from isochrone_wire.operations import PlanDocument
-from isochrone_wire.trust.plan_signature import SignatureError, format_key, verify
-from isochrone_wire.trust.plan_signature import sign as sign_plan
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -5,7 +5,7 @@ import click
 from isochrone_collector.cli import invitations
 from isochrone_collector.cli.confirmation import confirm, yes_option
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
-from isochrone_wire.cli.command_line import example
+from isochrone_common.cli.command_line import example
 from isochrone_wire.operations import Role
 
 _WARNING = "Revoke every join token, and the credentials of all other readers and operators"

@@ -13,9 +13,9 @@ import click
 from isochrone_collector import settings
 from isochrone_collector.process_tuning import raise_file_limit
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
+from isochrone_common.cli import logs
+from isochrone_common.cli.command_line import example, log_format_option
 from isochrone_wire import durations
-from isochrone_wire.cli import logs
-from isochrone_wire.cli.command_line import example, log_format_option
 
 _EXAMPLE = "isochrone-collector serve --listen 127.0.0.1:4600 --database-url postgresql://isochrone@db/isochrone"
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -6,7 +6,7 @@ import click
 
 from isochrone_collector.cli import invitations
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.operations import Role
 
 _ROLES = (Role.VANTAGE,)

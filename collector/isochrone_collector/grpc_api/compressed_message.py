@@ -1,7 +1,7 @@
 """Inflation of compressed requests, within a limit.
 
 gRPC itself inflates a message before it checks any size: 8 MB of gzip become 8 GB. Its decompression is therefore
-disabled (`isochrone_wire.grpc_options`), and the collector inflates here, after authentication. Compressed content is
+disabled (`isochrone_common.channel`), and the collector inflates here, after authentication. Compressed content is
 recognised by its first bytes: no message begins with the header of gzip, nor with that of zlib as long as no request
 has a field 15 (tests/unit/collector/grpc_api/test_compressed_message.py).
 

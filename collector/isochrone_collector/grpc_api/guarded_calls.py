@@ -41,7 +41,7 @@ from isochrone_collector.grpc_api.compressed_message import inflate, inflate_bes
 from isochrone_collector.grpc_api.responses import Context, answers, decline, refuse
 from isochrone_collector.store import audit
 from isochrone_collector.store.audit import Actor
-from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
+from isochrone_common.channel import MAX_MESSAGE_BYTES
 
 # The stubs declare a generic handler class; at run time it is not generic.
 Handler = Any

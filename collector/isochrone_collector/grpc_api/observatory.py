@@ -23,10 +23,10 @@ from isochrone_collector.queries import (
     simulations,
 )
 from isochrone_collector.queries.context import QueryContext
+from isochrone_common.channel import MAX_MESSAGE_BYTES
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList
-from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 

@@ -24,8 +24,8 @@ from isochrone_collector.errors import (
     UnknownName,
     UnknownTargets,
 )
+from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire.codec import CodecError
-from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.text import shortened
 
 Answer = TypeVar("Answer")

@@ -32,8 +32,8 @@ from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.xds.rejections import Rejections
 from isochrone_collector.xds.snapshots import Snapshots
+from isochrone_common.metrics_server import encode_metrics
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.metrics.endpoint import encode_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -15,7 +15,7 @@ from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import BadRequest, CollectorError, NotAdmitted
 from isochrone_collector.http_api import problems, query_parameters
-from isochrone_wire.address import parse_address
+from isochrone_common.address import parse_address
 from isochrone_wire.operations import Role
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.text import shortened

@@ -18,7 +18,7 @@ from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.connection import IDLE_US, MAX_HEAD_BYTES, SEND_BUFFER_BYTES, Connection
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.process_tuning import max_connections
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 from isochrone_wire.model import SECOND_US
 
 MAX_CONNECTIONS = 4_000

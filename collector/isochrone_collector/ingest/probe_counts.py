@@ -1,13 +1,13 @@
 """Counts of the probes of a batch for Prometheus, made of its columns.
 
-The law: they are what `isochrone_wire.metrics.probes.ProbeCounts.add` counts sample by sample.
+The law: they are what `isochrone_common.probe_metrics.ProbeCounts.add` counts sample by sample.
 """
 
 import numpy as np
 
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
 from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, RATES, Flags, Numbers, SampleColumns
-from isochrone_wire.metrics.probes import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
+from isochrone_common.probe_metrics import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
 from isochrone_wire.model import Outcome, Quality
 
 _LIMIT_COLUMNS = [COLUMN[LIMIT + name] for name in LIMITS]

@@ -6,7 +6,7 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.receivers import Receiver
 from isochrone_collector.store.alerting import deliveries, incidents
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire.metrics.probes import labels_of
+from isochrone_common.probe_metrics import labels_of
 from isochrone_wire.model import SECOND_US
 
 EVERY_US = 5 * SECOND_US

@@ -19,11 +19,11 @@ from isochrone_collector.store import plans as table
 from isochrone_collector.store.plans import PlanOrigin
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
+from isochrone_common.plan_signature import signer
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
-from isochrone_wire.trust.plan_signature import signer
 
 _log = structlog.get_logger()
 

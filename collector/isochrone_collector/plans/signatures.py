@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isochrone_collector.errors import BadRequest
+from isochrone_common.plan_signature import SignatureError, SignedPlan, format_key, verify
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import Plan
-from isochrone_wire.trust.plan_signature import SignatureError, SignedPlan, format_key, verify
 
 
 def check(signature: bytes, plan: Plan, in_force: bytes) -> None:

@@ -10,9 +10,9 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import samples
 from isochrone_collector.store.samples import RateLimitBucket, RateLimitReading
+from isochrone_common.probe_metrics import KINDS
 from isochrone_wire.answers import Selection
 from isochrone_wire.insights import RateLimitList, RateLimitPoint, RateLimitSeries
-from isochrone_wire.metrics.probes import KINDS
 from isochrone_wire.model import MINUTE_US
 
 USUAL_POINTS = 24

@@ -16,7 +16,7 @@ from isochrone_collector.analysis.probe_records import (
 )
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.routing.evidence import ProbeTable
-from isochrone_wire.metrics.probes import CUT_OFF, STREAMED
+from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.model import Outcome
 
 _INTEGERS = ("target_id", "round_at", "vantage_id", "region", "kind", "censored", "comparable")

@@ -1,7 +1,7 @@
 """The collector's certificate: files of the operator, or a self-signed pair; both are reloaded when the files change.
 
 New connections get a new certificate once `refresh` has loaded it. Existing ones keep the old one until they end, and
-`isochrone_wire.grpc_options` limits their age.
+`isochrone_common.channel` limits their age.
 
 A self-signed pair is replaced in two steps, because agents and readers have pinned it: `rotate` makes the next pair,
 which the collector announces to every authenticated client, and the collector switches to it at a later instant. Other
@@ -30,8 +30,8 @@ from cryptography.x509.oid import NameOID
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import SettingsError, StartError
 from isochrone_collector.settings import Tls
-from isochrone_wire.credentials import fingerprint_of, format_fingerprint
-from isochrone_wire.files import replace_file
+from isochrone_common.credentials import fingerprint_of, format_fingerprint
+from isochrone_common.files import replace_file
 from isochrone_wire.model import SECOND_US
 
 SERVER_NAME = "isochrone-collector"

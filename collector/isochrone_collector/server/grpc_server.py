@@ -29,8 +29,8 @@ from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
 from isochrone_collector.server.listen_check import check_unix_socket
 from isochrone_collector.settings import Settings
-from isochrone_wire.address import UNIX, Address
-from isochrone_wire.grpc_options import SERVER_OPTIONS
+from isochrone_common.address import UNIX, Address
+from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import (
     fleet_pb2,

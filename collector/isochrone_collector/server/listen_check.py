@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_collector.errors import StartError
-from isochrone_wire.address import MAX_SOCKET_PATH_BYTES, UNIX, Address
+from isochrone_common.address import MAX_SOCKET_PATH_BYTES, UNIX, Address
 
 _HINTS = {
     errno.EADDRINUSE: "another collector may be running: stop it, or choose another --listen",

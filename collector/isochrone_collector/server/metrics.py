@@ -13,9 +13,9 @@ from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.analysis.probe_totals import REASONS
 from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.job_health import JobHealth
+from isochrone_common import probe_metrics
+from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__
-from isochrone_wire.metrics import probes
-from isochrone_wire.metrics.probes import Series
 from isochrone_wire.model import SECOND_US
 
 # Statistics of psycopg's pool → the label `state` of isochrone_pool_connections.
@@ -42,7 +42,7 @@ def families(
     """
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
-    yield from probes.families(series)
+    yield from probe_metrics.families(series)
     yield _left_out(left_out)
     yield from _incidents(alerts)
     yield from _deliveries(alerts.overdue, deliveries)
@@ -69,7 +69,7 @@ def _left_out(samples: Mapping[str, int]) -> Metric:
 
 def _incidents(alerts: AlertState) -> Iterator[Metric]:
     described = "1 for every region from which an open incident's target fails."
-    family = GaugeMetricFamily("isochrone_incident_open", described, labels=["kind", *probes.LABELS])
+    family = GaugeMetricFamily("isochrone_incident_open", described, labels=["kind", *probe_metrics.LABELS])
     for labels in alerts.incidents:
         family.add_metric(labels, 1)
     yield family

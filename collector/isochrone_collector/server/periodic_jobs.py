@@ -31,7 +31,7 @@ from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire.credentials import format_fingerprint
+from isochrone_common.credentials import format_fingerprint
 from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()

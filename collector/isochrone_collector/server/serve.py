@@ -25,9 +25,9 @@ from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.connection import unverified_hosts
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
-from isochrone_wire.cli.signals import stop_event
-from isochrone_wire.credentials import format_fingerprint
-from isochrone_wire.metrics.probes import Series
+from isochrone_common.cli.signals import stop_event
+from isochrone_common.credentials import format_fingerprint
+from isochrone_common.probe_metrics import Series
 
 _log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from isochrone_collector.store.postgres.pool import connect
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_collector.store.summaries import Resolution
-from isochrone_wire.trust.plan_signature import signer
+from isochrone_common.plan_signature import signer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,8 +12,7 @@ from hashlib import blake2b
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.xds.resources import Resources, Snapshot, resources_of, snapshot
-from isochrone_wire.consumer.followed_tables import FollowedTables
-from isochrone_wire.consumer.static_order import endpoint
+from isochrone_common.route_consumer import FollowedTables, endpoint
 from isochrone_wire.model import Plan
 from isochrone_wire.routes import RouteEntry, RouteTable
 

@@ -14,6 +14,15 @@ from typing import Any
 
 import click
 
+from isochrone_common.cli.command_line import (
+    CONTEXT,
+    CommandGroup,
+    completion_command,
+    example,
+    exit_codes,
+    table_or_json,
+)
+from isochrone_common.cli.signals import stop_event
 from isochrone_sim import tables
 from isochrone_sim.certificates import self_signed as make_certificate
 from isochrone_sim.faults.faults import FAULTS
@@ -30,15 +39,6 @@ from isochrone_sim.settings import (
 )
 from isochrone_sim.worldfile import EXAMPLE
 from isochrone_wire import __version__
-from isochrone_wire.cli.command_line import (
-    CONTEXT,
-    CommandGroup,
-    completion_command,
-    example,
-    exit_codes,
-    table_or_json,
-)
-from isochrone_wire.cli.signals import stop_event
 
 _SERVE_EXAMPLES = (
     "isochrone-sim serve",
@@ -169,8 +169,8 @@ def serve(
       POST /v1beta/models/MODEL:streamGenerateContent?alt=sse    gemini
       POST /v2/chat                cohere
     """
+    from isochrone_common.cli import logs  # noqa: PLC0415  # as above
     from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # not loaded for `--help`
-    from isochrone_wire.cli import logs  # noqa: PLC0415  # as above
 
     logs.set_up()
     now_at = time.time_ns() // 1000

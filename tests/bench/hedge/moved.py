@@ -16,7 +16,7 @@ from bench.processes import running_collector
 from bench.routes import REGIONS, ROUND_US, ROUTE_MEMBERS, SETTLE_SECONDS, Fleet
 from fixtures.envoy import ENVOY, Envoy, Provider, StartEnvoy, example
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire.address import parse_address
+from isochrone_common.address import parse_address
 
 BETWEEN_S = 1.0
 

@@ -38,10 +38,10 @@ from bench.result import at_most, conclude
 from fixtures.browser import Browser
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import HOUR_US
+from isochrone_common.address import parse_address
+from isochrone_common.channel import PLAIN, open_channel
 from isochrone_wire import codec
-from isochrone_wire.address import parse_address
 from isochrone_wire.answers import Window
-from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import fleet_pb2_grpc
 

@@ -13,8 +13,8 @@ import grpc.aio
 from isochrone_agent.plan.policy import load_policy
 from isochrone_agent.runner import run
 from isochrone_agent.settings import Settings
+from isochrone_common.address import Address
 from isochrone_wire import codec
-from isochrone_wire.address import Address
 from isochrone_wire.model import Batch, Outcome, Plan, Price, Sample, Target, Vantage, Workload
 from isochrone_wire.operations import Receipt
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc

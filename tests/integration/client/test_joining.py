@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_client.cli import cli
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 

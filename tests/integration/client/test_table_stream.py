@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_wire.consumer.table_cursor import CLEARLY_LATER_US
+from isochrone_common.route_consumer import CLEARLY_LATER_US
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.routes import RouteState
 from testdata.preforked import Program

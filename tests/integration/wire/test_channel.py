@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from isochrone_wire.address import Address, parse_address
-from isochrone_wire.channel import PLAIN, open_aio_channel, open_channel
+from isochrone_common.address import Address, parse_address
+from isochrone_common.channel import PLAIN, open_aio_channel, open_channel
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 
 from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.errors import AddressError
-from isochrone_wire import identity_file
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import SYSTEM
-from isochrone_wire.credentials import Credential
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file
+from isochrone_common.address import parse_address
+from isochrone_common.channel import SYSTEM
+from isochrone_common.credentials import Credential
+from isochrone_common.identity_file import Identity
 from isochrone_wire.operations import Role
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_DATA_HOME": "/nonexistent"}

@@ -5,7 +5,7 @@ import pytest
 
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import RefusedError
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 
 
 class Refusal(grpc.RpcError):

@@ -14,8 +14,8 @@ import isochrone_client
 from isochrone_client import errors
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_client.commands import options
+from isochrone_common.cli.command_line import CommandGroup
 from isochrone_wire import __version__
-from isochrone_wire.cli.command_line import CommandGroup
 
 LISTED = [name for name, entry in COMMANDS.items() if not entry.hidden]
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]

@@ -2,11 +2,11 @@
 
 import pytest
 
+from isochrone_common.address import Address
 from isochrone_sim.errors import SettingsError
 from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_fault_episodes, with_round_trips
 from isochrone_sim.world.published import default_world
 from isochrone_sim.world.world import Episode, FaultEpisode
-from isochrone_wire.address import Address
 
 WORLD = default_world()
 

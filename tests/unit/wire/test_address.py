@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_wire.address import MAX_SOCKET_PATH_BYTES, Address, parse_address, parse_local_address
+from isochrone_common.address import MAX_SOCKET_PATH_BYTES, Address, parse_address, parse_local_address
 
 
 @pytest.mark.parametrize("path", ["/run/isochrone.sock", "collector.sock", "/" + "x" * (MAX_SOCKET_PATH_BYTES - 1)])

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from fixtures.simulator import certificate_for
-from isochrone_wire.address import Address
-from isochrone_wire.channel import presented_certificate
+from isochrone_common.address import Address
+from isochrone_common.channel import presented_certificate
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_wire.credentials import (
+from isochrone_common.credentials import (
     Credential,
     JoinToken,
     format_fingerprint,

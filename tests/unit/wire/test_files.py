@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_wire.files import replace_file
+from isochrone_common.files import replace_file
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from isochrone_wire.grpc_options import CLIENT_OPTIONS, CLIENT_PING_EVERY_MS, SERVER_OPTIONS, SERVER_PING_TOLERANCE_MS
+from isochrone_common.channel import CLIENT_OPTIONS, CLIENT_PING_EVERY_MS, SERVER_OPTIONS, SERVER_PING_TOLERANCE_MS
 
 # So many times as fast: a ping per second, which is the most that gRPC sends.
 HASTE = 30

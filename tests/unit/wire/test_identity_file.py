@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_wire import identity_file
-from isochrone_wire.address import Address, parse_address, parse_local_address
-from isochrone_wire.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
-from isochrone_wire.credentials import Credential
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file, local_socket
+from isochrone_common.address import Address, parse_address, parse_local_address
+from isochrone_common.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
+from isochrone_common.credentials import Credential
+from isochrone_common.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.trust import local_socket
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
 BASE = Identity(

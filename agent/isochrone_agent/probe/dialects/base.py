@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from isochrone_agent.probe.dialects.signals import Failed, Signal
-from isochrone_wire.http.sse import Event
+from isochrone_common.sse import Event
 from isochrone_wire.model import SECOND_US, Outcome, Target
 
 NONCE_CHARS = 12

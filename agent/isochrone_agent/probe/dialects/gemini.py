@@ -18,7 +18,7 @@ from isochrone_agent.probe.dialects.base import (
     with_nonce,
 )
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_wire.http.sse import Event
+from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.reasoning_effort import GEMINI_BUDGET, has_budget
 

@@ -19,7 +19,7 @@ from isochrone_agent.probe.dialects.base import (
     with_nonce,
 )
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_wire.http.sse import Event
+from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 
 _DELTAS: dict[str, Callable[[int], Signal]] = {

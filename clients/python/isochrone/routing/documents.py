@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from isochrone.routing.errors import TableError
+from isochrone_common.route_consumer import contradiction
 from isochrone_wire.answers import Window
-from isochrone_wire.consumer.table_check import contradiction
 from isochrone_wire.durations import MINUTE_US, SECOND_US
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteState, RouteTable

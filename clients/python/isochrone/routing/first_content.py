@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from isochrone_wire.http.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.sse import Event, SseDecoder, SseOverflow
 
 
 class Progress(Enum):

@@ -25,8 +25,8 @@ from isochrone.routing.collector_clock import CollectorClock
 from isochrone.routing.cooldowns import Cooldowns
 from isochrone.routing.hedging import DEFAULT_RATIO, HedgeBudget
 from isochrone.routing.subscription import Subscription
-from isochrone_wire.consumer.followed_tables import FollowedTables
-from isochrone_wire.gateways.members import key_variable
+from isochrone_common.gateways.members import key_variable
+from isochrone_common.route_consumer import FollowedTables
 from isochrone_wire.routes import RouteEntry, RouteTable
 
 DEFAULT_CACHE_FOLDER = Path("~/.cache/isochrone")

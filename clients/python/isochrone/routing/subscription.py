@@ -11,8 +11,8 @@ import httpcore
 from isochrone.routing.collector_clock import CollectorClock
 from isochrone.routing.documents import read_planned, read_table, require_region
 from isochrone.routing.errors import TableError
-from isochrone_wire.consumer.table_cursor import Relation, TableCursor
-from isochrone_wire.http.sse import SseDecoder
+from isochrone_common.route_consumer import Relation, TableCursor
+from isochrone_common.sse import SseDecoder
 from isochrone_wire.routes import RouteTable
 
 _TIMEOUT = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 25.0}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from isochrone.routing.documents import read_entry, read_table
 from isochrone.routing.errors import TableError
-from isochrone_wire.files import replace_file
+from isochrone_common.files import replace_file
 from isochrone_wire.routes import RouteEntry, RouteTable
 
 _SCHEMA = "isochrone.routing/1"

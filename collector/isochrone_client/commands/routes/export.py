@@ -17,8 +17,8 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.routes.tables import require_usable
-from isochrone_wire.cli.command_line import Choice, output_option
-from isochrone_wire.consumer.table_check import defect
+from isochrone_common.cli.command_line import Choice, output_option
+from isochrone_common.route_consumer import defect
 from isochrone_wire.routes import RegionTables, is_usable
 
 _EXAMPLES = (

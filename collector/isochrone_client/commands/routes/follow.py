@@ -23,9 +23,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.errors import ClientError, NoTableError, SlowError, UnreachableError
 from isochrone_client.table_stream import TableStream
-from isochrone_wire.consumer.followed_tables import FollowedTables, routing_of
-from isochrone_wire.consumer.static_order import endpoint
-from isochrone_wire.consumer.table_check import defect
+from isochrone_common.route_consumer import FollowedTables, defect, endpoint, routing_of
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteTable, is_usable
 

@@ -12,7 +12,7 @@ from isochrone_client.pages.routes import changes as route_changes
 from isochrone_client.pages.routes import tables as route_pages
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.terminal import Output
-from isochrone_wire.cli.command_line import CommandGroup, Entry
+from isochrone_common.cli.command_line import CommandGroup, Entry
 
 COMMANDS = {
     "watch": Entry("isochrone_client.commands.routes.watch:watch", "Show each table as it changes, until interrupted."),

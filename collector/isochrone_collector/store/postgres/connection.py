@@ -21,7 +21,7 @@ from psycopg import AsyncConnection, pq
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 
 ANSWER_WITHIN_S = 15.0
 """Default time limit of one step, such as a statement or a commit, in seconds."""

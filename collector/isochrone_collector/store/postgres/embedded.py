@@ -30,7 +30,7 @@ from psycopg.conninfo import make_conninfo
 
 from isochrone_collector.errors import EmbeddedError
 from isochrone_collector.store.postgres.privileges import Privileges, unprivileged
-from isochrone_wire.trust.local_socket import is_listening
+from isochrone_common.local_socket import is_listening
 
 _USER = "isochrone"
 _PORT = 5432

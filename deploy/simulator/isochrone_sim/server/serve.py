@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from isochrone_common.address import Address
 from isochrone_sim.certificates import server_context
 from isochrone_sim.errors import ListenError
 from isochrone_sim.server.connection import Connection, ServerState
@@ -16,7 +17,6 @@ from isochrone_sim.server.job_queue import JobQueue
 from isochrone_sim.server.receive_timestamps import StampingListener
 from isochrone_sim.server.service import Service
 from isochrone_sim.settings import Settings
-from isochrone_wire.address import Address
 
 _ACCEPT_BACKLOG = 1024
 # Time limit for the closing handshake of TLS.

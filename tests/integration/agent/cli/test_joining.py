@@ -16,8 +16,8 @@ from fixtures.collector import Collector, StartCollector
 from fixtures.simulator import API_KEY, Simulator
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.settings import load_settings
-from isochrone_wire import identity_file
-from isochrone_wire.credentials import SECRET_BYTES, JoinToken, parse_credential
+from isochrone_common import identity_file
+from isochrone_common.credentials import SECRET_BYTES, JoinToken, parse_credential
 from isochrone_wire.model import SECOND_US
 from testdata import preforked
 from testdata.waiting import eventually

@@ -16,10 +16,10 @@ from isochrone_agent.delivery import verdict
 from isochrone_agent.delivery.uplink import CollectorClient, Uplink
 from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
 from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import CodecError, decode
-from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged

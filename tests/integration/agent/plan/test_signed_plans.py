@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector, run_command
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 from testdata import preforked
 from testdata.waiting import eventually
 

@@ -12,7 +12,7 @@ from isochrone_collector.errors import NotAdmitted
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_wire.credentials import Credential, hash_secret
+from isochrone_common.credentials import Credential, hash_secret
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
 

@@ -19,15 +19,14 @@ from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import NotAdmitted, RequestError, TooMany
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire import identity_file
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import ClientCertificate, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import Credential, JoinToken, format_fingerprint, parse_credential, parse_join_token
-from isochrone_wire.identity_file import Identity
+from isochrone_common import enrolment, identity_file
+from isochrone_common.address import parse_address
+from isochrone_common.channel import ClientCertificate, Trust, open_channel, presented_certificate
+from isochrone_common.credentials import Credential, JoinToken, format_fingerprint, parse_credential, parse_join_token
+from isochrone_common.enrolment import EnrolmentError
+from isochrone_common.identity_file import Identity
 from isochrone_wire.model import SECOND_US, Batch, Vantage
 from isochrone_wire.operations import AccessState, Role
-from isochrone_wire.trust import enrolment
-from isochrone_wire.trust.enrolment import EnrolmentError
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
 

@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from fixtures.collector import Caller, Collector, StartCollector, run_command
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 from isochrone_wire.model import Vantage
 from testdata import preforked
 

@@ -15,7 +15,7 @@ from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_collector.grpc_api.guarded_calls import STREAMS_OF
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
-from isochrone_wire.grpc_options import CLIENT_OPTIONS, SERVER_OPTIONS
+from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS
 
 TIMEOUT_S = 20.0
 WORLD, DELTA = discovery.METHODS[:2]

@@ -19,7 +19,7 @@ from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import MAX_QUERY_BYTES, Caller, CallGuard
 from isochrone_collector.grpc_api.responses import refuse
 from isochrone_collector.store import audit
-from isochrone_wire.grpc_options import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
+from isochrone_common.channel import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
 from isochrone_wire.operations import Role
 
 TIMEOUT_S = 20.0

@@ -12,10 +12,9 @@ import pytest
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.server import certificates
-from isochrone_wire import identity_file
-from isochrone_wire.address import parse_address
+from isochrone_common import enrolment, identity_file
+from isochrone_common.address import parse_address
 from isochrone_wire.json_format import to_json_value
-from isochrone_wire.trust import enrolment
 from testdata.pushed_rounds import FIRST, PLAN, US, Fleet, rounds_until
 from testdata.waiting import eventually
 

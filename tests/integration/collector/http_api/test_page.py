@@ -16,7 +16,7 @@ from isochrone_collector.http_api import changes, shared_answers
 from isochrone_collector.publishing.notice import Topic
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
-from isochrone_wire.credentials import Credential, hash_secret
+from isochrone_common.credentials import Credential, hash_secret
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.operations import Role
 from testdata.routes import NOW_AT

@@ -15,7 +15,7 @@ from fixtures.web import StartWeb
 from isochrone_collector.auth import call_limits
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api import shared_answers, status
-from isochrone_wire import identity_file
+from isochrone_common import identity_file
 from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until
 from testdata.waiting import eventually

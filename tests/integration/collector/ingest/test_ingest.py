@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector
+from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection, Window
-from isochrone_wire.grpc_options import UNKNOWN_TARGETS_KEY
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import (
     DAY_US,

@@ -14,8 +14,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fixtures.collector import Collector, StartCollector
-from isochrone_wire.address import parse_address
-from isochrone_wire.channel import open_channel, presented_certificate
+from isochrone_common.address import parse_address
+from isochrone_common.channel import open_channel, presented_certificate
 
 BOMB_MIB = 512
 LONG_MIB = 256

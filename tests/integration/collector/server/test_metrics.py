@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from fixtures.collector import Collector, StartCollector, run_command
-from isochrone_wire.address import parse_address
+from isochrone_common import enrolment
+from isochrone_common.address import parse_address
 from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
-from isochrone_wire.trust import enrolment
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"

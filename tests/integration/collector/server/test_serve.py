@@ -21,7 +21,7 @@ from isochrone_collector.server import serve
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
 from testdata.preforked import Program

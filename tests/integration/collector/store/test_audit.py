@@ -15,9 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from fixtures.collector import Caller, Collector
 from fixtures.postgres import address_of
 from isochrone_collector.store.postgres import schema
-from isochrone_wire import identity_file
-from isochrone_wire.address import parse_address
-from isochrone_wire.trust import enrolment
+from isochrone_common import enrolment, identity_file
+from isochrone_common.address import parse_address
 
 PLAN = "baseline: us-east-2\ntargets: [{model: %s, provider: sim, base_url: 'http://h'}]\n"
 

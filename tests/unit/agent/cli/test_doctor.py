@@ -6,7 +6,7 @@ import pytest
 
 from isochrone_agent.cli.doctor import _names
 from isochrone_agent.settings import load_settings
-from isochrone_wire.cli.health_check import Verdict
+from isochrone_common.cli.health_check import Verdict
 from isochrone_wire.model import Plan, Target
 
 SETTINGS = load_settings(None, {"vantage": "us-1", "region": "us-east-2", "collector": "127.0.0.1:1"})

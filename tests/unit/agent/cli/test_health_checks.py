@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_agent.cli import health_checks
-from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 
 GIB = 1 << 30
 OURS, THEIRS = bytes(32), bytes([1] * 32)

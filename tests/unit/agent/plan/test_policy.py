@@ -9,7 +9,7 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.budget import BudgetTracker
 from isochrone_agent.plan.policy import Policy, describe_refused, load_policy, parse_policy
 from isochrone_agent.settings import Settings
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Price, Sample, Target, Vantage, Workload
 
 TARGET = Target(

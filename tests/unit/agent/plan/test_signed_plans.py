@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from isochrone_agent.errors import PlanRefused, SettingsError
 from isochrone_agent.plan.signed_plans import SignedPlans, pinned_key
+from isochrone_common import plan_signature
 from isochrone_wire.model import Plan
-from isochrone_wire.trust import plan_signature
 
 KEY = Ed25519PrivateKey.generate()
 PUBLIC = KEY.public_key().public_bytes_raw()

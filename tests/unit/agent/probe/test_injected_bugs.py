@@ -13,7 +13,7 @@ from isochrone_agent.probe import measurement, receive_timestamps, stream_metric
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.receive_timestamps import Stamp
-from isochrone_wire.http.sse import Event
+from isochrone_common.sse import Event
 from testdata.transcripts import OPENAI_CHAT
 
 AGENT_TESTS = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from isochrone_client.gateways import FORMATS, metadata_reader, renderer
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_client.gateways.portkey import MAX_BYTES
 from isochrone_client.gateways.yaml_text import Template, dump_yaml
-from isochrone_wire.consumer.static_order import as_static_order
+from isochrone_common.route_consumer import as_static_order
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.routes import RegionTables, RouteTable
 from testdata import routes

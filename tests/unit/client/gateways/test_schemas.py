@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from isochrone_client.errors import ClientError
 from isochrone_client.gateways import metadata_reader, renderer
 from isochrone_client.gateways.expressible import identifier
-from isochrone_wire.consumer.static_order import as_static_order
+from isochrone_common.route_consumer import as_static_order
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 from testdata import routes
 from testdata.routes import NOW_AT, at_public_addresses

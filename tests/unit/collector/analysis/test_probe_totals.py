@@ -5,7 +5,7 @@ import pytest
 
 from isochrone_collector.analysis import probe_totals
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts, ProbeTotals
-from isochrone_wire.metrics.probes import HISTOGRAMS, LIMITS, OFFSETS
+from isochrone_common.probe_metrics import HISTOGRAMS, LIMITS, OFFSETS
 from isochrone_wire.model import Plan, Target
 
 

@@ -14,10 +14,10 @@ from isochrone_collector.cli import main as program
 from isochrone_collector.cli import plan, plan_change
 from isochrone_collector.plans.cost import PER_DAY
 from isochrone_collector.plans.diff import compare
-from isochrone_wire.cli.command_line import CommandGroup
+from isochrone_common.cli.command_line import CommandGroup
+from isochrone_common.plan_signature import format_key
 from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
-from isochrone_wire.trust.plan_signature import format_key
 
 KEY = format_key(bytes(range(32)))
 CHANGE = PlanChange(

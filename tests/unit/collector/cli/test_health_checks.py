@@ -8,7 +8,7 @@ import pytest
 from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
 from isochrone_collector.store.rows import DatabaseFacts
-from isochrone_wire.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.fleet import Liveness, VantageList, VantageStatus
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.operations import Access, AccessState, Role

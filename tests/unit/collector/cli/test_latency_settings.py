@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_collector.cli.latency_settings import judge_latency
-from isochrone_wire.cli.health_check import Verdict
+from isochrone_common.cli.health_check import Verdict
 
 WELL = {
     "wal_compression": "off",

@@ -19,7 +19,7 @@ from isochrone_collector.http_api import acceptor, listener
 from isochrone_collector.http_api.acceptor import Acceptor
 from isochrone_collector.http_api.listener import listening
 from isochrone_collector.server import certificates
-from isochrone_wire.address import Address
+from isochrone_common.address import Address
 
 TIMEOUT_S = 10.0
 GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"

@@ -12,8 +12,8 @@ from isochrone_collector.analysis.probe_totals import ProbeTotals
 from isochrone_collector.ingest.probe_counts import count_probes
 from isochrone_collector.ingest.raw_push import decode_push
 from isochrone_collector.ingest.sample_columns import SampleColumns
+from isochrone_common.probe_metrics import ProbeCounts
 from isochrone_wire import codec
-from isochrone_wire.metrics.probes import ProbeCounts
 from isochrone_wire.model import DAY_US, Batch, Outcome, Plan, Quality, RateLimit, Sample, Target, Vantage
 
 AT = 1_795_248_000_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from isochrone_collector.errors import StartError
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
-from isochrone_wire.address import Address, parse_local_address
+from isochrone_common.address import Address, parse_local_address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])

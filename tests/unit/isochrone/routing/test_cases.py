@@ -12,8 +12,7 @@ from isochrone.routing.documents import read_table
 from isochrone.routing.engine import retry_after_s
 from isochrone.routing.errors import TableError
 from isochrone.routing.hedging import HedgeBudget, HedgePlan, plan_hedge
-from isochrone_wire.consumer.followed_tables import FollowedTables
-from isochrone_wire.consumer.table_cursor import TableCursor
+from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from testdata.routes import NOW_AT

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from isochrone_wire.cli.command_line import (
+from isochrone_common.cli.command_line import (
     CommandGroup,
     Entry,
     completion_command,
@@ -129,7 +129,7 @@ def test_an_interrupt_while_a_command_is_imported_ends_the_program(tmp_path: Pat
     """Ctrl-C ends the program without a traceback, even where Python would lose the exception and go on."""
     (tmp_path / "interrupted.py").write_text(INTERRUPTED_MODULE)
     code = (
-        "from isochrone_wire.cli.command_line import CommandGroup, Entry\n"
+        "from isochrone_common.cli.command_line import CommandGroup, Entry\n"
         "CommandGroup(entries={'show': Entry('interrupted:command', '')}).main(['show'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_wire.cli import join_command
+from isochrone_common.cli import join_command
 
 
 def test_a_malformed_token_is_wrong_usage() -> None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.fake_collector import TARGETS
-from isochrone_wire.consumer.followed_tables import FollowedTables, routing_of
-from isochrone_wire.consumer.static_order import endpoint
+from isochrone_common.route_consumer import FollowedTables, endpoint, routing_of
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteState, RouteTable
 from testdata.routes import CHAT, NOW_AT, UNKNOWN_YET, VOICE

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_wire.consumer.static_order import as_static_order
-from isochrone_wire.consumer.table_check import defect
+from isochrone_common.route_consumer import as_static_order, defect
 from isochrone_wire.durations import DAY_US
 from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, TABLES

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_wire.consumer.table_cursor import CLEARLY_LATER_US, Relation, TableCursor
+from isochrone_common.route_consumer import CLEARLY_LATER_US, Relation, TableCursor
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, NOW_AT

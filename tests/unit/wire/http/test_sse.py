@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_wire.http.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.sse import Event, SseDecoder, SseOverflow
 
 
 def decode(*reads: bytes) -> list[Event]:

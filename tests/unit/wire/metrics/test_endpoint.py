@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from isochrone_wire.address import Address
-from isochrone_wire.metrics.endpoint import MAX_SCRAPES, parse_listen, serve_metrics
+from isochrone_common.address import Address
+from isochrone_common.metrics_server import MAX_SCRAPES, parse_listen, serve_metrics
 from testdata.waiting import eventually
 
 LOOPBACK = Address("127.0.0.1", 0)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from prometheus_client.core import HistogramMetricFamily
 
-from isochrone_wire.metrics.endpoint import encode_metrics
-from isochrone_wire.metrics.probes import HISTOGRAMS, ProbeCounts, families, labels_of, value_of
+from isochrone_common.metrics_server import encode_metrics
+from isochrone_common.probe_metrics import HISTOGRAMS, ProbeCounts, families, labels_of, value_of
 from isochrone_wire.model import SECOND_US, Outcome, Quality, RateLimit, Sample, Target
 
 AT = 1_795_248_000_000_000

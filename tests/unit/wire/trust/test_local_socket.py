@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_wire.address import parse_local_address
-from isochrone_wire.trust.local_socket import default_collector, default_socket, is_listening, plain_text_refusal
+from isochrone_common.address import parse_local_address
+from isochrone_common.local_socket import default_collector, default_socket, is_listening, plain_text_refusal
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from isochrone_common.plan_signature import SignatureError, format_key, parse_key, sign, verify
 from isochrone_wire.model import Plan, Target
-from isochrone_wire.trust.plan_signature import SignatureError, format_key, parse_key, sign, verify
 from isochrone_wire.v1 import plan_pb2
 
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()

@@ -11,13 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
-from isochrone_wire import identity_file
-from isochrone_wire.address import Address
-from isochrone_wire.channel import PLAIN, Trust
-from isochrone_wire.credentials import Credential, derive_successor, fingerprint_of
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file, renewal
+from isochrone_common.address import Address
+from isochrone_common.channel import PLAIN, Trust
+from isochrone_common.credentials import Credential, derive_successor, fingerprint_of
+from isochrone_common.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.trust import renewal
 from isochrone_wire.v1 import fleet_pb2
 
 OLD, NEW = (str(Credential(id=number, secret=bytes(32))) for number in (1, 2))

@@ -13,12 +13,12 @@ from typing import Any
 
 import grpc
 
+from isochrone_common.address import Address
+from isochrone_common.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
+from isochrone_common.credentials import CLIENT_KEY_BYTES, JoinToken, format_fingerprint, parse_join_token
+from isochrone_common.identity_file import Identity
 from isochrone_wire import codec
-from isochrone_wire.address import Address
-from isochrone_wire.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import CLIENT_KEY_BYTES, JoinToken, format_fingerprint, parse_join_token
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Joined
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 

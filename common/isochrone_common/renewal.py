@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from isochrone_wire import codec, identity_file
-from isochrone_wire.credentials import fingerprint_of, parse_credential
-from isochrone_wire.identity_file import Identity
+from isochrone_common import identity_file
+from isochrone_common.credentials import fingerprint_of, parse_credential
+from isochrone_common.identity_file import Identity
+from isochrone_wire import codec
 
 if TYPE_CHECKING:
     from isochrone_wire.v1 import fleet_pb2

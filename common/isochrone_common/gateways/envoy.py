@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from isochrone_common.gateways.envoy_script import MEMBER_HEADER, PATH_HEADER, SCRIPT
+from isochrone_common.gateways.members import key_variable, priority_groups, table_metadata
 from isochrone_wire.durations import SECOND_US
-from isochrone_wire.gateways.envoy_script import MEMBER_HEADER, PATH_HEADER, SCRIPT
-from isochrone_wire.gateways.members import key_variable, priority_groups, table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 ROUTE_HEADER = "x-isochrone-route"

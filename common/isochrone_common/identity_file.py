@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isochrone_wire.address import Address, parse_address
-from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
-from isochrone_wire.credentials import parse_credential
-from isochrone_wire.files import replace_file
+from isochrone_common.address import Address, parse_address
+from isochrone_common.channel import PLAIN, ClientCertificate, Trust
+from isochrone_common.credentials import parse_credential
+from isochrone_common.files import replace_file
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role

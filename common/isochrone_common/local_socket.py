@@ -5,9 +5,9 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from isochrone_wire.address import DEFAULT_PORT, UNIX, Address
-from isochrone_wire.channel import speaks_tls
-from isochrone_wire.identity_file import Identity
+from isochrone_common.address import DEFAULT_PORT, UNIX, Address
+from isochrone_common.channel import speaks_tls
+from isochrone_common.identity_file import Identity
 
 FILE_NAME = "collector.sock"
 _ANSWERS_WITHIN_S = 1.0

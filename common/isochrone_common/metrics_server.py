@@ -16,7 +16,7 @@ from itertools import chain
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
-from isochrone_wire.address import Address, parse_address
+from isochrone_common.address import Address, parse_address
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

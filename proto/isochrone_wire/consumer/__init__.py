@@ -1,1 +1,0 @@
-"""What every consumer of route tables does with them; the rules are in docs/routing.md. Pure."""

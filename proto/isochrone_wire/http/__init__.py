@@ -1,1 +1,0 @@
-"""HTTP that agents and clients of providers share. Pure."""

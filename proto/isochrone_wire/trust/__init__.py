@@ -1,1 +1,0 @@
-"""Enrolment, renewal of identities, and signatures of plans."""
