@@ -29,8 +29,9 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, ResponseReceived, StreamReset
 
-from bench import http2
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
@@ -59,9 +60,9 @@ REFUSALS = frozenset(
 )
 # Of RFC 9113, as gRPC writes it.
 REFUSED_STREAM = "RST_STREAM with error code 7"
+REFUSING = (ConnectionTerminated, ResponseReceived, StreamReset)
 _READ_BYTES = 4096
 _RESET_SECONDS = 5.0
-# Frame types of HTTP/2, RFC 9113 section 6.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,12 +274,14 @@ async def _slow_head(spec: AttackSpec, number: int, tally: Tally) -> None:
 
 async def _slow_message(spec: AttackSpec, number: int, tally: Tally) -> None:
     async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        headers = http2.call_headers(JOIN, tls=True)
-        writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, b""))
-        writer.write(http2.frame(http2.HEADERS, headers, flags=http2.END_HEADERS, stream=1))
-        # The head of a message of 1 000 bytes in a DATA frame of as many; they arrive one by one.
-        writer.write(http2.frame_head(1005, http2.DATA, stream=1) + struct.pack(">BI", 0, 1000))
-        return await _trickling(writer, _until_refused(reader))
+        connection = H2Connection()
+        connection.initiate_connection()
+        path = [(":method", "POST"), (":scheme", "https"), (":path", JOIN), (":authority", spec.server_name)]
+        connection.send_headers(1, [*path, ("content-type", "application/grpc"), ("te", "trailers")])
+        connection.send_data(1, struct.pack(">BI", 0, 1000) + b"x" * 1000)
+        # All but the content of the message, whose bytes arrive one by one.
+        writer.write(connection.data_to_send()[:-1000])
+        return await _trickling(writer, _until_refused(connection, reader))
 
     await _over_tls(parse_address(spec.grpc), spec, number, tally, trickle)
 
@@ -332,12 +335,11 @@ async def _trickling(writer: asyncio.StreamWriter, end: Coroutine[Any, Any, obje
     return "closed"
 
 
-async def _until_refused(reader: asyncio.StreamReader) -> None:
-    """Read frames of HTTP/2 until one ends the call or the connection."""
-    kind = http2.SETTINGS
-    with suppress(asyncio.IncompleteReadError):
-        while kind not in (http2.HEADERS, http2.RESET, http2.GOAWAY):
-            kind, _, _ = await http2.read_frame(reader)
+async def _until_refused(connection: H2Connection, reader: asyncio.StreamReader) -> None:
+    """Read until an answer, a reset or the end of the connection."""
+    while received := await reader.read(_READ_BYTES):
+        if any(isinstance(event, REFUSING) for event in connection.receive_data(received)):
+            return
 
 
 async def _each(count: int, work: Callable[[int], Coroutine[Any, Any, None]]) -> None:

@@ -1,7 +1,7 @@
 """Time from the commit of samples to all watchers of the changed route tables.
 
-One collector with its own PostgreSQL; a thousand consumers in a few processes, half over gRPC and half over server-sent
-events, each with its own connection; six vantages in three regions. Once per second all vantages push rounds in which
+One collector with its own PostgreSQL; a thousand consumers of server-sent events in a few processes, each with
+its own connection; six vantages in three regions. Once per second all vantages push rounds in which
 the first choice fails and the previously failed one answers again, so that the table of every region makes a hard
 switch. A change has arrived at a watcher with the first table whose first choice is not the failing target; its time
 starts with the *first* of the six receipts, although a switch requires two vantages.
@@ -10,7 +10,7 @@ Every change must arrive at every watcher. Then a plain asyncio server (`bench.r
 to as many watchers; the goal is the ratio of the two. Watchers, collector and PostgreSQL share this machine. All of it
 is measured on an idle machine, and then with a busy process on each core (`bench.neighbours`).
 
-usage: routes.py [--watchers N] [--changes N] [--grpc-only] [--part idle|busy] prints a RESULT line; exit 1 when a goal
+usage: routes.py [--watchers N] [--changes N] [--part idle|busy] prints a RESULT line; exit 1 when a goal
 is missed
 """
 
@@ -136,7 +136,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Time from commit to consumer.")
     parser.add_argument("--watchers", type=int, default=1000)
     parser.add_argument("--changes", type=int, default=30)
-    parser.add_argument("--grpc-only", action="store_true", help="no watchers over HTTP")
     add_part(parser)
     options = parser.parse_args()
     prefixes = prefixes_of(options)
@@ -168,11 +167,8 @@ def main() -> int:
 
 def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> dict[str, float]:
     """Return the collector's figures."""
-    watchers = [
-        (number, REGIONS[number % len(REGIONS)], bool(number // 3 % 2) and not options.grpc_only)
-        for number in range(options.watchers)
-    ]
-    with _watchers(collector.address, collector.reported["http"], watchers) as processes:
+    watchers = [(number, REGIONS[number % len(REGIONS)]) for number in range(options.watchers)]
+    with _watchers(collector.reported["http"], watchers) as processes:
         before = cpu_seconds(collector.pid)
         changes = _changed(options.changes, partial(_push_failure, fleet))
         used = cpu_seconds(collector.pid) - before
@@ -192,8 +188,8 @@ def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespa
 
 def _reference(event: bytes, options: argparse.Namespace) -> Arrivals:
     """Return what arrived from a plain server that sends the same bytes to as many watchers."""
-    watchers = [(number, REGIONS[0], True) for number in range(options.watchers)]
-    with reference_fan_out(event, ROUTE_MEMBERS) as server, _watchers("", server.http, watchers) as processes:
+    watchers = [(number, REGIONS[0]) for number in range(options.watchers)]
+    with reference_fan_out(event, ROUTE_MEMBERS) as server, _watchers(server.http, watchers) as processes:
         changes = _changed(options.changes, lambda _: server.send_next())
         return Arrivals(changes, [_seen(process) for process in processes], options.watchers)
 
@@ -230,25 +226,21 @@ def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[floa
 
 
 @contextlib.contextmanager
-def _watchers(
-    address: str, http: str, watchers: Sequence[tuple[int, str, bool]]
-) -> Iterator[list[subprocess.Popen[str]]]:
+def _watchers(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[list[subprocess.Popen[str]]]:
     """Start the processes of the watchers."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_start_process(address, http, watchers[n::PROCESSES])) for n in range(PROCESSES)]
+        yield [stack.enter_context(_start_process(http, watchers[n::PROCESSES])) for n in range(PROCESSES)]
 
 
 @contextlib.contextmanager
-def _start_process(
-    address: str, http: str, watchers: Sequence[tuple[int, str, bool]]
-) -> Iterator[subprocess.Popen[str]]:
+def _start_process(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[subprocess.Popen[str]]:
     """Start a process with some of the watchers, and wait until it is ready."""
     command = [sys.executable, "-m", "bench.watchers"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        config = {"address": address, "http": http, "watchers": watchers}
+        config = {"http": http, "watchers": watchers}
         process.stdin.write(json.dumps(config) + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n", "the watchers did not start"
