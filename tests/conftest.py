@@ -21,6 +21,7 @@ pytest_plugins = [
     "fixtures.envoy",
     "fixtures.inprocess_collector",
     "fixtures.kubernetes",
+    "fixtures.later_version",
     "fixtures.network",
     "fixtures.node",
     "fixtures.fake_collector",

@@ -1,4 +1,4 @@
-"""Versions N and N + 1 side by side, as during an upgrade of one machine after the other."""
+"""Collectors of versions N and N + 1 side by side, as during an upgrade of one machine after the other."""
 
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from acceptance.test_delivery import PLAN, duplicates
 from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector
 from fixtures.simulator import Simulator
-from testdata import previous_version
 from testdata.waiting import eventually
 
 LOG_CHARS = 4_000
@@ -44,34 +43,27 @@ def test_neighbouring_versions_lose_and_double_nothing(
     start_collector: StartCollector,
     start_agent: StartAgent,
     fault_simulator: Simulator,
-    empty_database_url: str,
+    later_collector: Path,
     tmp_path: Path,
 ) -> None:
-    """Agents of both versions deliver to a collector of version N, before and after one of version N + 1 has migrated
-    its database, and to that one; then the agent of version N is upgraded on its spool.
+    """Agents deliver to a collector of version N, before and after one of version N + 1 has migrated its database, and
+    to that one.
     """
-    code, url = previous_version.unpack(tmp_path / "previous"), empty_database_url
-    old = start_collector(database_url=url, script=previous_version.script(code, "isochrone_collector"))
+    old = start_collector()
+    url = old.database_url
     agents: dict[str, Agent] = {}
 
-    def start(vantage: str, collector: str, script: Path | None = None) -> None:
-        agents[vantage] = start_agent(vantage=vantage, region=REGIONS[vantage], collector=collector, script=script)
-
-    def restart(vantage: str, collector: str, script: Path | None = None) -> None:
-        agents[vantage].kill()
-        start(vantage, collector, script)
+    def start(vantage: str, collector: str) -> None:
+        agents[vantage] = start_agent(vantage=vantage, region=REGIONS[vantage], collector=collector)
 
     old.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
-    previous_agent = previous_version.script(code, "isochrone_agent")
-    start("us-1", old.address, previous_agent)
-    start("sg-1", old.address)
+    for vantage in REGIONS:
+        start(vantage, old.address)
     more_arrive(url, old, *agents.values())
-    new = start_collector(database_url=url)
+    new = start_collector(script=later_collector)
     more_arrive(url, old, new, *agents.values())
-    restart("us-1", new.address, previous_agent)
-    more_arrive(url, old, new, *agents.values())
-    restart("us-1", old.address)
-    restart("sg-1", new.address)
+    agents["sg-1"].kill()
+    start("sg-1", new.address)
     more_arrive(url, old, new, *agents.values())
     for vantage, agent in agents.items():
         assert agent.stop() == 0

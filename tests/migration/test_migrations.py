@@ -8,16 +8,10 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from fixtures import later_version
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import migration_runner, schema
 from tools import schema_picture
-
-
-def revisions() -> list[str]:
-    """All revisions, oldest first."""
-    config = Config()
-    config.set_main_option("script_location", "isochrone_migrations:")
-    return [script.revision for script in reversed(list(ScriptDirectory.from_config(config).walk_revisions()))]
 
 
 def test_the_picture_is_true(database_url: str) -> None:
@@ -28,10 +22,20 @@ def test_the_picture_is_true(database_url: str) -> None:
 def test_the_newest_revision_goes_down_and_up_again(database_url: str) -> None:
     """Downgrading and upgrading again gives the same schema."""
     before = schema_picture.picture(database_url)
-    schema.downgrade(database_url, revision=(["base", *revisions()])[-2])
+    schema.downgrade(database_url, revision=(["base", *schema.known_revisions()])[-2])
     assert schema_picture.picture(database_url) != before
     schema.migrate(database_url)
     assert schema_picture.picture(database_url) == before
+
+
+@pytest.mark.usefixtures("later_version")
+def test_a_later_revision_goes_up_and_down(database_url: str) -> None:
+    """A collector of a later version upgrades the schema of today's, and downgrades it to the same again."""
+    newest, later = schema.revisions(database_url)
+    assert (schema.migrate(database_url).after, later) == (later_version.REVISION, later_version.REVISION)
+    assert f"CREATE TABLE {later_version.TABLE}" in schema_picture.picture(database_url)
+    schema.downgrade(database_url, revision=str(newest))
+    assert schema_picture.picture(database_url) == schema_picture.PICTURE.read_text()
 
 
 def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
@@ -48,7 +52,7 @@ def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
 
 def test_the_newest_revision_is_known_without_alembic(database_url: str, empty_database_url: str) -> None:
     """The newest revision is that of alembic, and a start on a migrated database imports neither it nor SQLAlchemy."""
-    newest = revisions()[-1]
+    newest = _alembic_head()
     assert schema.revisions(database_url) == (newest, newest)
     assert schema.revisions(empty_database_url) == (None, newest)
     code = (
@@ -57,6 +61,12 @@ def test_the_newest_revision_is_known_without_alembic(database_url: str, empty_d
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == f"{newest} set()\n", done.stderr
+
+
+def _alembic_head() -> str | None:
+    config = Config()
+    config.set_main_option("script_location", "isochrone_migrations:")
+    return ScriptDirectory.from_config(config).get_current_head()
 
 
 def test_three_at_once_migrate_once(empty_database_url: str) -> None:
@@ -84,18 +94,21 @@ def migrate(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.usefixtures("later_version")
 def test_a_downgrade_is_confirmed(database_url: str) -> None:
     """`--to` an older revision needs a terminal or --yes, and an unknown revision is an error of usage."""
-    *_, older, newest = revisions()
+    older, newest = schema.known_revisions()[-2:]
+    assert migrate("--database-url", database_url).returncode == 0
     declined = migrate("--to", older, "--database-url", database_url)
     assert (declined.returncode, "hint: pass --yes" in declined.stderr) == (2, True)
     assert schema.revisions(database_url)[0] == newest
     assert migrate("--to", older, "--yes", "--database-url", database_url).returncode == 0
     assert schema.revisions(database_url)[0] == older
-    unknown = migrate("--to", "9999", "--database-url", database_url)
-    assert (unknown.returncode, "there is no revision '9999'" in unknown.stderr) == (2, True)
+    unknown = migrate("--to", "none", "--database-url", database_url)
+    assert (unknown.returncode, "there is no revision 'none'" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.usefixtures("later_version")
 def test_a_migration_does_not_wait_for_a_lock(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another session holds a table, the migration gives up, so that no push waits behind it, and retries."""
     monkeypatch.setattr(migration_runner, "_ATTEMPTS", 2)
@@ -103,10 +116,10 @@ def test_a_migration_does_not_wait_for_a_lock(database_url: str, monkeypatch: py
     with psycopg.connect(database_url) as holder:
         holder.execute("LOCK TABLE vantage IN ACCESS SHARE MODE")
         with pytest.raises(SchemaError, match=r"was rolled back.*lock timeout") as caught:
-            schema.downgrade(database_url, revision="0006")
+            schema.migrate(database_url)
         assert "another session" in caught.value.hint
     assert schema.revisions(database_url)[0] == before
-    schema.downgrade(database_url, revision="0006")
+    assert schema.migrate(database_url).after == later_version.REVISION
 
 
 def test_the_house_rules_of_the_schema() -> None:

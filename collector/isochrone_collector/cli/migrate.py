@@ -11,7 +11,7 @@ from isochrone_common.cli.command_line import example
 
 _EXAMPLES = (
     "isochrone-collector migrate --database-url postgresql://isochrone@db/isochrone",
-    "isochrone-collector migrate --to 0006 --database-url postgresql://isochrone@db/isochrone",
+    "isochrone-collector migrate --to 0001 --database-url postgresql://isochrone@db/isochrone",
     "isochrone-collector migrate --citus --database-url postgresql://isochrone@coordinator/isochrone",
 )
 

@@ -73,5 +73,5 @@ def known_revisions() -> list[str]:
         raise SchemaError(
             "the package isochrone_migrations is not installed", hint="pip install 'isochrone[collector]'"
         )
-    # Revision 0003 is the module `v0003_observatory`.
+    # Revision 0001 is the module `v0001_foundations`.
     return sorted(module.name[1:].partition("_")[0] for module in iter_modules(spec.submodule_search_locations))

@@ -8,11 +8,13 @@ test of a real cluster runs instead.
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from fixtures import later_version
 from fixtures.collector import StartCollector
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
 from isochrone_collector.store import diagnostics
@@ -87,13 +89,13 @@ def test_every_table_has_its_place(cluster: str) -> None:
 
 
 @plain_only
-def test_a_migration_distributes_the_tables_it_adds(cluster: str) -> None:
+def test_a_migration_distributes_the_tables_it_adds(cluster: str, request: pytest.FixtureRequest) -> None:
     """Once tables are distributed, a migration distributes those that it adds, without `--citus`."""
-    schema.downgrade(cluster, revision="0013")
-    assert "incident" not in schema.migrate(cluster, revision="0013", distribute=True).distributed
+    assert schema.migrate(cluster, distribute=True).distributed
+    request.getfixturevalue("later_version")
     done = schema.migrate(cluster)
-    assert (done.before, done.distributed) == ("0013", ["alert_delivery", "incident", "silence"])
-    assert account(cluster)["incident"] == (None, None)
+    assert (done.after, done.distributed) == (later_version.REVISION, [later_version.TABLE])
+    assert account(cluster)[later_version.TABLE] == (None, None)
 
 
 @plain_only
@@ -108,9 +110,9 @@ def test_a_start_distributes_what_a_migration_left(cluster: str) -> None:
 
 
 @plain_only
+@pytest.mark.usefixtures("later_version")
 def test_a_start_does_not_begin_to_distribute(cluster: str) -> None:
     """With Citus in the database, the tables of a single server stay there until an operator distributes them."""
-    schema.downgrade(cluster, revision="0013")
     assert schema.migrate(cluster).distributed == []
     assert account(cluster) == {}
 
@@ -190,14 +192,14 @@ EXPECTED = {"jit": "off", "work_mem": "65536", "synchronous_commit": "local"}
 
 
 @needs_cluster
-def test_serve_distributes_a_new_table(database_url: str, start_collector: StartCollector) -> None:
-    """A collector that migrates a distributed database distributes the new table, with the rows that it has."""
-    schema.downgrade(database_url, revision="0013")
-    collector = start_collector(database_url=database_url)
-    assert '"tables": "alert_delivery, incident, silence"' in collector.log()
-    assert schema.migrate(database_url).distributed == ()
+def test_serve_distributes_a_new_table(
+    database_url: str, start_collector: StartCollector, later_collector: Path
+) -> None:
+    """A collector that migrates a distributed database distributes the new table."""
+    collector = start_collector(database_url=database_url, script=later_collector)
+    assert f'"tables": "{later_version.TABLE}"' in collector.log()
     with psycopg.connect(database_url) as connection:
-        assert connection.execute(PLACED, ["incident"]).fetchone() == ("reference",)
+        assert connection.execute(PLACED, [later_version.TABLE]).fetchone() == ("reference",)
 
 
 @needs_cluster
