@@ -156,7 +156,7 @@ CREATE TABLE ingest_batch (
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
 
-COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes; NULL for batches stored before revision 0007.';
+COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes.';
 
 CREATE TABLE invitation (
     id bigint NOT NULL,

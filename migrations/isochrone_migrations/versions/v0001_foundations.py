@@ -147,8 +147,7 @@ CREATE TABLE ingest_batch (
     PRIMARY KEY (vantage_id, epoch, seq)
 );
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
-COMMENT ON COLUMN ingest_batch.content_hash IS
-    'BLAKE2b of the encoded samples, 16 bytes; NULL for batches stored before revision 0007.';
+COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes.';
 CREATE INDEX ingest_batch_received_at ON ingest_batch (received_at);
 
 CREATE TABLE sample (
