@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from isochrone_client.render import renderer
-from isochrone_client.render.fields import field_names, select_fields
 from isochrone_client.render.json import one_line
-from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_client.render.page import Page, RenderOptions, Row, field_names, select_fields
 from isochrone_common.cli.command_line import fit_terminal, terminal_width
 from isochrone_wire.text import printable
 

@@ -1,5 +1,6 @@
 """`isochrone context`: named collectors, and which of them commands ask by default."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -7,12 +8,51 @@ import click
 from isochrone_client import completion, configuration, terminal
 from isochrone_client.configuration import Configuration, Context, Defaults
 from isochrone_client.errors import AddressError, ConfigurationError
-from isochrone_client.pages import contexts as context_pages
-from isochrone_client.pages.contexts import ContextRow
+from isochrone_client.formats import UNKNOWN
 from isochrone_client.render import OUTPUTS
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_client.terminal import Output
 from isochrone_common.address import parse_local_address
 from isochrone_common.cli.command_line import CommandGroup, Seconds, example, output_option
+
+SCHEMA = "isochrone.contexts/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRow:
+    """One context; `timeout` is in seconds, and a default that is not set is `None`."""
+
+    name: str
+    current: bool
+    collector: str
+    identity: str | None
+    output: str | None
+    timeout: float | None
+    baseline: str | None
+
+
+def contexts_page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
+    """The page of all contexts."""
+    return Page(
+        schema=SCHEMA,
+        title="contexts",
+        fields=wire_fields(ContextRow),
+        columns=(
+            Column(heading="", text=lambda row: "*" if row.current else ""),
+            Column(heading="name", text=lambda row: row.name, wide=True),
+            Column(heading="collector", text=lambda row: row.collector, wide=True),
+            Column(heading="identity", text=lambda row: row.identity or UNKNOWN, wide=True, priority=2),
+            Column(heading="defaults", text=_defaults, wide=True, prose=True, priority=1),
+        ),
+        rows=rows,
+        notes=(*(("*: the current context",) if any(row.current for row in rows) else ()), f"{UNKNOWN}: not set"),
+    )
+
+
+def _defaults(row: ContextRow) -> str:
+    values = {"output": row.output, "timeout": row.timeout, "baseline": row.baseline}
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None) or UNKNOWN
+
 
 _ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)
@@ -43,9 +83,7 @@ def context() -> None:
 def list_(*, output: str) -> None:
     """List the contexts."""
     found = configuration.read()
-    terminal.write(
-        context_pages.page(tuple(_row(one, found) for one in found.contexts.values())), Output(format=output)
-    )
+    terminal.write(contexts_page(tuple(_row(one, found) for one in found.contexts.values())), Output(format=output))
     if not found.contexts:
         click.echo("note: no context yet\nhint: isochrone context add NAME HOST:PORT, or isochrone join", err=True)
 
@@ -122,7 +160,7 @@ def show(*, name: str | None, output: str) -> None:
     found = configuration.read()
     if name is None and found.current is None:
         raise ConfigurationError("no context is current", hint="choose one with `isochrone context use NAME`")
-    terminal.write(context_pages.page((_row(found.named(name or str(found.current)), found),)), Output(format=output))
+    terminal.write(contexts_page((_row(found.named(name or str(found.current)), found),)), Output(format=output))
 
 
 def _row(one: Context, found: Configuration) -> ContextRow:

@@ -8,7 +8,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import coverage as coverages
-from isochrone_client.pages import spend as spending
+from isochrone_client.pages import limits as spending
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection

@@ -107,12 +107,12 @@ def diff(
 
 def _print_story(answer: DifferentialList, *, metric: Metric, now_at: int, output: Output) -> None:
     """The sentences and a table of the phases for people; everything for programs."""
-    from isochrone_client.pages import explain as stories  # noqa: PLC0415  # only for --explain
+    from isochrone_client.pages import explanation as stories  # noqa: PLC0415  # only for --explain
 
     if not output.is_for_people:
         terminal.write(stories.records_page(answer, metric=metric, now_at=now_at), output)
         return
-    terminal.write(stories.page(answer, now_at=now_at), output)
+    terminal.write(stories.explanation_page(answer, now_at=now_at), output)
     phases = stories.phases_page(answer)
     if phases.rows:
         terminal.write_blank()

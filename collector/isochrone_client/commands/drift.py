@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.formats import between
-from isochrone_client.pages import drift as drift_pages
+from isochrone_client.pages import alerts as drift_pages
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
@@ -28,7 +28,7 @@ def drift(
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_drift(selection)
-    terminal.write(drift_pages.page(answer), output)
+    terminal.write(drift_pages.drift_page(answer), output)
     drift_pages.require_watched(answer)
     if not answer.events:
         watched = drift_pages.watched_summary(answer)

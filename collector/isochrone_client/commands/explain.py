@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages.routes import explanation as route_explanation
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.terminal import Output
 
 _FOR_PROGRAMS = "json"
@@ -38,7 +38,7 @@ def explain(
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.explain_route(region, route, generation=generation or 0)
     if output.format == _FOR_PROGRAMS:
-        terminal.write(route_explanation.document(answer), output)
+        terminal.write(route_pages.document(answer), output)
     else:
-        terminal.write(route_explanation.page(answer, now_at=now_at()), output)
-    route_explanation.require_replay(answer)
+        terminal.write(route_pages.explanation_page(answer, now_at=now_at()), output)
+    route_pages.require_replay(answer)

@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import rate_limits
+from isochrone_client.pages import limits as limit_pages
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
@@ -28,5 +28,5 @@ def limits(*, collector: Collector, timeout_us: int, output: Output, selection: 
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_rate_limits(selection, points=points or 0)
-    terminal.write(rate_limits.page(answer, now_at=now_at()), output)
-    rate_limits.require_limits(answer)
+    terminal.write(limit_pages.rate_limits_page(answer, now_at=now_at()), output)
+    limit_pages.require_limits(answer)

@@ -7,7 +7,6 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import region_costs
 from isochrone_client.pages import regions as region_pages
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
@@ -60,5 +59,5 @@ def regions(
 
 def _show_best(client: ObservatoryClient, selection: Selection, metric: Metric, output: Output) -> None:
     answer = client.get_region_costs(selection, metric=metric)
-    terminal.write(region_costs.page(answer, metric=metric), output)
-    region_costs.require_best(answer)
+    terminal.write(region_pages.best_page(answer, metric=metric), output)
+    region_pages.require_best(answer)

@@ -10,7 +10,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
-from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.cells import no_samples
 from isochrone_client.report.answers import ReportRequest
 from isochrone_client.report.content import build_report
 from isochrone_client.report.html import render_html

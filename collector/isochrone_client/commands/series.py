@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import series as series_pages
+from isochrone_client.pages import samples as series_pages
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.model import SECOND_US
@@ -62,5 +62,5 @@ def series(
             limit_us=round((limit_s or 0) * SECOND_US),
             bins=bins or 0,
         )
-    terminal.write(series_pages.page(answer, now_at=now_at()), output)
+    terminal.write(series_pages.series_page(answer, now_at=now_at()), output)
     series_pages.require_series(answer)

@@ -6,7 +6,7 @@ from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
-from isochrone_client.pages import tiers as tier_pages
+from isochrone_client.pages import leaderboard as tier_pages
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
@@ -28,5 +28,5 @@ def tiers(
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tiers(selection)
-    terminal.write(tier_pages.page(answer), output)
+    terminal.write(tier_pages.tiers_page(answer), output)
     tier_pages.require_tiers(answer)

@@ -10,7 +10,7 @@ from isochrone_client.live_view import runner, snapshot
 from isochrone_client.live_view.answers import METRICS, SORTS, Question
 from isochrone_client.live_view.observer import Observer
 from isochrone_client.live_view.state import WINDOWS, ViewState
-from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.cells import no_samples
 from isochrone_client.screen.alternate_screen import can_be_redrawn
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write

@@ -44,7 +44,7 @@ from isochrone_client.demo.scenario import (
 from isochrone_client.demo.watch import Watch
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
-from isochrone_client.pages.routes import changes as route_changes
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.screen.stop_requests import StopRequests
 from isochrone_common.address import parse_address
@@ -184,7 +184,7 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
     click.echo()
     terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()))
     click.echo()
-    terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()))
+    terminal.write(route_pages.changes_page(collect_tables(client, (), ""), now_at=now_at()))
     click.echo()
     found = client.list_incidents(selection.window, past=True)
     if found.incidents:

@@ -4,7 +4,7 @@ import csv as standard_csv
 import io
 from collections.abc import Iterator, Mapping
 
-from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.render import csv
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.routes import RegionTables

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isochrone_client.formats import bars
+from isochrone_client.pages.cells import value_of
 from isochrone_client.pages.differentials import stale_before
-from isochrone_client.pages.quantiles import value_of
 from isochrone_client.screen.board import Board, Cell, Place, cell_of
 from isochrone_client.screen.table import MOST_BARS, Scale
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Order, Quantile, Window

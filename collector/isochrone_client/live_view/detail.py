@@ -8,7 +8,7 @@ from rich.text import Text
 
 from isochrone_client.formats import displayed, number
 from isochrone_client.live_view.answers import Detail, Question, bars_of, highest_of, points_of
-from isochrone_client.pages import coverage, difference_phases, leaderboard
+from isochrone_client.pages import coverage, differentials, leaderboard
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Column, Page, RenderOptions
 from isochrone_wire.answers import Differential
@@ -78,7 +78,7 @@ def _quantiles(detail: Detail) -> Page[Standing]:
 
 
 def _phases(detail: Detail) -> Page[Differential]:
-    page = difference_phases.page(detail.differentials)
+    page = differentials.phases_page(detail.differentials)
     region: Column[Differential] = Column(heading="region", text=lambda row: row.region, wide=True)
     title = f"contribution of the phases to the difference in time to first token, against {detail.baseline}"
     return replace(page, title=title, columns=(region, *page.columns[1:]), group=_ungrouped)

@@ -14,10 +14,9 @@ from isochrone_client.formats import (
 )
 from isochrone_client.live_view.answers import Answers, arranged, board_of, highest_of, median, points_of
 from isochrone_client.pages.alerts import open_incident
-from isochrone_client.pages.quantiles import TOO_FEW_FOR_MEDIAN, is_shown, value_of
+from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown, value_of
 from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_wire.answers import Decision, Metric, Quantile
 from isochrone_wire.json_format import to_json_value
 

@@ -18,14 +18,12 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.pages import alerts, differentials, latency_targets
-from isochrone_client.pages import explain as stories
+from isochrone_client.pages import explanation as stories
 from isochrone_client.pages import leaderboard as leaderboards
-from isochrone_client.pages.routes import changes, explanation
-from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.pages.targets import require_baseline
 from isochrone_client.render import json, markdown
-from isochrone_client.render.fields import select_fields
-from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_client.render.page import Page, RenderOptions, Row, select_fields
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Order, Selection
@@ -163,7 +161,7 @@ class Questions:
             differentials.require_decision(answer, rows, baseline=reference, only=only or None)
 
         if explain:
-            told = (stories.page(answer, now_at=now), stories.phases_page(answer))
+            told = (stories.explanation_page(answer, now_at=now), stories.phases_page(answer))
             page = stories.records_page(answer, metric=metric, now_at=now)
             return self._answer(page, require, shown=told, fields=fields)
         return self._answer(differentials.page(answer, rows, metric=metric, now_at=now), require, fields=fields)
@@ -179,7 +177,7 @@ class Questions:
             tables = collect_tables(client, regions, route)
         now = now_at()
         return self._answer(
-            changes.page(tables, now_at=now),
+            route_pages.changes_page(tables, now_at=now),
             lambda: route_pages.require_usable(tables, now_at=now),
             shown=(route_pages.page(tables, now_at=now),),
             fields=fields,
@@ -193,9 +191,9 @@ class Questions:
         with self._client() as client:
             answer = client.explain_route(region, route, generation=generation)
         return self._answer(
-            explanation.document(answer, with_inputs=False),
-            lambda: explanation.require_replay(answer),
-            shown=(explanation.page(answer, now_at=now_at()),),
+            route_pages.document(answer, with_inputs=False),
+            lambda: route_pages.require_replay(answer),
+            shown=(route_pages.explanation_page(answer, now_at=now_at()),),
         )
 
     def incidents(

@@ -1,14 +1,25 @@
-"""Alerts of a window, with their delivery to each receiver; and incidents of targets, as a list or one of them."""
+"""Alerts of a window, with their delivery to each receiver; incidents of targets, as a list or one of them; and
+lasting changes.
+"""
 
 import re
 
-from isochrone_client.errors import ClientError
-from isochrone_client.formats import between, span
-from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.errors import ClientError, InsufficientError
+from isochrone_client.formats import Amount, amount, amount_percent, between, milliseconds, span
+from isochrone_client.pages.cells import Footnotes, no_samples
 from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.insights import Alert, AlertKind, AlertList, FailedProbe, Incident, IncidentList
+from isochrone_client.render.page import Column, Page, row_record, wire_fields
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import (
+    Alert,
+    AlertKind,
+    AlertList,
+    DriftEvent,
+    DriftList,
+    FailedProbe,
+    Incident,
+    IncidentList,
+)
 from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.operations import INCIDENT_PREFIX, AlertDelivery, DeliveryState, Silence, incident_name
@@ -215,3 +226,80 @@ def _command(row: Incident) -> str:
     window = f"{rfc3339(from_at)[:16]}..{rfc3339(until_at)[:16]}"
     regions = "" if row.scope == _ALL else "".join(f" --region {name}" for name in row.regions)
     return f"isochrone samples --target {row.subject}{regions} --window {window} --limit 1000"
+
+
+DRIFT = FORMATS["DriftList"]
+MIN_ROUNDS = 60
+"""The number of rounds that a series needs before a change can be found in it."""
+
+CHANGE = (
+    "change: a new level for six rounds or more, by 10 % or more (25 % in the first three days); "
+    "`isochrone diff` names a step of a difference after five rounds"
+)
+"""The note that states what counts as a change."""
+
+_SMALLEST_P = 0.002
+_UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
+
+
+def drift_page(answer: DriftList) -> Page[DriftEvent]:
+    """The page of the changes, one table per metric, newest first."""
+    rows: tuple[DriftEvent, ...] = DRIFT.rows_of(answer)
+    return Page(
+        schema=DRIFT.schema,
+        title=f"lasting changes between {between(answer.window)}",
+        facts=DRIFT.facts(answer),
+        fields=wire_fields(DriftEvent),
+        columns=(target_column(rows, lambda row: row.target), *_COLUMNS),
+        rows=rows,
+        group=lambda row: f"{row.metric}, {_unit(row.metric)}",
+        notes=(watched_summary(answer), CHANGE),
+    )
+
+
+def watched_summary(answer: DriftList) -> str:
+    """The number of series watched, and of those with too few rounds."""
+    series = f"{answer.watched} series watched"
+    if not answer.too_short:
+        return series
+    return f"{series}; {answer.too_short} more had fewer than {MIN_ROUNDS} rounds in the window"
+
+
+def require_watched(answer: DriftList) -> None:
+    """Raises `InsufficientError` if no series has enough rounds to find a change."""
+    if answer.events or answer.watched:
+        return
+    if answer.too_short:
+        raise InsufficientError(
+            f"none of {answer.too_short} series has the {MIN_ROUNDS} rounds needed to find a change",
+            hint="wait for more rounds or use a longer --window",
+        )
+    raise no_samples(answer.window)
+
+
+def _unit(metric: Metric) -> str:
+    return _UNIT_OF.get(metric, "ms")
+
+
+def _value(row: DriftEvent, value: float) -> Amount:
+    return amount(value if row.metric in _UNIT_OF else milliseconds(value))
+
+
+def _change_colour(row: DriftEvent) -> str:
+    return "red" if (row.change_percent > 0) != row.metric.more_is_better else "green"
+
+
+def _p(row: DriftEvent) -> str:
+    return f"≤ {_SMALLEST_P}" if row.p_value <= _SMALLEST_P else f"{row.p_value:.3f}"
+
+
+_COLUMNS: tuple[Column[DriftEvent], ...] = (
+    Column(heading="region", text=lambda row: row.region, wide=True),
+    Column(heading="since", unit="UTC", text=lambda row: minute(row.changed_at)),
+    Column(heading="before", text=lambda row: _value(row, row.before), scale="level", priority=2),
+    Column(heading="after", text=lambda row: _value(row, row.after), scale="level", priority=1),
+    Column(heading="change", unit="%", text=lambda row: amount_percent(row.change_percent), style=_change_colour),
+    Column(heading="p", text=_p, priority=3),
+    Column(heading="rounds", unit="before", text=lambda row: str(row.n_before), priority=4),
+    Column(heading="rounds", unit="after", text=lambda row: str(row.n_after), priority=4),
+)

@@ -3,8 +3,7 @@
 from isochrone_client.errors import NoSamplesError
 from isochrone_client.formats import UNKNOWN, age, between, share
 from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_wire.fleet import Coverage, CoverageList
 from isochrone_wire.model import Outcome
 from isochrone_wire.queries.documents import FORMATS

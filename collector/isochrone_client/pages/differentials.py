@@ -14,18 +14,18 @@ from isochrone_client.formats import (
     between,
     display_unit,
     displayed,
+    milliseconds,
     moment,
     number,
 )
-from isochrone_client.pages.difference_explanation import has_step, step_sentence
-from isochrone_client.pages.footnotes import Footnotes, without_size
-from isochrone_client.pages.quantiles import worth
+from isochrone_client.pages.cells import Footnotes, without_size, worth
+from isochrone_client.pages.explanation import ADDENDS, has_step, part_of, step_sentence
 from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side, Window
 from isochrone_wire.durations import MINUTE_US
 from isochrone_wire.json_format import minute
+from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 
@@ -236,3 +236,49 @@ def require_decision(
 
 def _all_of(count: int, noun: str) -> str:
     return f"the only {noun} is" if count == 1 else f"all {count} {noun}s are"
+
+
+SCHEMA = "isochrone.origins/1"
+_SCALE = "difference"
+_NOTES = (
+    "all: the sum of the phases, close to the difference of ttft_cold (of ttft if connections are kept open)",
+    f"server: {SERVER_CAVEAT}",
+    "provider: the part of the server's that the provider reports as its own processing time; edge: the rest of it",
+)
+
+
+def phases_page(answer: DifferentialList) -> Page[Differential]:
+    """The page of all differentials with known phases, one table per region."""
+    rows = tuple(row for row in select_rows(answer) if row.parts)
+    return Page(
+        schema=SCHEMA,
+        title=f"contribution of the phases, rounds between {between(answer.window)}",
+        fields=(),
+        columns=(
+            target_column(rows, lambda row: row.target),
+            *(_shift(name) for name in ADDENDS),
+            Column(heading="all", unit="ms", text=_whole, scale=_SCALE),
+            _shift("edge"),
+            _shift("provider"),
+            Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts)), priority=2),
+        ),
+        rows=rows,
+        group=lambda row: f"{row.region} against {row.baseline}",
+        notes=_NOTES,
+    )
+
+
+def _shift(name: str) -> Column[Differential]:
+    return Column(heading=name, unit="ms", text=_of(name), scale=_SCALE, priority=1)
+
+
+def _of(name: str) -> Callable[[Differential], str | Amount]:
+    def text(row: Differential) -> str | Amount:
+        part = part_of(row, name)
+        return UNKNOWN if part is None else amount(milliseconds(part.shift), signed=True)
+
+    return text
+
+
+def _whole(row: Differential) -> Amount:
+    return amount(milliseconds(sum(part.shift for part in row.parts if part.name in ADDENDS)), signed=True)

@@ -15,12 +15,9 @@ from isochrone_client.formats import (
     number,
     span,
 )
-from isochrone_client.pages.footnotes import Footnotes
-from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import interval_of, value_of, worth
+from isochrone_client.pages.cells import Footnotes, interval_of, no_samples, value_of, worth
 from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import row_record, wire_fields
+from isochrone_client.render.page import Column, Page, row_record, wire_fields
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND

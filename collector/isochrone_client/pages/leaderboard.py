@@ -1,15 +1,26 @@
-"""Leaderboards: targets ranked per region, with the columns that matter for the order."""
+"""Targets ranked per region, with the columns that matter for the order; and ranked within price tiers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds, number
-from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
-from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of, worth
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
+from isochrone_client.pages.cells import (
+    TOO_FEW,
+    TOO_FEW_FOR_MEDIAN,
+    QuantileOf,
+    interval_of,
+    is_shown,
+    no_price,
+    no_samples,
+    too_few_for_a_median,
+    value_of,
+    worth,
+)
+from isochrone_client.pages.targets import target_column
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_wire.answers import Order, Source
-from isochrone_wire.insights import Leaderboard, Standing
+from isochrone_wire.insights import Leaderboard, Standing, TierLine, TierList
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND
 
@@ -166,3 +177,70 @@ _SHOWN: dict[Order, tuple[str, ...]] = {
     Order.SUCCESS: ("success", "success ±", "ttft p50"),
 }
 _RANKED_BY = {order: names[0] for order, names in _SHOWN.items()} | {Order.TOKENS_PER_USD: "speed p50"}
+
+
+TIERS_SCHEMA = "isochrone.tiers/1"
+
+
+def tiers_page(answer: TierList) -> Page[TierLine]:
+    """The page of the tiers, one table per region, cheapest tier first."""
+    tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
+    rows = sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank))
+    has_hidden = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
+    return Page(
+        schema=TIERS_SCHEMA,
+        title=f"price tiers by median ttft, rounds between {between(answer.window)}",
+        facts={"window": to_json_value(answer.window)},
+        fields=wire_fields(TierLine),
+        columns=_tier_columns(rows),
+        rows=tuple(rows),
+        group=lambda row: f"from {row.region}",
+        notes=(*((ESTIMAND,) if rows else ()), *((TOO_FEW_FOR_MEDIAN,) if has_hidden else ())),
+    )
+
+
+def require_tiers(answer: TierList) -> None:
+    """Raises `InsufficientError` if no target has a median or none has a price."""
+    if not answer.tiers:
+        raise no_samples(answer.window)
+    if all(row.usd_per_m_output is None for row in answer.tiers):
+        raise no_price()
+    if not any(is_shown(row.ttft_p50_us) for row in answer.tiers):
+        raise too_few_for_a_median(max(row.n for row in answer.tiers))
+
+
+def _tier_per_dollar(row: TierLine) -> str | Amount:
+    """Speed per price; `free` for a price of 0."""
+    return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
+
+
+def _tier_columns(rows: Sequence[TierLine]) -> tuple[Column[TierLine], ...]:
+    def ttft(row: TierLine) -> Amount:
+        return amount(milliseconds(value_of(row.ttft_p50_us)))
+
+    return (
+        Column(heading="tier", text=lambda row: row.tier, wide=True),
+        Column(heading="rank", text=lambda row: str(row.rank), priority=2),
+        target_column(rows, lambda row: row.target),
+        Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output), priority=3),
+        Column(heading="ttft p50", unit="ms", text=ttft, scale="ttft"),
+        Column(
+            heading="interval",
+            unit="95 %, ms",
+            text=lambda row: interval_of(row.ttft_p50_us, milliseconds),
+            scale="ttft",
+            priority=1,
+        ),
+        Column(
+            heading="speed p50",
+            unit="tokens/s",
+            text=lambda row: amount(value_of(row.tokens_per_second_p50)),
+            priority=4,
+        ),
+        Column(heading="speed", unit="per $/M", text=_tier_per_dollar, priority=5),
+        Column(
+            heading="n ≈\nindependent",
+            text=lambda row: worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
+            priority=6,
+        ),
+    )

@@ -4,12 +4,9 @@ from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
-from isochrone_client.pages.footnotes import Footnotes
-from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import TOO_FEW, interval_of, is_shown, value_of, worth
+from isochrone_client.pages.cells import TOO_FEW, Footnotes, interval_of, is_shown, no_samples, value_of, worth
 from isochrone_client.pages.targets import PROVIDERS
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
 from isochrone_wire.json_format import to_json_value

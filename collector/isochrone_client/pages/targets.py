@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN, amount_dollars, span
-from isochrone_client.render.page import Column, Page, Row
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, Row, wire_fields
 from isochrone_wire.queries.documents import FORMATS
 
 if TYPE_CHECKING:

@@ -1,17 +1,78 @@
 """Pages: the description of an answer from which every output format is rendered.
 
-A page has two kinds of columns. `Field`s are for programs: every field of a row, as on the wire (see `record`).
-`Column`s are for people: the few quantities that answer the question, rounded, with the unit in the heading.
+A page has two kinds of columns. `Field`s are for programs: every field of a row with its name and unit on the wire
+(`isochrone_wire.json_format`), as one JSON object; CSV has the same object flattened, with columns such as
+`ttft_p50_us.low`. Unknown values are null, and so are numbers that JSON cannot express. `Column`s are for people: the
+few quantities that answer the question, rounded, with the unit in the heading.
 """
 
+import typing
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
+from isochrone_client.errors import FieldError
 from isochrone_client.formats import Amount, common_decimals
-from isochrone_client.render.record import Field, row_record
+from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import did_you_mean, same_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One column of CSV: its header, and the path of its value in a row's record."""
+
+    header: str
+    path: tuple[str, ...]
+
+    def value(self, record: Mapping[str, Any]) -> object:
+        """The value at the path; `None` if an object on the path is unknown."""
+        part: Any = record
+        for name in self.path:
+            part = part[name] if part is not None else None
+        return part
+
+
+def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The row as plain data; the fields of the objects named in `inline` become fields of the row."""
+    record: dict[str, Any] = to_json_value(row)
+    for name in inline:
+        record |= record.pop(name)
+    return record
+
+
+def wire_fields(
+    cls: type, *, inline: tuple[str, ...] = (), also: tuple[str, ...] = (), units: Mapping[str, str] | None = None
+) -> tuple[Field, ...]:
+    """The columns for rows of `cls`, with `inline` as in `row_record`; `also` names additional fields of the record.
+
+    `units` holds the units of fields whose names have none; they are appended to the header.
+    """
+    paths = [path[1:] if path[0] in inline else path for path in _leaves(cls)]
+    named = [*paths, *((name,) for name in also)]
+    return tuple(Field(header=_header(path, units or {}), path=path) for path in named)
+
+
+def _leaves(cls: type) -> Iterator[tuple[str, ...]]:
+    hints = typing.get_type_hints(cls)
+    for part in fields(cls):
+        nested = _nested_class(hints[part.name])
+        inner = _leaves(nested) if nested else [()]
+        yield from ((part.name, *path) for path in inner)
+
+
+def _nested_class(hint: object) -> type | None:
+    """The dataclass of a field that holds one value or none; a field with several values is one cell in CSV."""
+    several = typing.get_origin(hint) in (tuple, list)
+    candidates = () if several else (hint, *typing.get_args(hint))
+    return next((part for part in candidates if isinstance(part, type) and is_dataclass(part)), None)
+
+
+def _header(path: tuple[str, ...], units: Mapping[str, str]) -> str:
+    name = ".".join(path)
+    return f"{name}_{units[name]}" if name in units else name
+
 
 Row = TypeVar("Row")
 
@@ -131,3 +192,91 @@ class RenderOptions:
     width: int = 100
     colour: bool = False
     wide: bool | None = None
+
+
+UNKNOWN = "–"  # noqa: RUF001  # an en dash, as everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRow:
+    """The selected fields of a row, and the heading of its group."""
+
+    record: dict[str, Any]
+    group: str
+
+
+def field_names(page: Page[Row]) -> list[str]:
+    """The name of every field of the page's rows."""
+    return list(_field_places(page))
+
+
+def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
+    """The page with the fields of those names, the first ones the most important. Raises `FieldError` with the nearest
+    name.
+    """
+    places = _field_places(page)
+    names = tuple(_known_name(name, page, places) for name in names)
+    rows = tuple(
+        SelectedRow({name: _at(record, places[name]) for name in names}, group) for record, group in _records(page)
+    )
+    fields = tuple(field for name in names for field in _named_leaves(page, name, places[name]))
+    return Page(
+        schema=page.schema,
+        title=page.title,
+        facts=page.facts,
+        fields=fields,
+        columns=tuple(_field_column(field, rows, priority=place) for place, field in enumerate(fields)),
+        rows=rows,
+        group=lambda row: row.group,
+        record=lambda row: row.record,
+    )
+
+
+def _known_name(name: str, page: Page[Row], places: Mapping[str, tuple[str, ...]]) -> str:
+    found = same_name(name, places)
+    if found is None:
+        known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
+        hint = f"fields: {known}; `--fields help` lists their parts, too"
+        raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
+    return found
+
+
+def _field_places(page: Page[Row]) -> dict[str, tuple[str, ...]]:
+    """Where the field of each name is in a record; JSON's names first."""
+    tops = {field.path[0]: field.path[:1] for field in page.fields}
+    return tops | {field.header: field.path for field in page.fields if field.header not in tops}
+
+
+def _records(page: Page[Row]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    if page.records is not None:
+        yield from ((record, "") for record in page.records)
+        return
+    yield from ((page.record(row), page.group(row)) for row in page.rows)
+
+
+def _named_leaves(page: Page[Row], name: str, place: tuple[str, ...]) -> Iterator[Field]:
+    """The CSV columns of one name: a nested field has several."""
+    for one in page.fields:
+        if one.path[: len(place)] == place:
+            yield Field(header=one.header, path=(name, *one.path[len(place) :]))
+
+
+def _field_column(field: Field, rows: tuple[SelectedRow, ...], *, priority: int) -> Column[SelectedRow]:
+    is_text = any(isinstance(field.value(row.record), str) for row in rows)
+    return Column(
+        heading=field.header, text=lambda row: _field_text(field.value(row.record)), wide=is_text, priority=priority
+    )
+
+
+def _field_text(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, dict):
+        return ";".join(f"{name}={_field_text(part)}" for name, part in sorted(value.items()))
+    if isinstance(value, list):
+        return ";".join(_field_text(part) for part in value)
+    return str(value)
+
+
+def _at(record: Mapping[str, Any], place: tuple[str, ...]) -> Any:  # noqa: ANN401  # plain data
+    return Field(header="", path=place).value(record)

@@ -1,18 +1,179 @@
 """Pages as tables for a screen of 60 to 200 columns.
 
-A line is never longer than the screen (see `layout`), and no word is broken as long as it fits. There are no rules or
-boxes, so piped output looks like the screen without the colours.
+While a line is too long, names get their shorter texts, then columns are left out by their priority, and in the end
+names become narrower than their words. Columns of priority 0 are never left out. No word is broken as long as it fits.
+There are no rules or boxes, so piped output looks like the screen without the colours.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.render.folding import fold, text_width, words
-from isochrone_client.render.layout import GAP, Extent, Place, arrange, everything
 from isochrone_client.render.page import Column, Page, RenderOptions, Row, Table, cell_texts
 from isochrone_wire.text import printable
+
+# Marks beyond ASCII that take one column; other characters are looked up.
+_NARROW = frozenset("–—…→↑↓±≤≥×·µ²³ÄÖÜäöüß’“”")  # noqa: RUF001  # signs that tables contain
+_WORD = re.compile(r"(?:[^ ]*\d (?:%|ms|s|min|h|d)(?![^ ,.;:)\]])[^ ]*|[^ ]+) *")
+_NAME_PART = re.compile(r"[^/]*/|[^/]+")
+_ELLIPSIS = "…"
+
+
+def text_width(text: str) -> int:
+    """The number of terminal columns of a text without control characters."""
+    if text.isascii() or all(mark < "\x7f" or mark in _NARROW for mark in text):
+        return len(text)
+    # Loaded only for a text that needs it: the import takes as long as a question to the collector.
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    return cell_len(text)
+
+
+def words(text: str) -> list[str]:
+    """The parts of a text that are kept whole: words, and numbers with their unit (`31 ms`)."""
+    return [word.rstrip(" ") for word in _WORD.findall(text)]
+
+
+def fold(text: str, width: int, *, shorten: bool = False) -> list[str]:
+    """Fold `text` into lines of at most `width` columns (one wide character may exceed a width of 1).
+
+    A line breaks between words. A word that is longer than a line is folded after a `/`; what is still too long is
+    broken where the line is full, or with `shorten` loses its middle.
+    """
+    if text_width(text) <= width:
+        return [text]
+    lines = [""]
+    for word in _WORD.findall(text):
+        if text_width(lines[-1] + word.rstrip(" ")) <= width:
+            lines[-1] += word
+        else:
+            lines += _folded_word(word.rstrip(" "), width, shorten=shorten)
+            lines[-1] += " " * (len(word) - len(word.rstrip(" ")))
+    return [line.rstrip(" ") for line in lines if line.strip(" ")] or [""]
+
+
+def _folded_word(word: str, width: int, *, shorten: bool) -> list[str]:
+    if text_width(word) <= width:
+        return [word]
+    lines = [""]
+    for part in _NAME_PART.findall(word):
+        if text_width(lines[-1] + part) <= width:
+            lines[-1] += part
+        else:
+            lines += [shortened(part, width)] if shorten else _broken(part, width)
+    return list(filter(None, lines))
+
+
+def shortened(word: str, width: int) -> str:
+    """The beginning and the end of a word, with an ellipsis in place of what does not fit between."""
+    if text_width(word) <= width:
+        return word
+    end = _first(word[::-1], (width - 1) // 2)[::-1]
+    return f"{_first(word, width - 1 - text_width(end))}{_ELLIPSIS}{end}"
+
+
+def _broken(word: str, width: int) -> list[str]:
+    lines = []
+    while word:
+        first = _first(word, width) or word[0]
+        lines.append(first)
+        word = word[len(first) :]
+    return lines
+
+
+def _first(text: str, width: int) -> str:
+    """The beginning of a text that fits."""
+    end = min(len(text), max(width, 0))
+    while text_width(text[:end]) > width:
+        end -= 1
+    return text[:end]
+
+
+GAP = 2
+_LEAST_NAME = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The widths that a column can have: `natural` is that of its longest text, `least` that of its longest word.
+
+    Only `flexible` columns are folded. `short` is the extent with the shorter texts, if the column has any.
+    """
+
+    natural: int
+    least: int
+    priority: int = 0
+    flexible: bool = False
+    short: "Extent | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One column of a table: its index, its width, and whether it has its shorter texts."""
+
+    index: int
+    width: int
+    is_short: bool = False
+
+
+def arrange(extents: Sequence[Extent], width: int) -> tuple[Place, ...]:
+    """The columns that are shown, from left to right."""
+    short = [extent.short or extent for extent in extents]
+    kept = list(range(len(extents)))
+    if _line_width(extents) > width:
+        kept = _kept(short, width)
+    is_short = _line_width([extents[index] for index in kept]) > width
+    chosen = [short[index] if is_short else extents[index] for index in kept]
+    return tuple(
+        Place(index=index, width=wide, is_short=is_short and extents[index].short is not None)
+        for index, wide in zip(kept, _widths(chosen, width), strict=True)
+    )
+
+
+def everything(extents: Sequence[Extent]) -> tuple[Place, ...]:
+    """All columns with their natural widths."""
+    return tuple(Place(index=index, width=extent.natural) for index, extent in enumerate(extents))
+
+
+def _line_width(extents: Sequence[Extent]) -> int:
+    return sum(extent.least for extent in extents) + GAP * max(len(extents) - 1, 0)
+
+
+def _kept(extents: Sequence[Extent], width: int) -> list[int]:
+    """The indices of the columns that fit; of columns with the same priority the last one is left out first."""
+    kept = list(range(len(extents)))
+    optional = sorted((index for index in kept if extents[index].priority), key=lambda index: extents[index].priority)
+    while optional and _line_width([extents[index] for index in kept]) > width:
+        kept.remove(optional.pop())
+    return kept
+
+
+def _widths(extents: Sequence[Extent], width: int) -> list[int]:
+    """The widths of columns that share a line: what the words leave is divided by what the columns would like."""
+    least = _squeezed(extents, width)
+    spare = width - sum(least) - GAP * max(len(least) - 1, 0)
+    wishes = [
+        max(extent.natural - own, 0) if extent.flexible else 0 for extent, own in zip(extents, least, strict=True)
+    ]
+    if spare <= 0 or not any(wishes):
+        return least
+    return [own + min(wish, spare * wish // sum(wishes)) for own, wish in zip(least, wishes, strict=True)]
+
+
+def _squeezed(extents: Sequence[Extent], width: int) -> list[int]:
+    """The least widths, the widest of them reduced until the line fits: of names first, at last of any column."""
+    least = [extent.least for extent in extents]
+    flexible = [place for place, extent in enumerate(extents) if extent.flexible]
+    for places, floor in ((flexible, _LEAST_NAME), (range(len(extents)), 1)):
+        while sum(least) + GAP * max(len(least) - 1, 0) > width:
+            widest = max(places, key=least.__getitem__, default=None)
+            if widest is None or least[widest] <= floor:
+                break
+            least[widest] -= 1
+    return least
+
 
 MIN_WIDTH, MAX_WIDTH = 60, 200
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_client.formats import display_unit, display_unit_size, number
-from isochrone_client.pages.difference_explanation import ADDENDS
+from isochrone_client.pages.explanation import ADDENDS
 from isochrone_client.report.html_elements import Markup, element
 from isochrone_wire.answers import Decision, Differential
 

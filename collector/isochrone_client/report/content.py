@@ -6,17 +6,8 @@ from typing import Any
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.formats import display_unit
-from isochrone_client.pages import (
-    coverage,
-    difference_phases,
-    differentials,
-    drift,
-    latency_targets,
-    region_costs,
-    regions,
-    tiers,
-)
-from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages import alerts, coverage, differentials, latency_targets, leaderboard, regions
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.render.page import Page
 from isochrone_client.report import charts, heat_table, incidents, time_charts, verdict
 from isochrone_client.report.answers import Answer, Answers, Outcome, ReportRequest, ask_all
@@ -163,7 +154,7 @@ def _over_time(material: _Material) -> Section:
 
 def _incidents(material: _Material) -> Section:
     drifted = material.answers.drift
-    watched = drift.watched_summary(drifted.answer) if drifted.answer else drifted.reason
+    watched = alerts.watched_summary(drifted.answer) if drifted.answer else drifted.reason
     title, lead = "Incidents", "Targets that fail, new levels that last, and vantages that do not report."
     if not material.incidents:
         return Section(key="incidents", title=title, lead=lead, missing=f"No incident in this window; {watched}.")
@@ -195,7 +186,7 @@ def _differences(material: _Material) -> tuple[Section, ...]:
             "request's round trip, and the server, which is everything behind the address that was dialled. Increases "
             "are stacked to the right of zero, decreases to the left.",
             outcome,
-            difference_phases.page,
+            differentials.phases_page,
             chart=charts.bars,
         ),
     )
@@ -217,7 +208,7 @@ def _others(material: _Material) -> tuple[Section, ...]:
             "Best regions",
             "The nearest region of each provider, and the latency that the other regions add.",
             answers.costs,
-            lambda answer: region_costs.page(answer, metric=request.metric),
+            lambda answer: regions.best_page(answer, metric=request.metric),
         ),
         _section(
             "latency-targets",
@@ -231,7 +222,7 @@ def _others(material: _Material) -> tuple[Section, ...]:
             "Price tiers",
             "Targets compared with others of a similar price.",
             answers.tiers,
-            tiers.page,
+            leaderboard.tiers_page,
         ),
         _section(
             "vantages",

@@ -16,7 +16,7 @@ from isochrone_client.commands.routes.follow import Follower, command_line
 from isochrone_client.errors import InsufficientError
 from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.output_file import STDOUT, open_output
-from isochrone_client.pages.routes.tables import require_usable
+from isochrone_client.pages.routes import require_usable
 from isochrone_common.cli.command_line import Choice, output_option
 from isochrone_common.route_consumer import defect
 from isochrone_wire.routes import RegionTables, is_usable

@@ -7,7 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages.routes import changes as route_changes
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
@@ -31,6 +31,6 @@ def history(
     selection = Selection(window=parse_window(window, now_at=now), regions=regions)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_route_events(selection, route=route)
-    terminal.write(route_changes.events_page(answer, now_at=now), output)
+    terminal.write(route_pages.events_page(answer, now_at=now), output)
     if not answer.events:
-        terminal.state_empty(route_changes.empty_message(answer.window))
+        terminal.state_empty(route_pages.empty_message(answer.window))

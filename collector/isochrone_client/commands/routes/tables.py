@@ -8,8 +8,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages.routes import changes as route_changes
-from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.terminal import Output
 from isochrone_common.cli.command_line import CommandGroup, Entry
@@ -70,7 +69,7 @@ def routes(
         tables = collect_tables(client, regions, route)
     now = now_at()
     if output.format == "json":
-        terminal.write(route_changes.page(tables, now_at=now), output)
+        terminal.write(route_pages.changes_page(tables, now_at=now), output)
     else:
         terminal.write(route_pages.page(tables, now_at=now), output)
     route_pages.require_usable(tables, now_at=now)

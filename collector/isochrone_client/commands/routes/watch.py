@@ -9,7 +9,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages.routes import changes as route_changes
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.render.page import Page
 from isochrone_client.table_stream import TableStream
 from isochrone_client.terminal import Output
@@ -75,4 +75,4 @@ def _print(tables: Iterable[RouteTable], output: Output) -> None:
 
 
 def _page(table: RouteTable) -> Page[RouteTable]:
-    return route_changes.page((table,), now_at=now_at())
+    return route_pages.changes_page((table,), now_at=now_at())

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from fixtures.fake_collector import FakeObservatory
 from isochrone_client.cli import cli
 from isochrone_client.errors import InsufficientError
-from isochrone_client.pages import alerts, drift
+from isochrone_client.pages import alerts
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Metric
@@ -19,7 +19,7 @@ from testdata.insights import ALERTS, DRIFT
 def test_a_change_of_speed_is_in_tokens_per_second() -> None:
     """Each metric has its own heading with its unit, and rates are not divided by a thousand."""
     slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
-    text = renderer("table").whole(drift.page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
+    text = renderer("table").whole(alerts.drift_page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
     assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
     numbers = text.partition("tokens_per_second, tokens/s")[2].split()
     assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
@@ -31,7 +31,7 @@ def test_a_change_of_speed_is_in_tokens_per_second() -> None:
 def test_nothing_to_look_at_is_insufficient(watched: int, too_short: int, sentence: str) -> None:
     """Without a series that is long enough there is an error with a hint."""
     with pytest.raises(InsufficientError, match=sentence) as raised:
-        drift.require_watched(replace(DRIFT, events=(), watched=watched, too_short=too_short))
+        alerts.require_watched(replace(DRIFT, events=(), watched=watched, too_short=too_short))
     assert raised.value.hint
 
 

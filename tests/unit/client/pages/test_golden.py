@@ -24,36 +24,27 @@ from fixtures.fake_collector import (
     VANTAGES,
     WINDOW,
 )
+from isochrone_client.commands import context
+from isochrone_client.commands.context import ContextRow
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.ground_truth import Comparison
 from isochrone_client.live_view import snapshot
 from isochrone_client.pages import (
     alerts,
-    contexts,
     coverage,
-    difference_phases,
     differentials,
-    drift,
-    explain,
+    explanation,
     latency_targets,
     leaderboard,
-    rate_limits,
-    region_costs,
+    limits,
     regions,
     samples,
-    series,
     simulations,
-    spend,
     targets,
-    tiers,
 )
-from isochrone_client.pages.contexts import ContextRow
-from isochrone_client.pages.routes import changes as route_changes
-from isochrone_client.pages.routes import explanation as route_explanation
-from isochrone_client.pages.routes import tables as route_pages
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.render import OUTPUTS, renderer
-from isochrone_client.render.fields import select_fields
-from isochrone_client.render.page import Page, RenderOptions
+from isochrone_client.render.page import Page, RenderOptions, select_fields
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Order
 from isochrone_wire.fleet import CoverageList, Liveness, SpendList
 from isochrone_wire.insights import (
@@ -97,29 +88,29 @@ PAGES: dict[str, Page[Any]] = {
         f"leaderboard-{order}": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order))
         for order in (Order.E2E, Order.TOKENS_PER_USD, Order.SUCCESS)
     },
-    "region-costs": region_costs.page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
+    "region-costs": regions.best_page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
     "budgets": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)),
     "budgets-voice": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS[:4])),
-    "tiers": tiers.page(TierList(window=WINDOW, tiers=TIERS)),
+    "tiers": leaderboard.tiers_page(TierList(window=WINDOW, tiers=TIERS)),
     "simulate": simulations.page(SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS)),
     "targets": targets.page(TARGETS),
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
     "coverage": coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
     "regions": regions.page(VANTAGES),
     "watch": snapshot.page(LIVE_ANSWERS, sort="name"),
-    "drift": drift.page(DRIFT),
+    "drift": alerts.drift_page(DRIFT),
     "alerts": alerts.page(ALERTS),
     "incidents": alerts.incidents_page(INCIDENTS, past=True),
     "incident": alerts.incident_page(INCIDENTS.incidents[0]),
-    "series": series.page(SERIES, now_at=NOW_AT),
-    "series-goodput": series.page(SERIES_WITH_GOODPUT, now_at=NOW_AT),
-    "series-distribution": series.page(SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
-    "limits": rate_limits.page(RATE_LIMITS, now_at=NOW_AT),
-    "spend": spend.page(SpendList(spend=SPEND)),
+    "series": samples.series_page(SERIES, now_at=NOW_AT),
+    "series-goodput": samples.series_page(SERIES_WITH_GOODPUT, now_at=NOW_AT),
+    "series-distribution": samples.series_page(SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
+    "limits": limits.rate_limits_page(RATE_LIMITS, now_at=NOW_AT),
+    "spend": limits.page(SpendList(spend=SPEND)),
     "routes": route_pages.page(TABLES, now_at=NOW_AT),
-    "routes-watch": route_changes.page(TABLES, now_at=NOW_AT),
-    "routes-history": route_changes.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),
-    "route-explanation": route_explanation.page(EXPLANATION, now_at=NOW_AT),
+    "routes-watch": route_pages.changes_page(TABLES, now_at=NOW_AT),
+    "routes-history": route_pages.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),
+    "route-explanation": route_pages.explanation_page(EXPLANATION, now_at=NOW_AT),
 }
 
 
@@ -162,11 +153,11 @@ CONTEXTS = (
 SCREENS: dict[str, Page[Any]] = PAGES | {
     "diff-wide": differentials.page(WIDE, WIDE.differentials, metric=Metric.TTFT, now_at=NOW_AT),
     "budgets-wide": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=ALL_USES)),
-    "explain": explain.page(EXPLAINED, now_at=NOW_AT),
-    "phases": explain.phases_page(EXPLAINED),
-    "origins": difference_phases.page(EXPLAINED),
+    "explain": explanation.explanation_page(EXPLAINED, now_at=NOW_AT),
+    "phases": explanation.phases_page(EXPLAINED),
+    "origins": differentials.phases_page(EXPLAINED),
     "truth": ground_truth.page(TRUTH, load=2.5, cores=2),
-    "contexts": contexts.page(CONTEXTS),
+    "contexts": context.contexts_page(CONTEXTS),
     "fields": select_fields(PAGES["leaderboard"], ("target", "n", "region", "ttft_p50_us", "success", "model")),
 }
 WIDTHS = (80, 100, 140)

@@ -21,9 +21,8 @@ from fixtures.fake_collector import (
 )
 from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
-from isochrone_client.pages.footnotes import Footnotes
-from isochrone_client.pages.quantiles import TOO_FEW
+from isochrone_client.pages import coverage, differentials, leaderboard, limits, regions, samples, targets
+from isochrone_client.pages.cells import TOO_FEW, Footnotes
 from isochrone_client.render.page import Page, Row
 from isochrone_wire.answers import (
     Absence,
@@ -336,7 +335,7 @@ def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str
 )
 def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str, str]) -> None:
     """The share shown is that of the limit, of dollars, tokens and requests, that is reached first."""
-    page = spend.page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
+    page = limits.page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
     [row] = shown(page)
     assert (row["spent (% of it)"], row["forecast (% of it)"]) == told
     assert bool(page.notes) == (float(told[1].replace(UNKNOWN, "0")) > 100)
@@ -390,7 +389,7 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
         (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),
         (lambda: regions.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
-        (lambda: spend.require_spend(SpendList()), "there is no spend", "isochrone regions"),
+        (lambda: limits.require_spend(SpendList()), "there is no spend", "isochrone regions"),
     ],
 )  # fmt: skip
 def test_too_little_data_is_an_error(require: Callable[[], object], sentence: str, hint: str) -> None:
@@ -412,7 +411,7 @@ def test_too_little_data_is_an_error(require: Callable[[], object], sentence: st
         lambda: coverage.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
         lambda: samples.require_samples(SAMPLES, window=WINDOW),
         lambda: regions.require_online(VANTAGES),
-        lambda: spend.require_spend(SpendList(spend=SPEND)),
+        lambda: limits.require_spend(SpendList(spend=SPEND)),
     ],
 )
 def test_enough_is_enough(require: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fixtures.fake_collector import STANDINGS, WINDOW
 from isochrone_client.errors import CollectorError, InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
+from isochrone_client.pages import latency_targets, leaderboard, regions
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.answers import Decision, Metric, Order, Quantile, Source
@@ -155,7 +155,7 @@ def test_all_nine_uses_fit_the_screen() -> None:
 def test_tiers_stay_together_within_a_region() -> None:
     """A region's table goes from the cheapest tier to the most expensive one, in any order of regions."""
     elsewhere = tuple(replace(row, region="ap-southeast-1") for row in TIERS)
-    page = tiers.page(replace(LINES, tiers=(TIERS[0], elsewhere[0], TIERS[1], elsewhere[1])))
+    page = leaderboard.tiers_page(replace(LINES, tiers=(TIERS[0], elsewhere[0], TIERS[1], elsewhere[1])))
     assert [(row.region, row.tier) for row in page.rows] == [
         ("ap-southeast-1", "sweet spot"),
         ("ap-southeast-1", "premium"),
@@ -181,7 +181,7 @@ def test_cells_with_too_few_independent_samples_share_a_footnote() -> None:
 
 def test_the_best_region_adds_nothing() -> None:
     """The best region is marked, the others show how much slower they are, or a dash with a reason."""
-    rows = shown(region_costs.page(COSTS, metric=Metric.TTFT))
+    rows = shown(regions.best_page(COSTS, metric=Metric.TTFT))
     assert [(row["slower by (ms)"], row["decision"]) for row in rows] == [
         ("0", "best"),
         ("191", "slower"),
@@ -193,14 +193,14 @@ def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
     """The best region's line states since when rounds count; the others' lines only their own reason."""
     since_at = WINDOW.from_at + 60_000_000
     cut = replace(COSTS, costs=tuple(replace(row, since_at=since_at) for row in REGION_COSTS))
-    page = region_costs.page(cut, metric=Metric.TTFT)
+    page = regions.best_page(cut, metric=Metric.TTFT)
     assert [row["decision"] for row in shown(page)] == ["best [1]", "slower", "undecided [2]"]
     assert page.notes[0] == f"[1] only rounds since a change at {minute(since_at)}"
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:
     """A smaller rate is slower by a positive number of tokens per second; CSV has the difference, with its unit."""
-    page = region_costs.page(
+    page = regions.best_page(
         RegionCostList(
             window=WINDOW,
             costs=(
@@ -251,21 +251,23 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             "3 of 59 samples",
             "--window",
         ),
-        (lambda: tiers.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
+        (lambda: leaderboard.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
         (
-            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
+            lambda: leaderboard.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
             "no target has a price",
             "plan",
         ),
         (
-            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))),
+            lambda: leaderboard.require_tiers(
+                replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))
+            ),
             "3 of 16 needed",
             "isochrone samples",
         ),
-        (lambda: region_costs.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
-        (lambda: region_costs.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
+        (lambda: regions.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
+        (lambda: regions.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
         (
-            lambda: region_costs.require_best(replace(COSTS, costs=UNDECIDED[:1])),
+            lambda: regions.require_best(replace(COSTS, costs=UNDECIDED[:1])),
             "nothing is decided",
             "isochrone-collector vantage add",
         ),
@@ -284,8 +286,8 @@ def test_too_little_data_is_an_error(require: Callable[[], None], sentence: str,
     [
         *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
         lambda: latency_targets.require_verdict(VERDICTS),
-        lambda: tiers.require_tiers(LINES),
-        lambda: region_costs.require_best(COSTS),
+        lambda: leaderboard.require_tiers(LINES),
+        lambda: regions.require_best(COSTS),
     ],
 )
 def test_something_is_enough(require: Callable[[], None]) -> None:

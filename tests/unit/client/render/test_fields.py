@@ -10,8 +10,7 @@ from fixtures.fake_collector import STANDINGS, WINDOW
 from isochrone_client.errors import FieldError
 from isochrone_client.pages import leaderboard
 from isochrone_client.render import renderer
-from isochrone_client.render.fields import field_names, select_fields
-from isochrone_client.render.page import RenderOptions
+from isochrone_client.render.page import RenderOptions, field_names, select_fields
 from isochrone_wire.answers import Order
 from isochrone_wire.insights import Leaderboard
 

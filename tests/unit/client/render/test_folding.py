@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from isochrone_client.render.folding import fold, shortened, text_width, words
+from isochrone_client.render.table import fold, shortened, text_width, words
 
 
 @pytest.mark.parametrize(

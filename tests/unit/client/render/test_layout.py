@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_client.render.layout import GAP, Extent, Place, arrange
+from isochrone_client.render.table import GAP, Extent, Place, arrange
 
 NAME = Extent(natural=26, least=26, flexible=True, short=Extent(natural=17, least=17, flexible=True))
 NUMBER = Extent(natural=6, least=6)

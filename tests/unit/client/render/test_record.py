@@ -9,8 +9,7 @@ import pytest
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, STANDINGS, TARGETS, stored
 from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
-from isochrone_client.render.page import Page
-from isochrone_client.render.record import row_record, wire_fields
+from isochrone_client.render.page import Page, row_record, wire_fields
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Window
 from isochrone_wire.fleet import CoverageList
 from isochrone_wire.insights import Leaderboard, Standing

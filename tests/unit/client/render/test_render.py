@@ -18,10 +18,9 @@ from rich.cells import cell_len
 
 from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
+from isochrone_client.pages import coverage, differentials, leaderboard, limits, regions, samples, targets
 from isochrone_client.render import OUTPUTS, renderer
-from isochrone_client.render.page import Column, Page, RenderOptions
-from isochrone_client.render.record import wire_fields
+from isochrone_client.render.page import Column, Page, RenderOptions, wire_fields
 from isochrone_wire.answers import Differential, DifferentialList, Metric
 from isochrone_wire.fleet import (
     Coverage,
@@ -87,7 +86,7 @@ PAGES = st.one_of(
     some(Target).map(lambda rows: targets.page(TargetList(plan_version=1, baseline="a", targets=rows))),
     some(StoredSample).map(lambda rows: samples.page(rows, window=WINDOW, now_at=NOW_AT)),
     some(VantageStatus).map(lambda rows: regions.page(VantageList(plan_version=1, answered_at=NOW_AT, vantages=rows))),
-    some(SpendLine).map(lambda rows: spend.page(SpendList(spend=rows))),
+    some(SpendLine).map(lambda rows: limits.page(SpendList(spend=rows))),
 )
 thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

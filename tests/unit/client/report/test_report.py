@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
-from isochrone_client.pages import difference_phases, differentials
+from isochrone_client.pages import differentials
 from isochrone_client.report import charts, stylesheet, time_charts
 from isochrone_client.report.heat_table import drawing as heat_drawing
 from isochrone_client.report.heat_table import heat_table
@@ -75,7 +75,7 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
                 pages=(differentials.page(answer, rows, metric=Metric.TTFT, now_at=NOW_AT),),
                 chart=charts.intervals,
             ),
-            Section(key="origins", title="Origins", pages=(difference_phases.page(answer),), chart=charts.bars),
+            Section(key="origins", title="Origins", pages=(differentials.phases_page(answer),), chart=charts.bars),
             Section(key="tiers", title="Price tiers", missing=f"Left out: it failed{hostile}"),
         ),
     )
@@ -108,7 +108,7 @@ def shape(reading: Reading) -> list[tuple[str, set[str]]]:
 def test_regions_stay_together() -> None:
     """Answers are ordered by target; the contribution of the phases is shown by region."""
     rows = tuple(replace(DIFFERENTIALS[0], target=target, region=region) for target in "xy" for region in ("a", "b"))
-    page = difference_phases.page(DifferentialList(window=WINDOW, differentials=rows))
+    page = differentials.phases_page(DifferentialList(window=WINDOW, differentials=rows))
     assert [heading for heading, _ in page.groups()] == ["a against us-east-2", "b against us-east-2"]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_client.pages.routes import tables as route_pages
-from isochrone_client.pages.routes.tables import objective_reason
+from isochrone_client.pages import routes as route_pages
+from isochrone_client.pages.routes import objective_reason
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_collector.analysis.goodput import share_interval

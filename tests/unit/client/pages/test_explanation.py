@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, STEPPED, WINDOW
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import explain
-from isochrone_client.pages.difference_explanation import ADDENDS, explanation, handshake_share, rounds_needed
+from isochrone_client.pages import explanation as stories
+from isochrone_client.pages.explanation import ADDENDS, explanation, handshake_share, rounds_needed
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
 from isochrone_wire.model import DAY_US, SECOND_US
 
@@ -224,9 +224,9 @@ def test_rounds_that_would_decide(shift: float, half: float, needed: range | Non
 def test_every_pair_is_explained() -> None:
     """Each differential has its explanation; programs get it in the row, next to all fields."""
     answer = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-    headings = [heading for heading, _ in explain.page(answer, now_at=NOW_AT).groups()]
+    headings = [heading for heading, _ in stories.explanation_page(answer, now_at=NOW_AT).groups()]
     assert headings == [f"{row.target}: ttft from ap-southeast-1 against us-east-2" for row in DIFFERENTIALS]
-    page = explain.records_page(answer, metric=Metric.TTFT, now_at=NOW_AT)
+    page = stories.records_page(answer, metric=Metric.TTFT, now_at=NOW_AT)
     record = page.record(SLOWER)
     assert record["parts"][0]["name"] == "dns"
     assert record["story"][0].startswith(
@@ -238,7 +238,7 @@ def test_the_phases_have_a_table() -> None:
     """Each phase has a line with both medians; without an interval the cell is a dash."""
     unsure = replace(PARTS["rtt"], low=None)
     answer = DifferentialList(window=WINDOW, differentials=(replace(SLOWER, parts=(PARTS["tcp"], unsure)), FASTER))
-    page = explain.phases_page(answer)
+    page = stories.phases_page(answer)
     [table] = page.tables()
     assert [list(cells) for cells in table.cells] == [
         ["tcp", "12", "189", "+177", "+177 … +178", "1402"],

@@ -1,11 +1,13 @@
-"""Route tables: the ranked targets of each route and region, with hedges and races."""
+"""Route tables: the members of each route and region, the changes of tables, and the decision behind one."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.formats import (
     UNKNOWN,
     Amount,
@@ -13,20 +15,33 @@ from isochrone_client.formats import (
     amount,
     amount_dollars,
     amount_interval,
+    between,
     interval,
     milliseconds,
+    moment,
     number,
 )
-from isochrone_client.pages.footnotes import Footnotes
-from isochrone_client.pages.freshness import freshness_text
-from isochrone_client.pages.quantiles import TOO_FEW, value_of, worth
-from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.answers import Proportion, Quantile
+from isochrone_client.pages.cells import TOO_FEW, Footnotes, value_of, worth
+from isochrone_client.pages.targets import PROVIDERS, target_column, without_providers
+from isochrone_client.render.page import Column, Page, row_record, wire_fields
+from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import Slo
-from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteState, RouteTable, is_usable
+from isochrone_wire.queries.documents import FORMATS
+from isochrone_wire.routes import SCHEMA as TABLE_SCHEMA
+from isochrone_wire.routes import (
+    ChangeKind,
+    Explanation,
+    Hedge,
+    RaceSet,
+    RouteEntry,
+    RouteEvent,
+    RouteEventList,
+    RouteState,
+    RouteTable,
+    is_usable,
+)
 from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.route-entries/1"
@@ -321,3 +336,180 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         ),
         Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at)), priority=7),
     )
+
+
+class Freshness(StrEnum):
+    """`FRESH`: use the table. `AGING`: use it, but it no longer switches. `EXPIRED`: do what `on_expired` states."""
+
+    FRESH = "fresh"
+    AGING = "aging"
+    EXPIRED = "expired"
+
+
+def freshness(table: RouteTable, *, now_at: int) -> Freshness:
+    """The freshness of the table at `now_at` (microseconds since the epoch)."""
+    if now_at >= table.stale_until_at:
+        return Freshness.EXPIRED
+    return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
+
+
+def freshness_text(table: RouteTable, *, now_at: int) -> str:
+    """`fresh for 38 s`, `aging, usable for 2 min` or `expired 5 min ago: use the static order`."""
+    state = freshness(table, now_at=now_at)
+    if state is Freshness.FRESH:
+        return f"fresh for {age(now_at, now_at=table.fresh_until_at)}"
+    if state is Freshness.AGING:
+        return f"aging, usable for {age(now_at, now_at=table.stale_until_at)}"
+    return f"expired {age(table.stale_until_at, now_at=now_at)} ago: use the static order"
+
+
+_COLOUR = {ChangeKind.HARD: "red", ChangeKind.FREEZE: "red", ChangeKind.FAST: "yellow", ChangeKind.SOFT: "yellow"}
+
+
+def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
+    """One line per table for people, by generation; all fields of each table for programs. Instants on the day of
+    `now_at` are shown without the date.
+    """
+    return Page(
+        schema=TABLE_SCHEMA,
+        title="route tables",
+        fields=wire_fields(RouteTable),
+        columns=(
+            Column(heading="built", unit="UTC", text=lambda row: moment(row.built_at, now_at=now_at), reserved=11),
+            Column(heading="generation", text=lambda row: str(row.generation), priority=2, reserved=10),
+            Column(heading="region", text=lambda row: row.client_region, wide=True, reserved=14),
+            Column(heading="route", text=lambda row: row.route, wide=True, reserved=8),
+            Column(
+                heading="weights",
+                text=_weights,
+                wide=True,
+                prose=True,
+                priority=1,
+                reserved=20,
+                short=lambda row: without_providers(_weights(row)),
+                short_of=PROVIDERS,
+            ),
+            Column(
+                heading="what changed",
+                text=lambda row: row.sentence,
+                style=lambda row: _COLOUR.get(row.change, ""),
+                wide=True,
+                prose=True,
+                reserved=20,
+                short=lambda row: without_providers(row.sentence),
+                short_of=PROVIDERS,
+            ),
+        ),
+        rows=tuple(sorted(tables, key=lambda table: table.generation)),
+    )
+
+
+def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
+    """The page of the events of a window, newest first."""
+    return Page(
+        schema=FORMATS["RouteEventList"].schema,
+        title=f"changes of route tables between {between(answer.window)}",
+        facts={"window": to_json_value(answer.window)},
+        fields=wire_fields(RouteEvent),
+        columns=(
+            Column(heading="at", unit="UTC", text=lambda row: moment(row.at, now_at=now_at)),
+            Column(heading="generation", text=lambda row: str(row.generation), priority=2),
+            Column(heading="region", text=lambda row: row.client_region, wide=True),
+            Column(heading="route", text=lambda row: row.route, wide=True),
+            Column(
+                heading="change",
+                text=lambda row: row.change.value,
+                style=lambda row: _COLOUR.get(row.change, ""),
+                wide=True,
+                priority=1,
+            ),
+            Column(
+                heading="what changed",
+                text=lambda row: row.sentence,
+                wide=True,
+                prose=True,
+                short=lambda row: without_providers(row.sentence),
+                short_of=PROVIDERS,
+            ),
+        ),
+        rows=tuple(sorted(answer.events, key=lambda row: -row.generation)),
+    )
+
+
+def empty_message(window: Window) -> str:
+    """The message for a window without events."""
+    return f"no table changed between {between(window)}"
+
+
+def _weights(table: RouteTable) -> str:
+    """The members with a weight: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
+    weighted = [entry for entry in table.entries if entry.weight > 0]
+    return ", ".join(f"{one.target} {number(_HUNDRED * one.weight, decimals=0)} %" for one in weighted) or UNKNOWN
+
+
+EXPLANATION_SCHEMA = "isochrone.route-explanation/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionStep:
+    """One step of a decision; numbers start at 1."""
+
+    number: int
+    sentence: str
+
+
+def explanation_page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
+    """The explanation for people, one sentence per row."""
+    table = answer.table
+    return Page(
+        schema=EXPLANATION_SCHEMA,
+        title=f"{table.route} from {table.client_region}, generation {table.generation}: "
+        f"built {minute(table.built_at)} UTC, {freshness_text(table, now_at=now_at)}",
+        fields=wire_fields(DecisionStep),
+        columns=(
+            Column(heading="step", text=lambda step: str(step.number)),
+            Column(heading="why", text=lambda step: step.sentence, wide=True, prose=True),
+        ),
+        rows=tuple(
+            DecisionStep(number=number, sentence=sentence) for number, sentence in enumerate(answer.steps, start=1)
+        ),
+        notes=(_replay(answer), f"inputs sha256:{table.provenance.inputs_sha256}"),
+    )
+
+
+def document(answer: Explanation, *, with_inputs: bool = True) -> Page[RouteTable]:
+    """The explanation for programs: the table, its steps, and the inputs and previous state as stored, which may be
+    long.
+    """
+    stored = {"inputs": _stored(answer.inputs), "before": _stored(answer.before)} if with_inputs else {}
+    return Page(
+        schema=EXPLANATION_SCHEMA,
+        title="",
+        facts={
+            "steps": list(answer.steps),
+            "replays": answer.replays,
+            "table": to_json_value(answer.table),
+            **stored,
+        },
+        fields=(),
+        columns=(),
+        rows=(),
+    )
+
+
+def require_replay(answer: Explanation) -> None:
+    """Raises `ClientError` if repeating the decision did not give the same table."""
+    if not answer.replays:
+        raise ClientError(
+            f"repeating the decision from the stored inputs does not give generation {answer.table.generation}",
+            hint=f"version {answer.table.provenance.code_version} built it; does the collector run another version?",
+        )
+
+
+def _replay(answer: Explanation) -> str:
+    result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
+    return f"repeating the decision from the stored inputs {result}"
+
+
+def _stored(text: str) -> Any:  # noqa: ANN401  # any stored JSON
+    return json.loads(text) if text else None
