@@ -1,18 +1,33 @@
-"""JSON form of the value classes, shared by all commands: units as in the model, instants as RFC 3339 text."""
+"""JSON form of the value classes, shared by all programs: units as in the model, instants as RFC 3339 text.
+
+The laws:
+
+1. `from_json(type(v), to_json_value(v)) == v` for every value v; a number that JSON cannot express becomes NaN, or
+   `None` where that is allowed.
+2. Unknown fields are ignored, and fields that are missing have their default.
+3. Data that a class cannot represent raise `JsonError` with the name of the field, and never another exception.
+"""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum, IntFlag
-from functools import cache
-from math import isfinite
+from functools import cache, partial
+from math import isfinite, nan
 from operator import attrgetter
-from types import NoneType
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from isochrone_wire.durations import SECOND_US
-from isochrone_wire.stable_ids import public_id
+from isochrone_wire.stable_ids import parse_public_id, public_id
+
+Value = TypeVar("Value")
+Reader = Callable[[Any], Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SHOWN = 60
 
 # Most values of most answers. Subclasses of them, such as flags, are none.
 _AS_THEY_ARE = frozenset({int, str, bool, NoneType})
@@ -23,6 +38,14 @@ def rfc3339(at: int) -> str:
     seconds, micros = divmod(at, SECOND_US)
     whole = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
     return whole.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def parse_rfc3339(text: str) -> int:
+    """Parse an instant with an offset as microseconds since the Unix epoch. Raises `ValueError`."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset from UTC")
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def minute(at: int) -> str:
@@ -98,4 +121,126 @@ _CONVERSIONS: Mapping[type, Callable[[Any], Any]] = {
     Mapping: lambda value: {key: to_json_value(part) for key, part in value.items()},
     tuple: lambda value: [to_json_value(part) for part in value],
     list: lambda value: [to_json_value(part) for part in value],
+}
+
+
+class JsonError(ValueError):
+    """Data that do not represent a value. The message begins with the field: `rows.3.ttft_us: 'fast' is no int`."""
+
+    def __init__(self, problem: str, *path: str) -> None:
+        super().__init__(f"{'.'.join(path)}: {problem}" if path else problem)
+        self.problem = problem
+        self.path = path
+
+    def within(self, part: object) -> "JsonError":
+        """Return the error of the value that contains this one as a part of this name."""
+        return JsonError(self.problem, str(part), *self.path)
+
+
+def from_json(cls: type[Value], data: object) -> Value:
+    """Return the value of class `cls` that `data` represents, in the form of `to_json_value`. Raises `JsonError`."""
+    value: Value = _reader(cls)(data)
+    return value
+
+
+@cache
+def _reader(hint: Any) -> Reader:  # noqa: ANN401  # a type hint has no narrower type
+    """Return the function that reads the values of a type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return _optional(_reader(next(part for part in arguments if part is not NoneType)))
+    if origin is tuple:
+        inner = _reader(arguments[0])
+        return lambda data: tuple(_parts(enumerate(_typed(list, data)), inner).values())
+    if origin is Mapping:
+        inner = _reader(arguments[1])
+        return lambda data: _parts(_typed(dict, data).items(), inner)
+    if is_dataclass(hint):
+        return _object_reader(hint)
+    if issubclass(hint, IntFlag):
+        return partial(_flags, hint)
+    return _READERS[hint] if hint in _READERS else partial(_parsed, hint)
+
+
+def _object_reader(cls: Any) -> Reader:  # noqa: ANN401  # a value class; mypy has no name for those
+    hints = get_type_hints(cls)
+    readers = {field.name: _field_reader(cls, field.name, hints[field.name]) for field in fields(cls)}
+    required = {field.name for field in fields(cls) if field.default is field.default_factory is MISSING}
+
+    def read(data: Any) -> Any:  # noqa: ANN401  # any data
+        content, name = {}, ""
+        _typed(dict, data)
+        try:
+            for name, reader in readers.items():
+                if name in data:
+                    content[name] = reader(data[name])
+        except JsonError as error:
+            raise error.within(name) from None
+        if not required <= content.keys():
+            raise JsonError("is missing", min(required - content.keys()))
+        return cls(**content)
+
+    return read
+
+
+def _field_reader(cls: Any, name: str, hint: Any) -> Reader:  # noqa: ANN401  # as above
+    if name == "id" and hasattr(cls, "ID_PREFIX"):
+        return partial(_parsed, partial(parse_public_id, cls.ID_PREFIX))
+    if not name.endswith("_at"):
+        return _reader(hint)
+    read = partial(_parsed, parse_rfc3339)
+    return _optional(read) if NoneType in get_args(hint) else read
+
+
+def _optional(read: Reader) -> Reader:
+    return lambda data: None if data is None else read(data)
+
+
+def _parts(named: Iterable[tuple[Any, Any]], read: Reader) -> dict[Any, Any]:
+    found = {}
+    for name, part in named:
+        try:
+            found[name] = read(part)
+        except JsonError as error:
+            raise error.within(name) from None
+    return found
+
+
+def _typed(kind: type, data: Any) -> Any:  # noqa: ANN401  # an instance of `kind`
+    if type(data) is kind:
+        return data
+    raise JsonError(f"{data!r:.{_SHOWN}} is not {_NAMES.get(kind, kind.__name__)}")
+
+
+def _parsed(parse: Callable[[str], Any], data: object) -> Any:  # noqa: ANN401  # as `parse` returns it
+    text = _typed(str, data)
+    try:
+        return parse(text)
+    except (ValueError, OverflowError) as error:
+        raise JsonError(f"{error}") from None
+
+
+def _number(data: object) -> float:
+    if type(data) is float or type(data) is int:
+        return float(data)
+    return nan if data is None else _typed(float, data)
+
+
+def _flags(kind: Any, data: object) -> Any:  # noqa: ANN401  # an enumeration of flags
+    names = {flag.name.lower(): flag for flag in kind}
+    found = kind(0)
+    for name in _typed(list, data):
+        if _typed(str, name) not in names:
+            raise JsonError(f"{name!r:.{_SHOWN}} is not a valid {kind.__name__}")
+        found |= names[name]
+    return found
+
+
+_NAMES = {int: "an integer", str: "text", bool: "true or false", float: "a number", list: "a list", dict: "an object"}
+_READERS: Mapping[type, Reader] = {
+    int: partial(_typed, int),
+    str: partial(_typed, str),
+    bool: partial(_typed, bool),
+    float: _number,
+    bytes: partial(_parsed, partial(base64.b64decode, validate=True)),
 }

@@ -19,3 +19,10 @@ def stable_id(kind: str, *parts: str | float | None) -> int:
 def public_id(prefix: str, number: int) -> str:
     """Return an id as text with a prefix for its kind: JSON readers would round such a large number."""
     return f"{prefix}{number:016x}"
+
+
+def parse_public_id(prefix: str, text: str) -> int:
+    """Return the number of an id in the form of `public_id`. Raises `ValueError`."""
+    if not text.startswith(prefix):
+        raise ValueError(f"{text!r} does not begin with {prefix!r}")
+    return int(text.removeprefix(prefix), 16)

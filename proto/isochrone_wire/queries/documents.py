@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from isochrone_wire.answers import Metric
-from isochrone_wire.json_format import fields_to_json, to_json_value
+from isochrone_wire.json_format import JsonError, fields_to_json, from_json, to_json_value
 
+Answer = TypeVar("Answer")
 Record = dict[str, Any]
 
 
@@ -105,3 +106,20 @@ def document(answer: object) -> Record:
     found = FORMATS[type(answer).__name__]
     rows = [found.record(row) for row in found.rows_of(answer)]
     return {"schema": found.schema, **found.facts(answer), "rows": rows}
+
+
+def read_document(cls: type[Answer], data: object) -> Answer:
+    """Return the answer of class `cls` in a JSON document. Raises `JsonError`."""
+    found = FORMATS[cls.__name__]
+    if not isinstance(data, dict):
+        raise JsonError(f"{data!r:.60} is not an object")
+    if data.get("schema") != found.schema:
+        raise JsonError(f"{data.get('schema')!r:.60} is not {found.schema!r}", "schema")
+    rows = data.get("rows")
+    if found.inline and isinstance(rows, list):
+        rows = [{**row, **dict.fromkeys(found.inline, row)} if isinstance(row, dict) else row for row in rows]
+    try:
+        return from_json(cls, {**data, found.rows: rows})
+    except JsonError as error:
+        first, *rest = error.path or ("",)
+        raise JsonError(error.problem, "rows" if first == found.rows else first, *rest) from None
