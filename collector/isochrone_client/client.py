@@ -17,8 +17,9 @@ from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.call_errors import client_error
 from isochrone_client.errors import AddressError, ClientError, CollectorError
 from isochrone_client.names import Names
-from isochrone_common.channel import PLAIN, open_channel
+from isochrone_common.channel import open_channel
 from isochrone_common.renewal import renew_if_due
+from isochrone_common.trust import PLAIN
 from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, Window
 from isochrone_wire.codec import CodecError, decode, encode
 from isochrone_wire.durations import SECOND_US
@@ -110,7 +111,7 @@ class ObservatoryClient:
         identity, path = self._collector.identity, self._collector.path
         if identity is None or path is None:
             return
-        later = renew_if_due(self._channel, path, identity)
+        later = renew_if_due(path, identity)
         if later != identity:
             self._channel.close()
             self._collector = replace(self._collector, identity=later)

@@ -14,9 +14,10 @@ from typing import Any
 import grpc
 
 from isochrone_common.address import Address
-from isochrone_common.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
+from isochrone_common.channel import open_channel
 from isochrone_common.credentials import CLIENT_KEY_BYTES, JoinToken, format_fingerprint, parse_join_token
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import PLAIN, ClientCertificate, Trust, presented_certificate
 from isochrone_wire import codec
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.operations import Joined

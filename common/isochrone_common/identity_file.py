@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isochrone_common.address import Address, parse_address
-from isochrone_common.channel import PLAIN, ClientCertificate, Trust
 from isochrone_common.credentials import parse_credential
 from isochrone_common.files import replace_file
+from isochrone_common.trust import PLAIN, ClientCertificate, Trust
 
 if TYPE_CHECKING:
     from isochrone_wire.operations import Role

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from isochrone_common.address import DEFAULT_PORT, UNIX, Address
-from isochrone_common.channel import speaks_tls
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import speaks_tls
 
 FILE_NAME = "collector.sock"
 _ANSWERS_WITHIN_S = 1.0

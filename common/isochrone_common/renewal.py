@@ -14,12 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
-
 from isochrone_common import identity_file
 from isochrone_common.credentials import fingerprint_of, parse_credential
 from isochrone_common.identity_file import Identity
-from isochrone_wire import codec
 
 if TYPE_CHECKING:
     from isochrone_wire.v1 import fleet_pb2
@@ -48,7 +45,8 @@ def has_other_pins(identity: Identity, fingerprints: Sequence[bytes]) -> bool:
 
 def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity:
     """Return the identity after a response. Raises `ValueError` if the response cannot be used."""
-    from isochrone_wire.operations import Renewed  # noqa: PLC0415  # every start of a command would load its module
+    from isochrone_wire import codec  # noqa: PLC0415  # as above
+    from isochrone_wire.operations import Renewed  # noqa: PLC0415  # as above
 
     answer = codec.decode(Renewed, response)
     if answer.credential is not None:
@@ -75,7 +73,7 @@ def store(path: Path, earlier: Identity, later: Identity) -> bool:
     return True
 
 
-def renew_if_due(channel: grpc.Channel, path: Path, identity: Identity) -> Identity:
+def renew_if_due(path: Path, identity: Identity) -> Identity:
     """Renew the identity in the file of a command if that is due, and ask for new certificates at most once an hour.
 
     Return the identity to use from now on. A failure is no failure of the command: the present credential stays valid,
@@ -85,18 +83,32 @@ def renew_if_due(channel: grpc.Channel, path: Path, identity: Identity) -> Ident
     try:
         if not _is_wanted(path, identity, now_at):
             return identity
-        from isochrone_wire.v1 import fleet_pb2_grpc  # noqa: PLC0415  # as above
-
-        stub = fleet_pb2_grpc.FleetStub(channel)
-        response = stub.Renew(request_of(identity, now_at=now_at), timeout=_CALL_SECONDS)
-        later = renewed(identity, response)
+        later = _ask(identity, now_at)
+        if later is None:
+            return identity
         if later == identity:
             os.utime(path)
         elif not store(path, identity, later):
             return identity
-    except (OSError, ValueError, grpc.RpcError):
+    except (OSError, ValueError):
         return identity
     return later
+
+
+def _ask(identity: Identity, now_at: int) -> Identity | None:
+    """Ask the collector for renewal; return `None` if it does not answer. Raises `ValueError`."""
+    # Every start of a command would load these modules, for a call that is due once an hour.
+    import grpc  # noqa: PLC0415
+
+    from isochrone_common.channel import open_channel  # noqa: PLC0415
+    from isochrone_wire.v1.fleet_pb2_grpc import FleetStub  # noqa: PLC0415
+
+    with open_channel(identity.address, identity.trust, identity.credential) as channel:
+        try:
+            response = FleetStub(channel).Renew(request_of(identity, now_at=now_at), timeout=_CALL_SECONDS)
+        except grpc.RpcError:
+            return None
+    return renewed(identity, response)
 
 
 def _is_wanted(path: Path, identity: Identity, now_at: int) -> bool:

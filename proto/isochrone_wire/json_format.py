@@ -139,7 +139,8 @@ class JsonError(ValueError):
 
 def from_json(cls: type[Value], data: object) -> Value:
     """Return the value of class `cls` that `data` represents, in the form of `to_json_value`. Raises `JsonError`."""
-    value: Value = _reader(cls)(data)
+    kind: Any = cls
+    value: Value = _reader(kind)(data)
     return value
 
 

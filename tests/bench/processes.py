@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from psycopg.conninfo import conninfo_to_dict
 
 from isochrone_common.address import parse_address
-from isochrone_common.channel import PLAIN, Trust, presented_certificate
+from isochrone_common.trust import PLAIN, Trust, presented_certificate
 from testdata.preforked import Program
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -15,7 +15,8 @@ import grpc
 
 from bench import push_payloads
 from isochrone_common.address import parse_address
-from isochrone_common.channel import PLAIN, Trust, open_aio_channel
+from isochrone_common.channel import open_aio_channel
+from isochrone_common.trust import PLAIN, Trust
 from isochrone_wire.model import Vantage
 from isochrone_wire.v1 import fleet_pb2
 

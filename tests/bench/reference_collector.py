@@ -29,7 +29,8 @@ from isochrone_collector.server.certificates import SERVER_NAME, Certificates
 from isochrone_collector.settings import Tls
 from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.rows import COLUMNS, Origin
-from isochrone_common.channel import PLAIN, SERVER_OPTIONS, Trust
+from isochrone_common.channel import SERVER_OPTIONS
+from isochrone_common.trust import PLAIN, Trust
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 CONNECTIONS = 4

@@ -39,7 +39,8 @@ from bench.reference_fan_out import recorded_event, reference_fan_out
 from bench.result import at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_common.address import parse_address
-from isochrone_common.channel import PLAIN, open_channel
+from isochrone_common.channel import open_channel
+from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import (

@@ -26,10 +26,10 @@ from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
 from isochrone_agent.url import DEFAULT_PORTS, parse_url
-from isochrone_common.channel import presented_certificate
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
+from isochrone_common.trust import presented_certificate
 from isochrone_wire import __version__
 from isochrone_wire.model import Plan, Target
 

@@ -15,8 +15,9 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.settings import Settings, read_identity
 from isochrone_common.address import Address
-from isochrone_common.channel import PLAIN, open_aio_channel
+from isochrone_common.channel import open_aio_channel
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import PLAIN
 
 _GRACE_SECONDS = 30.0
 

@@ -23,11 +23,11 @@ from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT
 from isochrone_collector.store import diagnostics
 from isochrone_collector.store.postgres import embedded
 from isochrone_common.address import Address
-from isochrone_common.channel import presented_certificate
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
 from isochrone_common.local_socket import data_dir_of
+from isochrone_common.trust import presented_certificate
 from isochrone_wire import __version__, codec
 from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US

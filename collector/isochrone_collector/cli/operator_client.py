@@ -18,6 +18,7 @@ from isochrone_common.address import Address
 from isochrone_common.identity_file import Identity
 from isochrone_common.local_socket import data_dir_of, plain_text_refusal, select_collector
 from isochrone_common.renewal import renew_if_due
+from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.insights import Alert
 from isochrone_wire.operations import (
@@ -69,7 +70,7 @@ class OperatorClient:
         address, identity = self._selected()
         try:
             if identity is None:
-                return channel.open_channel(address, channel.PLAIN)
+                return channel.open_channel(address, PLAIN)
             return channel.open_channel(address, identity.trust, identity.credential)
         except ValueError as error:
             hint = "pass the file that `isochrone join` wrote with --identity FILE"
@@ -188,7 +189,7 @@ class OperatorClient:
             except grpc.RpcError as error:
                 raise self.failure(error) from error
             if self.identity is not None:
-                renew_if_due(opened, self.identity, _read(self.identity))
+                renew_if_due(self.identity, _read(self.identity))
             return answer
 
     def failure(self, error: grpc.RpcError) -> CollectorError:

@@ -10,9 +10,9 @@ from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.server.certificates import Certificates
 from isochrone_common import identity_file
 from isochrone_common.address import Address
-from isochrone_common.channel import Trust
 from isochrone_common.credentials import parse_credential
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import Trust
 from isochrone_wire.operations import Role
 
 FILE_NAME = "operator.json"

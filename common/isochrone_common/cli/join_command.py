@@ -12,10 +12,10 @@ import click
 
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import Address, parse_address
-from isochrone_common.channel import ClientCertificate, Trust, client_certificate, read_authorities
 from isochrone_common.credentials import parse_join_token
 from isochrone_common.enrolment import EnrolmentError
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import ClientCertificate, Trust, client_certificate, read_authorities
 from isochrone_wire import __version__
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.operations import Role

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from isochrone_common.address import Address, parse_address
-from isochrone_common.channel import PLAIN, open_aio_channel, open_channel
+from isochrone_common.channel import open_aio_channel, open_channel
+from isochrone_common.trust import PLAIN
 
 
 @pytest.fixture

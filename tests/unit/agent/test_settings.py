@@ -16,9 +16,9 @@ from isochrone_agent.settings import (
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_common import identity_file
 from isochrone_common.address import parse_address
-from isochrone_common.channel import Trust
 from isochrone_common.credentials import Credential
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import Trust
 from isochrone_wire.operations import Role
 
 OPTIONS = dict.fromkeys(

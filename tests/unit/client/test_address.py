@@ -9,9 +9,9 @@ from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.errors import AddressError
 from isochrone_common import identity_file
 from isochrone_common.address import parse_address
-from isochrone_common.channel import SYSTEM
 from isochrone_common.credentials import Credential
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import SYSTEM
 from isochrone_wire.operations import Role
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_DATA_HOME": "/nonexistent"}

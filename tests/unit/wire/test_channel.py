@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.simulator import certificate_for
 from isochrone_common.address import Address
-from isochrone_common.channel import presented_certificate
+from isochrone_common.trust import presented_certificate
 
 
 @pytest.fixture(scope="module")

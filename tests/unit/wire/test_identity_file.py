@@ -11,9 +11,10 @@ import pytest
 
 from isochrone_common import identity_file, local_socket
 from isochrone_common.address import Address, parse_address, parse_local_address
-from isochrone_common.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
+from isochrone_common.channel import open_channel
 from isochrone_common.credentials import Credential
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import PLAIN, SYSTEM, ClientCertificate, Trust
 from isochrone_wire.operations import Role
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))

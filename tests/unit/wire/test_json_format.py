@@ -67,7 +67,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(st.text(max_size=5), values_of(arguments[1]), max_size=2)
     if is_dataclass(hint):
         hints = get_type_hints(hint)
-        return st.builds(hint, **{one.name: values_of_field(hint, one.name, hints[one.name]) for one in fields(hint)})
+        cls: Any = hint
+        return st.builds(cls, **{one.name: values_of_field(hint, one.name, hints[one.name]) for one in fields(hint)})
     if issubclass(hint, IntFlag):
         return st.integers(min_value=0, max_value=2 ** len(hint) - 1).map(hint)
     return st.floats(allow_nan=False, allow_infinity=False) if hint is float else st.from_type(hint)

@@ -21,10 +21,11 @@ from isochrone_collector.errors import NotAdmitted, RequestError, TooMany
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import parse_address
-from isochrone_common.channel import ClientCertificate, Trust, open_channel, presented_certificate
+from isochrone_common.channel import open_channel
 from isochrone_common.credentials import Credential, JoinToken, format_fingerprint, parse_credential, parse_join_token
 from isochrone_common.enrolment import EnrolmentError
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import ClientCertificate, Trust, presented_certificate
 from isochrone_wire.model import SECOND_US, Batch, Vantage
 from isochrone_wire.operations import AccessState, Role
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc

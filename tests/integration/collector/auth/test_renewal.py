@@ -16,9 +16,9 @@ from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Caller, Collector, StartCollector, run_command
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import parse_address
-from isochrone_common.channel import presented_certificate
 from isochrone_common.credentials import fingerprint_of, format_fingerprint
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import presented_certificate
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Vantage
 from isochrone_wire.operations import Access
 from isochrone_wire.v1 import fleet_pb2

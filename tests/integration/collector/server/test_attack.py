@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fixtures.collector import Collector, StartCollector
 from isochrone_common.address import parse_address
-from isochrone_common.channel import open_channel, presented_certificate
+from isochrone_common.channel import open_channel
+from isochrone_common.trust import presented_certificate
 
 BOMB_MIB = 512
 LONG_MIB = 256

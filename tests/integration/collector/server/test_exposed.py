@@ -13,9 +13,10 @@ from fixtures.collector import Caller, Collector, StartCollector
 from fixtures.postgres import address_of
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import Address
-from isochrone_common.channel import PLAIN, Trust, open_channel, presented_certificate
+from isochrone_common.channel import open_channel
 from isochrone_common.credentials import JoinToken, format_fingerprint
 from isochrone_common.enrolment import EnrolmentError
+from isochrone_common.trust import PLAIN, Trust, presented_certificate
 from isochrone_wire.model import Batch, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
