@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_wire.answers import Window
-from isochrone_wire.durations import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from isochrone_wire.json_format import minute, rfc3339
 
 UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
@@ -19,10 +19,9 @@ _CENT = 0.01
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_DECIMALS = 6
 _WHOLE_PERCENT = 99.95
-_HOUR_US = 60 * MINUTE_US
 # The age below which a unit is used, and the unit.
-_AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (_HOUR_US, MINUTE_US, "min"), (2 * DAY_US, _HOUR_US, "h"))
-_SPAN_UNITS = ((DAY_US, "d"), (_HOUR_US, "h"), (MINUTE_US, "min"), (SECOND_US, "s"))
+_AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (HOUR_US, MINUTE_US, "min"), (2 * DAY_US, HOUR_US, "h"))
+_SPAN_UNITS = ((DAY_US, "d"), (HOUR_US, "h"), (MINUTE_US, "min"), (SECOND_US, "s"))
 _US_PER_MS = 1000.0
 # Units of the wire that people read in a larger one: its name and its size.
 _DISPLAY_UNITS = {"us": ("ms", _US_PER_MS)}

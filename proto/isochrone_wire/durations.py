@@ -4,9 +4,12 @@ import re
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
-DAY_US = 86_400 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
 
 _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+# Upper limit of each unit in microseconds, the unit in microseconds, its symbol.
+_SPOKEN = ((2 * MINUTE_US, SECOND_US, "s"), (2 * HOUR_US, MINUTE_US, "min"), (2 * DAY_US, HOUR_US, "h"))
 _WRITTEN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(us|ms|s|m|h|d)", re.ASCII)
 
 
@@ -33,3 +36,11 @@ def write(duration_us: int) -> str:
         if duration_us >= size_us and duration_us % size_us == 0:
             return f"{duration_us // size_us}{unit}"
     return f"{duration_us}us"
+
+
+def rough(duration_us: int) -> str:
+    """Format a duration in one unit: `42 s`, `9 min`, `3 h`, `5 d`. Negative ones (clocks differ) become `0 s`."""
+    for limit_us, unit_us, unit in _SPOKEN:
+        if duration_us < limit_us:
+            return f"{max(duration_us, 0) // unit_us} {unit}"
+    return f"{duration_us // DAY_US} d"

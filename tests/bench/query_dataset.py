@@ -30,8 +30,9 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS
-from isochrone_collector.store.summaries import HOUR_US, Resolution
+from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, SECOND_US, Target, Vantage, day_of
 
 BASELINE = "region-00"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
@@ -25,8 +26,6 @@ PUSHED_AFTER_US = 20 * SECOND_US
 PERSISTENCE, NOISE, SCATTER, DAYTIME = 0.85, 0.12, 0.25, 0.15
 HTTP_ERROR, TIMED_OUT, THROTTLED, RATE_LIMITED = 0.005, 0.003, 0.005, 0.5
 
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _TYPES = {"int8": ">i8", "int4": ">i4", "float8": ">f8", "timestamptz": ">i8"}
 _EVERY = (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isochrone_collector.analysis.probes import Reals
+from isochrone_collector.analysis.stats.arrays import Reals
 
 DAY = 288
 _LEVEL_MS = 100.0

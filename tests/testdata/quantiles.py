@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 
-from isochrone_collector.analysis.stats.quantile import interval_ranks
+from isochrone_collector.analysis.stats.binomial import interval_ranks
 from isochrone_wire.answers import Quantile
 
 

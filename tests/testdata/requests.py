@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isochrone_collector.analysis.requests import Ending, Requests
+from isochrone_collector.analysis.goodput import Ending, Requests
 from isochrone_wire.model import SECOND_US
 
 _NAN = float("nan")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from math import isnan
 
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.stats.paired import Shift
-from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.binomial import wilson
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, Rules
 from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Quantile, Window

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isochrone_collector.analysis.history import SeriesLevels
-from isochrone_collector.analysis.probes import Kind, Reals
+from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.evidence import ProbeTable
 from isochrone_collector.routing.inputs import Inputs

@@ -4,12 +4,9 @@ from dataclasses import dataclass
 from math import pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_wire.model import DAY_US
-
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 START_AT = 1_794_960_000_000_000  # a midnight
 _USUAL_US = 500_000

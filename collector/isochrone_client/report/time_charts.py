@@ -23,6 +23,7 @@ from isochrone_client.report.charts import Scale
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
 from isochrone_client.report.incidents import Incident, of_place
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
@@ -36,11 +37,10 @@ MAX_CHARTS = 24
 _TOP, _PLOT, _BOTTOM = 16, 120, 18
 _BOX = 1000
 _TICKS = 4
-_HOUR_US = 60 * MINUTE_US
 _STEPS = (
     *(size * SECOND_US for size in (10, 15, 30)),
     *(size * MINUTE_US for size in (1, 2, 5, 10, 15, 30)),
-    *(size * _HOUR_US for size in (1, 2, 3, 6, 12)),
+    *(size * HOUR_US for size in (1, 2, 3, 6, 12)),
     *(size * DAY_US for size in (1, 2, 5, 7, 14, 30, 60, 120)),
 )
 # A line is interrupted where so many of its usual distances between points are missing.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from isochrone_collector.alerts.message import AlertMessage, of_absence, of_return
-from isochrone_collector.analysis.liveness import LATE_GRACE_US
+from isochrone_collector.fleet_state import LATE_GRACE_US
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US
 

@@ -5,7 +5,7 @@ epoch. There is one a day (UTC) for each subject.
 from collections.abc import Iterable, Iterator, Sequence
 
 from isochrone_collector.alerts.message import AlertMessage, id_of
-from isochrone_collector.analysis.spend import Spender, budget_of
+from isochrone_collector.fleet_state import Spender, budget_of
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Budget, Plan, Spend, Target, day_of

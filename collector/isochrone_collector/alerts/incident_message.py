@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.alerts.incidents import Scope, Step, Transition
 from isochrone_collector.alerts.message import AlertMessage, id_of
-from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_wire import durations
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.operations import incident_name
@@ -78,7 +78,7 @@ def _failure(transition: Transition, *, classes: Mapping[str, int], example: str
 
 def _end(transition: Transition) -> str:
     incident = transition.incident
-    lasted = rough_duration(incident.last_failed_at - incident.first_failed_at)
+    lasted = durations.rough(incident.last_failed_at - incident.first_failed_at)
     if transition.step is Step.WITHDRAWN:
         return f"is no longer measured; it {_ENDED[incident.kind]} for {lasted}"
     where = ", ".join(sorted(incident.regions))

@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_collector.analysis.drift.change_detection import Change
-from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_collector.analysis.drift import Change
+from isochrone_wire import durations
 from isochrone_wire.answers import Metric
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import minute, rfc3339
-from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.model import DAY_US
 from isochrone_wire.operations import alert_name
-
-HOUR_US = 60 * MINUTE_US
 
 _ID_BYTES = 8
 _EXPIRY_DAYS = (21, 7, 1)
@@ -108,7 +107,7 @@ def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) 
         id=id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
         kind=AlertKind.VANTAGE_ABSENT,
         subject=vantage,
-        sentence=f"{vantage} in {region} has sent no heartbeat for {rough_duration(raised_at - last_seen_at)}",
+        sentence=f"{vantage} in {region} has sent no heartbeat for {durations.rough(raised_at - last_seen_at)}",
         details={"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)},
         raised_at=raised_at,
     )
@@ -116,7 +115,7 @@ def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) 
 
 def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a vantage that is back after the absence with that alert id, raised at `absent_at`."""
-    duration = rough_duration(raised_at - absent_at)
+    duration = durations.rough(raised_at - absent_at)
     return AlertMessage(
         id=id_of(AlertKind.VANTAGE_BACK, vantage, absence),
         kind=AlertKind.VANTAGE_BACK,
@@ -133,7 +132,7 @@ def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> A
         id=id_of(AlertKind.JOB_FAILING, job, since_at),
         kind=AlertKind.JOB_FAILING,
         subject=job,
-        sentence=f"the job {job!r} has failed for {rough_duration(raised_at - since_at)}: {reason[:_REASON_CHARS]}",
+        sentence=f"the job {job!r} has failed for {durations.rough(raised_at - since_at)}: {reason[:_REASON_CHARS]}",
         details={"job": job, "failing_since": rfc3339(since_at)},
         raised_at=raised_at,
     )
@@ -160,7 +159,7 @@ def of_certificate(name: str, fingerprint: str, *, expires_at: int, raised_at: i
     reached = [days for days in _EXPIRY_DAYS if left_us <= days * DAY_US]
     if not reached:
         return None
-    when = f"ends in {rough_duration(left_us)}" if left_us > 0 else "has ended"
+    when = f"ends in {durations.rough(left_us)}" if left_us > 0 else "has ended"
     return AlertMessage(
         id=id_of(AlertKind.CERTIFICATE_EXPIRING, fingerprint, min(reached)),
         kind=AlertKind.CERTIFICATE_EXPIRING,

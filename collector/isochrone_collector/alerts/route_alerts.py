@@ -15,7 +15,7 @@ from typing import Any
 
 from isochrone_collector.alerts.absence import LastAlert
 from isochrone_collector.alerts.message import AlertMessage, id_of
-from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_wire import durations
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import Slo
@@ -69,7 +69,7 @@ def objective_alerts(
                 raised_at=raised_at,
             )
         elif entry.slo_eligible is Eligible.YES and breach is not None:
-            lasted = rough_duration(raised_at - breach.raised_at)
+            lasted = durations.rough(raised_at - breach.raised_at)
             yield AlertMessage(
                 id=id_of(AlertKind.SLO_RESTORED, subject, breach.alert_id),
                 kind=AlertKind.SLO_RESTORED,

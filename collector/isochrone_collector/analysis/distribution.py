@@ -5,19 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
+from isochrone_collector.analysis.stats.binomial import quantiles, several_quantiles
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.quantile import quantiles, several_quantiles
-from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_wire.answers import Quantile
-from isochrone_wire.model import SECOND_US, Outcome
-
-Reals = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Integers = NDArray[np.int64]
-
-_HOUR_US = 3600 * SECOND_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import Outcome
 
 
 def _nothing() -> Reals:
@@ -133,7 +127,7 @@ def hours_of(rounds_at: Integers) -> float:
 
 def hours_between(oldest_at: Integers, newest_at: Integers, rounds: Integers) -> Reals:
     """Return, per series, the hours that so many rounds span, as `hours_of` does."""
-    between = (newest_at - oldest_at) / _HOUR_US * rounds
+    between = (newest_at - oldest_at) / HOUR_US * rounds
     return np.divide(between, rounds - 1, out=np.zeros(len(rounds)), where=rounds > 1)
 
 

@@ -12,19 +12,23 @@ The interval is Wilson's for the effective number of independent requests. At it
 whole error on the only side that can err: 59 of 59 are at least 95 %, because 0.95^59 < 0.05.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from functools import cache
 from itertools import count
 
 import numpy as np
 
-from isochrone_collector.analysis.probes import Flags
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values
+from isochrone_collector.analysis.probes import Kinds
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
-from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.ragged import Reals, ragged
-from isochrone_wire.answers import Proportion
+from isochrone_wire.answers import Metric, Proportion
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import Eligible
+from isochrone_wire.model import DAY_US
 
 _ERROR = 0.05
 _CELLS = 1 << 17
@@ -110,3 +114,139 @@ def count_requests(
         failed=failed,
         throttled=throttled,
     )
+
+
+class Ending(IntEnum):
+    """The ending of a round. `NONE`: no request was due, or the agent itself ended it."""
+
+    ANSWERED = 0
+    FAILED = 1
+    THROTTLED = 2
+    NONE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """One row per round and stream, unordered. `region` is an index into `regions`.
+
+    `ttft_us` and `e2e_us` are NaN if unknown, `ceiling_us` is the time that a request was waited for that has none, and
+    `e2e_us` may be that of an answer of another length.
+    """
+
+    regions: tuple[str, ...]
+    target_id: Integers
+    region: Integers
+    round_at: Integers
+    ending: Kinds
+    ttft_us: Reals
+    e2e_us: Reals
+    ceiling_us: Reals
+    tokens_per_second: Reals
+
+    def __len__(self) -> int:
+        return len(self.target_id)
+
+    def take(self, places: Integers) -> "Requests":
+        """Return these rows, in this order."""
+        columns = [field.name for field in fields(self) if field.name != "regions"]
+        return replace(self, **{name: getattr(self, name)[places] for name in columns})
+
+    def latency_us(self, metric: Metric) -> Reals:
+        """Return the column of `Metric.TTFT` or `Metric.E2E`."""
+        return self.e2e_us if metric is Metric.E2E else self.ttft_us
+
+    def values(self, metric: Metric) -> Values:
+        """Return the distribution of a metric, of rows in order; requests that were given up are censored."""
+        latency_us = self.latency_us(metric)
+        censored = np.isnan(latency_us)
+        known = ~censored | ~np.isnan(self.ceiling_us)
+        return Values(values=np.where(censored, self.ceiling_us, latency_us)[known], censored=censored[known])
+
+    def speeds(self) -> Values:
+        """Return the distribution of the tokens per second, of rows in order."""
+        return Values.uncensored(self.tokens_per_second[~np.isnan(self.tokens_per_second)])
+
+    def judged(
+        self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: Inflation | None = None
+    ) -> RequestCounts:
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
+        `history` is that of `inflation_of_flags`, of one row.
+        """
+        answered = self.ending == Ending.ANSWERED
+        unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)
+        in_time = ~(self.tokens_per_second < min_speed)
+        for metric, limit_us in limits_us.items():
+            unmeasured |= np.isnan(self.latency_us(metric))
+            in_time &= self.latency_us(metric) <= limit_us
+        planned = (self.ending != Ending.NONE) & ~(answered & unmeasured)
+        good = answered & in_time
+        given_up = (self.ending == Ending.FAILED) & (self.ceiling_us < min(limits_us.values(), default=0.0))
+        failed = (self.ending == Ending.FAILED) & np.isnan(self.ceiling_us)
+        return count_requests(
+            good[planned],
+            (good | given_up)[planned],
+            failed=_many(failed),
+            throttled=_many(self.ending == Ending.THROTTLED),
+            history=history,
+        )
+
+
+def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:
+    """Count requests by the distribution of their latencies and by their outcomes, as summaries have them; `n_eff` is
+    not known.
+
+    These do not show which of the values are of requests that failed after their first token, so each of those counts
+    as too slow, though it may already be among the slow ones.
+    """
+    in_time, possible = values.within(limit_us)
+    planned, good = map(
+        int,
+        planned_and_good(
+            known=values.known, in_time=in_time, ok=outcomes.ok, failed=outcomes.failed, throttled=outcomes.throttled
+        ),
+    )
+    broken = max(0, values.known - outcomes.ok)
+    return RequestCounts(
+        planned=planned,
+        good=good,
+        possible=min(possible, planned),
+        failed=max(0, outcomes.failed - broken - (values.n - values.known)),
+        throttled=outcomes.throttled,
+    )
+
+
+def planned_and_good(
+    *,
+    known: Integers | int,
+    in_time: Integers | int,
+    ok: Integers | int,
+    failed: Integers | int,
+    throttled: Integers | int,
+) -> tuple[Integers, Integers]:
+    """Return the numbers of planned requests and of those certainly answered in time, as `summarised_requests` counts
+    them, by the numbers of `known` latencies and of those certainly `in_time`, and by outcomes: for one series, or for
+    each of many.
+    """
+    planned = np.minimum(ok, known) + failed + throttled
+    good = in_time - np.maximum(np.subtract(known, ok), 0)
+    return np.asarray(planned), np.maximum(good, 0)
+
+
+Series = tuple[int, str, int | None]
+"""A target's id, a region, and an hour of the day (UTC) or `None` for all."""
+
+
+def by_series(requests: Requests, *, by_hour: bool) -> Iterator[tuple[Series, Requests]]:
+    """Yield the requests of each target and region, `by_hour` of each hour of the day, in the order of their rounds."""
+    hours = requests.round_at % DAY_US // HOUR_US if by_hour else np.full(len(requests), -1)
+    order = np.lexsort((requests.round_at, hours, requests.region, requests.target_id))
+    keys = np.stack([requests.target_id, requests.region, hours])[:, order]
+    # One part begins at each change of a key; without any request there is none.
+    starts = np.flatnonzero(np.r_[True, (np.diff(keys) != 0).any(axis=0)][: len(order)])
+    parts = np.split(order, starts[1:])[: len(starts)]
+    for places, (target_id, region, hour) in zip(parts, keys[:, starts].T.tolist(), strict=True):
+        yield (target_id, requests.regions[region], hour if by_hour else None), requests.take(places)
+
+
+def _many(flags: Flags) -> int:
+    return int(np.count_nonzero(flags))

@@ -8,9 +8,9 @@ The laws:
 1. Bucket b holds the values x with g^(b-1) < x <= g^b, g = 1.01/0.99, and is represented by 2g^b/(g+1), which differs
    from x by at most 1 %. Values of zero or less have their own bucket, represented by 0.
 2. Merging adds counts, so the order does not matter, and blobs of `pack` may be concatenated.
-3. Ranks are exact: a quantile is the bucket of the very value that `stats.quantile` would have chosen, and its interval
+3. Ranks are exact: a quantile is the bucket of the very value that `stats.binomial` would have chosen, and its interval
    lies between the buckets of the same two order statistics.
-4. Censored values rank above all others, as in `stats.quantile`.
+4. Censored values rank above all others, as in `stats.binomial`.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc
 
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
+from isochrone_collector.analysis.stats.binomial import dependent_ranks
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.quantile import dependent_ranks
 from isochrone_wire.answers import Quantile
 
 GAMMA = 1.01 / 0.99
@@ -33,11 +34,8 @@ _NOTHING = -32_768
 _LOWEST, _HIGHEST = -32_767, 32_767
 _ENTRY = np.dtype([("bucket", "<i2"), ("count", "<u4")])
 _ERROR = 0.05
-# As in stats.quantile: a bound that misses 0.95 by rounding alone is kept.
+# As in stats.binomial: a bound that misses 0.95 by rounding alone is kept.
 _ROUNDING = 1e-12
-
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
 
 
 def buckets_of(values: ArrayLike) -> Integers:
@@ -104,7 +102,7 @@ class Histograms:
         return np.where(n > 0, self.at(ranks), np.nan)
 
     def estimate(self, share: float) -> Estimates:
-        """Return the quantile `share` of each group with its 95 % interval, by the rules of `stats.quantile`."""
+        """Return the quantile `share` of each group with its 95 % interval, by the rules of `stats.binomial`."""
         low, high = interval_ranks(self.n, share)
         some = low > 0
         return Estimates(
@@ -345,7 +343,7 @@ def _upper_edge(bucket: int) -> float:
 
 
 def interval_ranks(n: ArrayLike, share: float) -> tuple[Integers, Integers]:
-    """`stats.quantile.interval_ranks` for many n at once; 0 and 0 where there are no such ranks."""
+    """`stats.binomial.interval_ranks` for many n at once; 0 and 0 where there are no such ranks."""
     counts = np.asarray(n, np.int64)
     least_below, least_above = (1.0 - share) ** counts, np.float64(share) ** counts
     half = _ERROR / 2

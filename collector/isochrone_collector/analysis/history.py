@@ -18,10 +18,10 @@ from math import log
 import numpy as np
 
 from isochrone_collector.analysis.histogram import Histograms
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.ragged import Flags, Integers, Reals
 from isochrone_wire.answers import Metric
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.durations import HOUR_US
 
 Quantity = tuple[str, str]
 """A metric, and the kind of its level."""
@@ -35,7 +35,6 @@ SUCCESS: Quantity = ("success", "share")
 SHARES = (0.5, 0.9, 0.95, 0.99)
 """The quantiles whose exceedances have a history."""
 
-_HOUR_US = 3600 * SECOND_US
 _LEAST_HOURS = 48
 _LONGEST_SHARE = 5
 _MEDIAN = "median"
@@ -95,7 +94,7 @@ class SeriesLevels:
         values[known], noise[known] = self.levels.values[places[known]], self.levels.noise[places[known]]
         from_at = np.zeros(len(wanted), dtype=np.int64)
         from_at[known] = self.from_at[places[known]]
-        hours_at = from_at[:, None] + _HOUR_US * np.arange(HOURS)
+        hours_at = from_at[:, None] + HOUR_US * np.arange(HOURS)
         return Levels(values=values, noise=noise).where(hours_at >= np.asarray(since_at, np.int64)[:, None])
 
     def quantile_of(self, wanted: Sequence[tuple[int, str]]) -> Reals:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_common.probe_metrics import HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES, ProbeCounts, Series, labels_of
 from isochrone_wire.model import Plan, RateLimit, Target
 
@@ -20,8 +21,6 @@ some rounds of their batch were stored before.
 
 UNKNOWN = -1
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchCounts:
@@ -29,12 +28,12 @@ class BatchCounts:
     `ProbeCounts`; `limits` has a column per name of `LIMITS`, -1 for none.
     """
 
-    target_ids: Numbers
+    target_ids: Integers
     counts: NDArray[np.uint16]
     sums: NDArray[np.float64]
-    last_success_at: Numbers
-    limits: Numbers
-    limits_at: Numbers
+    last_success_at: Integers
+    limits: Integers
+    limits_at: Integers
 
     def __eq__(self, other: object) -> bool:
         """Return whether every array of the other one has the same values."""
@@ -116,7 +115,7 @@ class ProbeTotals:
             row = self._rows[region, target_id] = self._free.pop()
         return -1 if row is None else row
 
-    def _leave_out(self, batch: BatchCounts, rows: Numbers) -> None:
+    def _leave_out(self, batch: BatchCounts, rows: Integers) -> None:
         samples = batch.counts[:, : len(OUTCOMES)].sum(axis=1).tolist()
         for target_id, row, count in zip(batch.target_ids.tolist(), rows.tolist(), samples, strict=True):
             if row < 0:

@@ -6,9 +6,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
+
 Kinds = NDArray[np.int8]
 
 

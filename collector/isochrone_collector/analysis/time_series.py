@@ -6,9 +6,20 @@ The laws:
    among them is not known, and is absent.
 2. Every probe is counted once, as a success, as a failure, as throttled or as skipped.
 3. The goodput is that of `goodput`: of the planned requests, only those that succeeded within the limit count.
+
+Distributions of the values of series, in bins that are equally wide on a logarithmic scale.
+
+The laws:
+
+1. All series of an answer have the same edges. They are edges of the buckets of `histogram`, so values from samples and
+   from summaries are counted in the same bins.
+2. Every value is counted once, except those that were cut off by a timeout: only a limit of them is known.
+
+Summaries of hours and days give the same points, within the width of a histogram's bucket.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 from math import isnan
 from typing import Any
@@ -16,11 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
-from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.goodput import planned_and_good
+from isochrone_collector.analysis.histogram import Joined, SortedEntries
+from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, beginnings, order_by, order_within
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
-from isochrone_wire.queries.series import SeriesPoint
+from isochrone_wire.queries.series import SeriesBin, SeriesPoint
 
 MAX_POINTS = 500
 """Maximum number of points of a series."""
@@ -31,11 +46,10 @@ SHARES = (0.1, 0.5, 0.9)
 TargetSeries = dict[tuple[int, str], tuple[SeriesPoint, ...]]
 """Points by target id and region, oldest first."""
 
-_HOUR_US = 60 * MINUTE_US
 _WIDTHS = (
     *(size * SECOND_US for size in (1, 2, 5, 10, 15, 30)),
     *(size * MINUTE_US for size in (1, 2, 5, 10, 15, 30)),
-    *(size * _HOUR_US for size in (1, 2, 3, 6, 12)),
+    *(size * HOUR_US for size in (1, 2, 3, 6, 12)),
     DAY_US,
 )
 # Rounding in 0.1 * n must not raise a rank.
@@ -139,3 +153,135 @@ def _point(at: int, n: int, p10: float, p50: float, p90: float, *counts: int) ->
 def _known_or_none(value: float) -> float | None:
     """Return a value, or `None` for NaN."""
     return None if isnan(value) else value
+
+
+FEWEST_BINS = 2
+MAX_BINS = 200
+"""Bounds of the number of bins of a distribution."""
+
+PackedValues = dict[tuple[int, str], bytes]
+"""Values by target id and region, as blobs of `histogram`, which may be concatenated."""
+
+
+def packed_values(probes: Probes) -> PackedValues:
+    """Return the values of each target and region that has any."""
+    kept = ~np.isnan(probes.value) & ~probes.censored
+    target_id, region, value = probes.target_id[kept], probes.region[kept], probes.value[kept]
+    target_ids, target = np.unique(target_id, return_inverse=True)
+    group = target * len(probes.regions) + region
+    alike = np.zeros(len(group), np.int64)
+    order = order_by(group, alike)
+    starts = beginnings(group[order], alike)
+    owners = (divmod(int(owner), len(probes.regions)) for owner in group[order][starts])
+    portions = np.split(value[order], starts[1:])
+    return {
+        (int(target_ids[place]), probes.regions[region_place]): histogram.pack(portion)
+        for (place, region_place), portion in zip(owners, portions, strict=False)
+    }
+
+
+def bins_of(found: Mapping[tuple[int, str], bytes], *, most: int) -> dict[tuple[int, str], tuple[SeriesBin, ...]]:
+    """Return the bins of each target and region, lowest first; together they are at most `most` different ones, and one
+    of values of zero or less. Bins without a value are left out.
+    """
+    merged = histogram.merge(found.values(), [b""] * len(found), range(len(found)), of=len(found))
+    low, high, counts = merged.coarsened(most)
+    edges = list(zip(low.tolist(), high.tolist(), strict=True))
+    return {
+        key: tuple(SeriesBin(low=low, high=high, n=n) for (low, high), n in zip(edges, row, strict=True) if n)
+        for key, row in zip(found, counts.tolist(), strict=True)
+    }
+
+
+# The number of an hour since the epoch takes fewer bits.
+_BUCKET_BITS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SummarisedOutcomes:
+    """How many probes of one target had each `Kind` of outcome in each hour or day, as columns: `region` is an index
+    into a list, `at` the beginning of the hour or day in microseconds since the epoch.
+    """
+
+    region: Integers
+    at: Integers
+    kind: Integers
+    probes: Integers
+
+    def points(self, bucket_us: int) -> int:
+        """Return the number of points of all regions."""
+        return len(np.unique(_cells(self.region, self.at, bucket_us)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SummarisedValues:
+    """The values of one metric of one target in each hour or day: columns as of `SummarisedOutcomes`, and the
+    concatenated blobs of known values and of limits, with their sizes in bytes.
+    """
+
+    region: Integers
+    at: Integers
+    known: bytes
+    known_sizes: Integers
+    limits: bytes
+    limit_sizes: Integers
+
+
+def summarised_series(
+    target_id: int,
+    regions: tuple[str, ...],
+    outcomes: SummarisedOutcomes,
+    values: SummarisedValues,
+    *,
+    bucket_us: int,
+    limit_us: int | None = None,
+) -> TargetSeries:
+    """Return the points of a target from each region with probes, in buckets of `bucket_us` microseconds; with a limit
+    in microseconds on a latency, also the goodput.
+    """
+    both = [_cells(one.region, one.at, bucket_us) for one in (outcomes, values)]
+    cells, places = np.unique(np.concatenate(both), return_inverse=True)
+    of_outcomes, of_values = np.split(places, [len(both[0])])
+    kinds = _counts(outcomes, of_outcomes, of=len(cells))
+    known, limits = (
+        histogram.sort_entries(Joined(content=content, sizes=sizes, groups=of_values), of=len(cells))
+        for content, sizes in ((values.known, values.known_sizes), (values.limits, values.limit_sizes))
+    )
+    n = known.n + limits.n
+    region, bucket = np.divmod(cells, 1 << _BUCKET_BITS)
+    columns = [bucket * bucket_us, n, *_summarised_quantiles(known, n), *kinds]
+    if limit_us is not None:
+        ok, failed, throttled, _ = kinds
+        columns += planned_and_good(
+            known=known.n, in_time=known.within(limit_us), ok=ok, failed=failed, throttled=throttled
+        )
+    has_probes = np.sum(kinds, axis=0) > 0
+    return points_of(
+        region[has_probes], [column[has_probes] for column in columns], lambda place: (target_id, regions[place])
+    )
+
+
+def packed_summaries(target_id: int, regions: tuple[str, ...], values: SummarisedValues) -> PackedValues:
+    """Return the values of a target from each region that has any."""
+    joined = Joined(content=values.known, sizes=values.known_sizes, groups=values.region)
+    blobs = zip(regions, histogram.split(joined, of=len(regions)), strict=True)
+    return {(target_id, region): blob for region, blob in blobs if blob}
+
+
+def _cells(region: Integers, at: Integers, bucket_us: int) -> Integers:
+    """Return a number for each region and bucket, ascending in this order."""
+    return (region << _BUCKET_BITS) + at // bucket_us
+
+
+def _counts(outcomes: SummarisedOutcomes, places: Integers, *, of: int) -> list[Integers]:
+    """Return the number of probes of each kind in each of `of` cells."""
+    return [
+        np.bincount(places, weights=np.where(outcomes.kind == kind, outcomes.probes, 0), minlength=of).astype(np.int64)
+        for kind in Kind
+    ]
+
+
+def _summarised_quantiles(known: SortedEntries, n: Integers) -> list[Reals]:
+    """Return the quantiles of each group; NaN where they are among the values that were cut off by a timeout."""
+    ranks = [rank_of(n, share) for share in SHARES]
+    return [np.where(rank <= known.n, known.at(rank), np.nan) for rank in ranks]

@@ -13,10 +13,10 @@ import click
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
 from isochrone_collector.clock import now_at
+from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.server.certificates import switch_at
 from isochrone_collector.settings import DEFAULT_DISK_LOW_PERCENT

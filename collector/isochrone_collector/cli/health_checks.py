@@ -6,12 +6,12 @@ Instants are microseconds since the Unix epoch, sizes are bytes.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
-from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.cli.latency_settings import judge_latency
+from isochrone_collector.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_common.credentials import format_fingerprint
+from isochrone_wire import durations
 from isochrone_wire.fleet import Liveness, VantageList
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
@@ -81,7 +81,7 @@ def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
     days = (not_after_at - now_at) // DAY_US
     hint = "replace the certificate: `serve` reads the files again when they change"
     if not_after_at <= now_at:
-        return fail("certificate", f"it expired {rough_duration(now_at - not_after_at)} ago", hint)
+        return fail("certificate", f"it expired {durations.rough(now_at - not_after_at)} ago", hint)
     sentence = f"valid for {days} more days"
     return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
 
@@ -93,7 +93,7 @@ def judge_rotation(fingerprint: bytes, *, switch_at: int | None, now_at: int) ->
         return ok("rotation", sentence)
     if now_at - switch_at > _SWITCH_LATE_US:
         hint = "the log of the collector has certificate.not_switched with the reason"
-        return warn("rotation", f"{sentence}; it was due {rough_duration(now_at - switch_at)} ago", hint)
+        return warn("rotation", f"{sentence}; it was due {durations.rough(now_at - switch_at)} ago", hint)
     return ok("rotation", f"{sentence} and presented from {rfc3339(switch_at)}")
 
 
@@ -118,7 +118,7 @@ def judge_credentials(access: Sequence[Access], *, now_at: int) -> CheckResult:
     expiring = [one for one in newest.values() if one.is_expiring(now_at)]
     if not expiring:
         return ok("credentials", f"{len(newest)} valid, none is about to expire")
-    named = [f"{one.name} in {rough_duration((one.expires_at or 0) - now_at)}" for one in expiring]
+    named = [f"{one.name} in {durations.rough((one.expires_at or 0) - now_at)}" for one in expiring]
     hint = (
         "their holders have not renewed them: is the agent running? else `vantage rotate`, or revoke and `access add`"
     )
@@ -209,7 +209,7 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
 def _jobs(failing: Mapping[str, int], *, now_at: int) -> CheckResult:
     if not failing:
         return ok("jobs", "none keeps failing")
-    named = [f"{name} since {rough_duration(now_at - since_at)}" for name, since_at in sorted(failing.items())]
+    named = [f"{name} since {durations.rough(now_at - since_at)}" for name, since_at in sorted(failing.items())]
     hint = "`isochrone alerts` shows the reason, and the log of the leading collector has job.failed"
     return fail("jobs", f"failing: {first_of(named, _NAMED)}", hint)
 
@@ -218,7 +218,7 @@ def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
     if until_at is None:
         return ok("summaries", "none yet; `serve` creates them after its start")
     behind_us = now_at - until_at
-    sentence = f"made until {rough_duration(behind_us)} ago" if behind_us > 0 else "made until now"
+    sentence = f"made until {durations.rough(behind_us)} ago" if behind_us > 0 else "made until now"
     if behind_us > _SUMMARIES_LATE_US:
         hint = "a collector that just started catches up by itself; else its log says job.failed"
         return warn("summaries", sentence, hint)

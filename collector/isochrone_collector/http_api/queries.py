@@ -9,8 +9,7 @@ from math import ceil
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isochrone_collector.analysis.time_series import MAX_POINTS
-from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS
+from isochrone_collector.analysis.time_series import FEWEST_BINS, MAX_BINS, MAX_POINTS
 from isochrone_collector.auth.call_limits import CallSlots
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import entity_tags

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from ptars import HandlerPool
 
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.ingest.sample_columns import (
     COLUMN,
     ENUMS,
@@ -22,8 +23,6 @@ from isochrone_collector.ingest.sample_columns import (
     TEXTS,
     UNKNOWN_MEMBER,
     Array,
-    Flags,
-    Numbers,
     SampleColumns,
 )
 from isochrone_wire.v1 import sample_pb2
@@ -86,14 +85,14 @@ def _present(validities: Sequence[Any], *, rows: int) -> Flags:
     return np.unpackbits(octets, axis=1, count=rows, bitorder="little").view(np.bool_)
 
 
-def _enum_places(name: str, numbers: Numbers) -> Numbers:
+def _enum_places(name: str, numbers: Integers) -> Integers:
     """Return the places in `ENUMS` of the numbers of an enum."""
-    # Numbers beyond the table are those of its ends, which are unknown.
+    # Integers beyond the table are those of its ends, which are unknown.
     return _places(name).take(numbers + 1, mode="clip")
 
 
 @cache
-def _places(name: str) -> Numbers:
+def _places(name: str) -> Integers:
     enum = _WIRE_ENUMS[name]
     places = np.full(max(enum.values()) + 3, UNKNOWN_MEMBER, np.int64)
     for place, member in enumerate(ENUMS[name]):

@@ -17,17 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from isochrone_collector.ingest.sample_columns import (
-    COLUMN,
-    ENUMS,
-    NUMBERS,
-    RATES,
-    TEXTS,
-    Array,
-    Flags,
-    Numbers,
-    SampleColumns,
-)
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
+from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, NUMBERS, RATES, TEXTS, Array, SampleColumns
 from isochrone_collector.store.batches import PackedRows
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.rows import COLUMNS, Origin
@@ -57,7 +48,7 @@ _NOTHING = pa.scalar(b"")
 
 
 def pack_rows(
-    columns: SampleColumns, chosen: Numbers, origin: Origin, reasons: Sequence[str] | None = None
+    columns: SampleColumns, chosen: Integers, origin: Origin, reasons: Sequence[str] | None = None
 ) -> PackedRows:
     """Pack the `chosen` rows, which must be valid; late ones with their `reasons`, in the same order."""
     order = ORDER if reasons is None else LATE_ORDER
@@ -79,7 +70,7 @@ def _batch_prefix(origin: Origin, *, columns: int) -> bytes:
     return struct.pack("!h", columns) + eights + _text(origin.region)
 
 
-def _fixed_width(columns: SampleColumns, places: Numbers) -> Array:
+def _fixed_width(columns: SampleColumns, places: Integers) -> Array:
     """Return the columns that are not text, one value per row; `places` are those of the rows in their batch."""
     numbers, present = columns.numbers, columns.present
     words = np.empty((len(columns), _WORDS_OF_EIGHTS + _WORDS_OF_FOURS), np.uint32)

@@ -9,8 +9,9 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 from pyarrow import compute
 
+from isochrone_collector.analysis.stats.arrays import Flags
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US
-from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, Flags, SampleColumns
+from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 
 _INT64 = np.iinfo(np.int64)
 _BOUNDS = {

@@ -6,7 +6,8 @@ The law: they are what `isochrone_common.probe_metrics.ProbeCounts.add` counts s
 import numpy as np
 
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
-from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, RATES, Flags, Numbers, SampleColumns
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
+from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, RATES, SampleColumns
 from isochrone_common.probe_metrics import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
 from isochrone_wire.model import Outcome, Quality
 
@@ -57,7 +58,7 @@ def count_probes(columns: SampleColumns) -> BatchCounts:
     )
 
 
-def values_are_valid(numbers: Numbers) -> Flags:
+def values_are_valid(numbers: Integers) -> Flags:
     """Return whether the values of each row are those of the model, as `VALID` in `store.probe_queries`."""
     quality = numbers[:, COLUMN["quality"]]
     is_cached = (quality & Quality.CACHED.value != 0) & (
@@ -67,8 +68,8 @@ def values_are_valid(numbers: Numbers) -> Flags:
 
 
 def _newest_limits(
-    row: Numbers, began_at: Numbers, numbers: Numbers, present: Flags, *, of: int
-) -> tuple[Numbers, Numbers]:
+    row: Integers, began_at: Integers, numbers: Integers, present: Flags, *, of: int
+) -> tuple[Integers, Integers]:
     """Return the rate limits of the newest probe with any, per target, and when it began; 0 if there is none."""
     limits, limits_at = np.full((of, len(LIMITS)), UNKNOWN, np.int64), np.zeros(of, np.int64)
     (limited,) = np.nonzero(present[:, _LIMIT_COLUMNS].any(axis=1))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_wire.model import Outcome, RateLimit, Sample, TokenSource
 
 LIMIT = "ratelimit_"
@@ -27,8 +28,6 @@ UNKNOWN_MEMBER = -1
 
 COLUMN: Mapping[str, int] = {name: column for column, name in enumerate(NUMBERS)}
 
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Array = Any  # pyarrow.Array, which has no types
 
 
@@ -39,7 +38,7 @@ class SampleColumns:
     of `TEXTS`, and `sizes` a column with the numbers of bytes, -1 where the text is absent.
     """
 
-    numbers: Numbers
+    numbers: Integers
     present: Flags
     rates: NDArray[np.float64]
     rated: Flags
@@ -49,7 +48,7 @@ class SampleColumns:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def select(self, chosen: Numbers) -> "SampleColumns":
+    def select(self, chosen: Integers) -> "SampleColumns":
         """Return the `chosen` rows in their order; without a copy if they are all, as nearly always."""
         if np.array_equal(chosen, np.arange(len(self))):
             return self

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.analysis.disk_space import DiskLevel
 from isochrone_collector.analysis.probe_totals import ProbeTotals
+from isochrone_collector.disk_space import DiskLevel
 from isochrone_collector.errors import (
     BadRequest,
     Conflict,

@@ -19,11 +19,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.errors import BadRequest, ClocksDisagree
 from isochrone_collector.ingest import prefilter
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
-from isochrone_collector.ingest.sample_columns import COLUMN, Numbers, SampleColumns
+from isochrone_collector.ingest.sample_columns import COLUMN, SampleColumns
+from isochrone_wire import durations
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, BatchRange, RateLimit, Rejection, Sample, Vantage, Vitals
 
@@ -73,7 +74,7 @@ class PushBatch:
 class Validated:
     """The outcome of validation, by index of the sample in its batch; late samples with their reason."""
 
-    fresh: Numbers
+    fresh: Integers
     late: tuple[tuple[int, str], ...]
     rejections: tuple[Rejection, ...]
 
@@ -91,7 +92,7 @@ def check_clock(batch: PushBatch) -> None:
     if batch.sent_at and abs(ahead_us) > MAX_CLOCK_DISTANCE_US:
         direction = "ahead of" if ahead_us > 0 else "behind"
         raise ClocksDisagree(
-            f"the clock of {batch.vantage.name!r} is {rough_duration(abs(ahead_us))} {direction} the "
+            f"the clock of {batch.vantage.name!r} is {durations.rough(abs(ahead_us))} {direction} the "
             "collector's: correct the wrong one; until then the samples stay in the spool"
         )
 

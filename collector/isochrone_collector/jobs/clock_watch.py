@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from isochrone_collector.alerts.message import of_collector
-from isochrone_collector.analysis.clock_guard import AGREE_US, ClockGuard, Verdict
-from isochrone_collector.clock import elapsed_us, now_at
+from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.store import vantages

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from isochrone_collector.alerts.message import of_collector
-from isochrone_collector.analysis.disk_space import DiskLevel, DiskSpace
+from isochrone_collector.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US

@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from isochrone_collector.alerts.message import ChangedSeries, of_change
-from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS_AFTER, Change
-from isochrone_collector.analysis.drift.round_medians import MediansRow, UnsettledRounds
-from isochrone_collector.analysis.drift.seasonality import HOUR_US
-from isochrone_collector.analysis.drift.series_state import MAX_DAYS, SeriesState
-from isochrone_collector.analysis.probe_records import Records, joined
+from isochrone_collector.analysis.drift import MAX_DAYS, MIN_ROUNDS_AFTER, Change, SeriesState
+from isochrone_collector.analysis.probe_records import MediansRow, Records, UnsettledRounds, joined
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
@@ -29,6 +26,7 @@ from isochrone_collector.store.new_batches import OVERLAP_US, NewBatch, NewBatch
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EVERY_US = 5 * SECOND_US

@@ -5,7 +5,7 @@ leader.
 from collections.abc import Callable
 
 from isochrone_collector.alerts.fleet_alerts import budget_alerts, is_clock_wrong, of_vantage_clock
-from isochrone_collector.analysis.spend import Spender, reported
+from isochrone_collector.fleet_state import Spender, reported
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import vantages

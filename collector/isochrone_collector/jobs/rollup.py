@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from isochrone_collector.analysis.clock_guard import AGREE_US
+from isochrone_collector.clock import AGREE_US
 from isochrone_collector.store import hourly_levels, job_state, partitions, rollups
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.summaries import HOUR_US, Resolution
+from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
 
 EVERY_US = MINUTE_US

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 
-from isochrone_collector.analysis.differential.margin import margin_of
+from isochrone_collector.analysis.differential.decision import margin_of
 from isochrone_collector.plans.cost import budget_limits, budget_owner, forecast, requests_per_day, usd_per_day
 from isochrone_wire import durations
 from isochrone_wire.answers import Metric

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from isochrone_collector.analysis.coverage import PlanSpan
+from isochrone_collector.analysis.differential.participation import PlanSpan
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.postgres.pool import Connection, Database

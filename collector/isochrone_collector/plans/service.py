@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import structlog
 
-from isochrone_collector.analysis.coverage import PlanSpan
+from isochrone_collector.analysis.differential.participation import PlanSpan
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.plans import signatures
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isochrone_collector.analysis.differential.margin import Margin, margin_of
+from isochrone_collector.analysis.differential.decision import Margin, margin_of
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import display_names, matching
 from isochrone_collector.plans.service import Plans

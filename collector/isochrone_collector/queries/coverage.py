@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from isochrone_collector.analysis.coverage import PlanSpan, active_window, planned_rounds
+from isochrone_collector.analysis.differential.participation import PlanSpan, active_window, planned_rounds
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import probe_queries, vantages
 from isochrone_collector.store.rows import RecordedRow, VantageRow

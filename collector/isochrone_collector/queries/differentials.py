@@ -11,15 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
+from isochrone_collector.analysis.differential.decision import Margin
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps
-from isochrone_collector.analysis.differential.margin import Margin
-from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
-from isochrone_collector.analysis.differential.panel import Panel, build_panel
-from isochrone_collector.analysis.differential.participation import Participation
+from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion, build_panel
+from isochrone_collector.analysis.differential.participation import Participation, PlanSpan
 from isochrone_collector.analysis.history import SUCCESS, History, median_of
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest

@@ -1,6 +1,6 @@
 """The query for detected changes."""
 
-from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS
+from isochrone_collector.analysis.drift import MIN_ROUNDS
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import drift
 from isochrone_collector.store.drift import DriftRow, WatchedRow

@@ -2,8 +2,7 @@
 
 from dataclasses import asdict, fields, replace
 
-from isochrone_collector.analysis.liveness import VantageSignals, classify
-from isochrone_collector.analysis.spend import Spender, reported, spend_lines
+from isochrone_collector.fleet_state import Spender, VantageSignals, classify, reported, spend_lines
 from isochrone_collector.queries.context import QueryContext, resolve_names
 from isochrone_collector.region_places import RegionPlace, place_of
 from isochrone_collector.store import vantages

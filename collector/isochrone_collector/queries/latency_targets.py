@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from isochrone_collector.analysis.ranking.latency_targets import (
+from isochrone_collector.analysis.goodput import Requests, by_series
+from isochrone_collector.analysis.latency_targets import (
     USES,
     MeasuredRequests,
     SummarisedRequests,
@@ -13,7 +14,6 @@ from isochrone_collector.analysis.ranking.latency_targets import (
     assess,
     quantities,
 )
-from isochrone_collector.analysis.requests import Requests, by_series
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.queries.ranking import entry_of

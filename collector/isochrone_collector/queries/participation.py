@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from isochrone_collector.analysis.coverage import PlanSpan, active_window
 from isochrone_collector.analysis.differential import participation
-from isochrone_collector.analysis.differential.pairing import TargetRegion
-from isochrone_collector.analysis.differential.participation import Participation, Presence
+from isochrone_collector.analysis.differential.panel import TargetRegion
+from isochrone_collector.analysis.differential.participation import Participation, PlanSpan, Presence, active_window
 from isochrone_collector.analysis.history import NO_HISTORY, History
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.store.rows import VantageRow

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.history import SUCCESS, History, Quantity, above_quantile
-from isochrone_collector.analysis.ranking.leaderboard import QUANTITIES, Entry, asked_for, standings
-from isochrone_collector.analysis.ranking.price_tiers import ASKED as TIERED
-from isochrone_collector.analysis.ranking.price_tiers import tier_lines
+from isochrone_collector.analysis.leaderboard import ASKED as TIERED
+from isochrone_collector.analysis.leaderboard import QUANTITIES, Entry, asked_for, standings, tier_lines
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import hourly_levels, leaderboards, long_windows

@@ -3,13 +3,12 @@
 import asyncio
 from dataclasses import dataclass, replace
 
-from isochrone_collector.analysis.coverage import PlanSpan
+from isochrone_collector.analysis.differential.decision import Margin
 from isochrone_collector.analysis.differential.levels import with_steps
-from isochrone_collector.analysis.differential.margin import Margin
-from isochrone_collector.analysis.differential.pairing import Changes
-from isochrone_collector.analysis.differential.panel import build_panel
+from isochrone_collector.analysis.differential.panel import Changes, build_panel
+from isochrone_collector.analysis.differential.participation import PlanSpan
+from isochrone_collector.analysis.differential.region_cost import region_costs as costs_of
 from isochrone_collector.analysis.probes import Probes
-from isochrone_collector.analysis.ranking.region_cost import region_costs as costs_of
 from isochrone_collector.queries import participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
 from isochrone_collector.queries.differentials import without_mixed

@@ -1,23 +1,31 @@
-"""Single samples: the newest of a selection, all of them, and those still to come."""
+"""Single samples: the newest of a selection, all of them, and those still to come.
+
+Following reads batches by the instant of receipt, but they become visible only when committed, and commits are not in
+the order of receipt. So each read starts `OVERLAP_US` before the end of the previous one, which is longer than a commit
+may take, and batches already reported are skipped.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from isochrone_collector.analysis.arrivals import Arrival, ArrivalCursor, grouped
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
 from isochrone_collector.store.sample_position import Position, parse_sample_name, position_of
-from isochrone_collector.store.samples import Record
+from isochrone_collector.store.samples import Arrival, Record
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 from isochrone_wire.text import shortened
 
 Row = TypeVar("Row")
+
+OVERLAP_US = MINUTE_US
+# After a pause, for example of a slow reader, the backlog is read in windows of this length.
+STEP_US = 10 * MINUTE_US
 
 MAX_SAMPLES = 10_000
 DEFAULT_SAMPLES = 1_000
@@ -31,6 +39,50 @@ _LEAST_STRIDE_US = SECOND_US
 _MAX_AGE_US = 7 * DAY_US
 _POLL_INTERVAL_S = 1.0
 _KEEPALIVE_US = 10 * SECOND_US
+
+
+class ArrivalCursor:
+    """Cursor over the batches received since `since_at` (microseconds since the epoch).
+
+    Another cursor may resume from `resume_at`: every batch received before it has been reported.
+    """
+
+    def __init__(self, since_at: int) -> None:
+        self._since_at = since_at
+        self._until_at = since_at
+        self._seen: dict[tuple[int, int, int], int] = {}
+
+    @property
+    def resume_at(self) -> int:
+        """The earliest instant of receipt that may still have unreported batches."""
+        return max(self._since_at, self._until_at - OVERLAP_US)
+
+    def next_window(self, now_at: int) -> Window:
+        """Return the instants of receipt to read now; empty only if nothing can have arrived."""
+        until_at = max(self._until_at, min(now_at, self._until_at + STEP_US))
+        return Window(from_at=self.resume_at, until_at=until_at)
+
+    def advance(self, found: Iterable[Arrival], window: Window) -> list[Arrival]:
+        """Return the batches found in `window` that are new, and move the cursor to its end."""
+        unseen = [arrival for arrival in found if arrival.key not in self._seen]
+        self._until_at = window.until_at
+        self._seen.update((arrival.key, arrival.received_at) for arrival in unseen)
+        self._seen = {key: at for key, at in self._seen.items() if at >= self.resume_at}
+        return unseen
+
+
+def grouped(arrivals: Iterable[Arrival], *, samples: int) -> Iterable[list[Arrival]]:
+    """Group batches, in order, into about `samples` samples per group, at least one batch each."""
+    group: list[Arrival] = []
+    weight = 0
+    for arrival in arrivals:
+        if group and weight + arrival.stored > samples:
+            yield group
+            group, weight = [], 0
+        group.append(arrival)
+        weight += arrival.stored
+    if group:
+        yield group
 
 
 async def samples(context: QueryContext, selection: Selection, *, limit: int) -> SampleList:

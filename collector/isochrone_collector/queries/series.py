@@ -5,21 +5,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from isochrone_collector.analysis.probes import Probes
-from isochrone_collector.analysis.summarised_series import (
+from isochrone_collector.analysis.time_series import (
+    FEWEST_BINS,
+    MAX_BINS,
+    MAX_POINTS,
+    PackedValues,
     SummarisedOutcomes,
     SummarisedValues,
+    TargetSeries,
+    bins_of,
+    bucket_width,
     packed_summaries,
+    packed_values,
+    series_of,
     summarised_series,
 )
-from isochrone_collector.analysis.time_series import MAX_POINTS, TargetSeries, bucket_width, series_of
-from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS, PackedValues, bins_of, packed_values
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
 from isochrone_collector.store import long_windows, probe_queries, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.summaries import HOUR_US, Piece, Resolution
+from isochrone_collector.store.summaries import Piece, Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US
 from isochrone_wire.queries.series import Series, SeriesBin, SeriesList
 

@@ -7,16 +7,19 @@ from itertools import groupby
 
 import numpy as np
 
-from isochrone_collector.analysis.simulation.policies import (
+from isochrone_collector.analysis.simulation import (
     DEFAULTS,
     Policy,
     PolicyError,
     PolicyInput,
+    Replay,
+    SentProbes,
+    SharedRounds,
+    find_shared_rounds,
     policy,
     policy_inputs,
+    pooled,
 )
-from isochrone_collector.analysis.simulation.replay import Replay, pooled
-from isochrone_collector.analysis.simulation.shared_rounds import SentProbes, SharedRounds, find_shared_rounds
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import simulations as simulation_tables

@@ -7,7 +7,7 @@ count only as far as they certainly differ: by the gap between the intervals of 
 from dataclasses import dataclass
 from math import inf
 
-from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.eligibility import GROUP_OF, US_PER_MS, eligible, late_us, usd_ms
 from isochrone_collector.routing.inputs import Evidence, Inputs
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.goodput import verdict
-from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible

@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from isochrone_collector.analysis.distribution import Values, quantiles_of
-from isochrone_collector.analysis.goodput import effective_sizes
+from isochrone_collector.analysis.goodput import Ending, Requests, effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
-from isochrone_collector.analysis.requests import Ending, Requests
-from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.probes import Kind, Kinds
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.routing.inputs import Evidence, Rules, has_limits, limits_of
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.model import SECOND_US, Slo

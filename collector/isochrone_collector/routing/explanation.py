@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.comparison import margin_us, no_worse_group, objective_advantage
 from isochrone_collector.routing.decision import Decision, is_aging
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Metric, Proportion, Quantile, Window
 from isochrone_wire.model import SECOND_US, Route, Slo, Target

@@ -20,9 +20,8 @@ from isochrone_collector.routing.evidence import (
 from isochrone_collector.routing.inputs import Evidence, Inputs, Rules, rules_for
 from isochrone_collector.routing.member_pairs import Drift, comparisons_of, joint_rounds
 from isochrone_wire.answers import Window
-from isochrone_wire.model import SECOND_US, Plan, Route, Target
-
-_HOUR_US = 3600 * SECOND_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import Plan, Route, Target
 
 
 def rules_of(route: Route, plan: Plan) -> Rules:
@@ -151,6 +150,6 @@ class _Fleet:
             left, right = (
                 levels.of([keys[place] for place in places], [0] * len(pairs)) for places in zip(*pairs, strict=True)
             )
-            return left.minus(right).variances(np.full(len(pairs), span_us / _HOUR_US))
+            return left.minus(right).variances(np.full(len(pairs), span_us / HOUR_US))
 
         return drift

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from isochrone_collector.analysis.histogram import values_of
-from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from itertools import combinations
 import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probes import Flags, Integers, Reals, sign_is_known
+from isochrone_collector.analysis.probes import sign_is_known
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, stacked
-from isochrone_collector.analysis.stats.paired import Shift, paired_shifts
-from isochrone_collector.analysis.stats.ragged import ragged
+from isochrone_collector.analysis.stats.shifts import Shift, paired_shifts
 from isochrone_collector.routing.evidence import ProbeTable
 from isochrone_collector.routing.inputs import Comparison, Rules
 from isochrone_collector.routing.joint_rounds import JointRounds

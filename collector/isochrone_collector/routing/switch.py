@@ -19,7 +19,7 @@ ranking before the rounds that decide is of the kind `first` and adds no penalty
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.comparison import (
     group_of,
     is_ahead,

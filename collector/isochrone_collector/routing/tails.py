@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of, values_of
-from isochrone_collector.analysis.stats.quantile import interval_ranks
+from isochrone_collector.analysis.stats.binomial import interval_ranks
 from isochrone_collector.routing.inputs import Inputs
 
 MIN_ROUNDS = 299

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from isochrone_collector.analysis.clock_guard import ClockGuard
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
+from isochrone_collector.clock import ClockGuard
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from isochrone_collector.analysis.clock_guard import ClockGuard
-from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.analysis.probe_totals import REASONS
+from isochrone_collector.clock import ClockGuard
+from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_common import probe_metrics

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from isochrone_collector.analysis.drift.change_detection import Change
-from isochrone_collector.analysis.drift.round_medians import MediansRow
+from isochrone_collector.analysis.drift import Change
+from isochrone_collector.analysis.probe_records import MediansRow
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch

@@ -24,15 +24,15 @@ from isochrone_collector.analysis.history import (
     above_quantile,
     median_of,
 )
-from isochrone_collector.analysis.stats.ragged import Integers, Reals
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rollups import portions
-from isochrone_collector.store.summaries import HOUR_US
 from isochrone_wire.answers import Metric
+from isochrone_wire.durations import HOUR_US
 
 _FLOATS = ">f4"
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between
-from isochrone_collector.analysis.probes import Flags, Kind
+from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.stats.arrays import Flags
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query

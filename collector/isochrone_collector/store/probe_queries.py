@@ -8,7 +8,8 @@ import numpy as np
 from psycopg import sql
 
 from isochrone_collector.analysis.differential.decomposition import Phases
-from isochrone_collector.analysis.probes import Integers, Kind, Probes, Reals
+from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres import columns

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from psycopg import sql
 
-from isochrone_collector.analysis.requests import Ending, Requests
+from isochrone_collector.analysis.goodput import Ending, Requests
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.postgres.pool import Connection

@@ -19,22 +19,15 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import Scope, measure
 from isochrone_collector.store.rows import IdRow, YesRow
-from isochrone_collector.store.summaries import (
-    HOUR_US,
-    JoinedRow,
-    OutcomeRow,
-    Piece,
-    Resolution,
-    added,
-    counted,
-    joined,
-)
+from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, added, counted, joined
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, Outcome
 
 # A dense fleet has a hundred thousand samples of this many targets in an hour: some ten megabytes.
@@ -135,7 +128,7 @@ def _packed(records: Iterable[Mapping[str, Any]]) -> list[JoinedRow]:
     ]
 
 
-def _numbers(content: bytes | None) -> histogram.Reals:
+def _numbers(content: bytes | None) -> Reals:
     return np.frombuffer(content or b"", ">f8").astype(np.float64)
 
 

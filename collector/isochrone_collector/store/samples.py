@@ -9,7 +9,6 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from isochrone_collector.analysis.arrivals import Arrival
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
@@ -53,6 +52,24 @@ class RateLimitReading:
     remaining_tokens: int | None
     limit_tokens: int | None
     reset_tokens_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A batch in the ledger: how many of its samples were stored, and the range of their rounds, if known."""
+
+    vantage_id: int
+    epoch: int
+    seq: int
+    stored: int
+    received_at: int
+    oldest_round_at: int | None
+    newest_round_at: int | None
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The batch's key in the ledger: vantage, epoch and sequence number."""
+        return (self.vantage_id, self.epoch, self.seq)
 
 
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.probes import Integers, Reals
-from isochrone_collector.analysis.simulation.shared_rounds import SentProbes
+from isochrone_collector.analysis.simulation import SentProbes
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query

@@ -14,17 +14,17 @@ import numpy as np
 from psycopg import sql
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.analysis.histogram import Histograms, Integers, Joined
-from isochrone_collector.analysis.summarised_series import SummarisedOutcomes, SummarisedValues
+from isochrone_collector.analysis.histogram import Histograms, Joined
+from isochrone_collector.analysis.stats.arrays import Integers
+from isochrone_collector.analysis.time_series import SummarisedOutcomes, SummarisedValues
 from isochrone_collector.store import job_state
 from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import KINDS, Scope, region_names
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import DAY_US, SECOND_US
-
-HOUR_US = 3600 * SECOND_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import DAY_US
 
 _STARTS, _NO_STARTS = sql.SQL("timestamptz_send(bucket_start)"), sql.SQL("''::bytea")
 

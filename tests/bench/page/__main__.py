@@ -37,12 +37,12 @@ from bench.query_dataset import FULL, QUICK, FilledDatabase, Scale, filled_datab
 from bench.result import at_most, conclude
 from fixtures.browser import Browser
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.summaries import HOUR_US
 from isochrone_common.address import parse_address
 from isochrone_common.channel import open_channel
 from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import fleet_pb2_grpc
 

@@ -12,7 +12,7 @@ from bench.truth.series import ROUNDS_PER_HOUR, drifting, independent
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Decision, Metric
 
 PAIRS = 400

@@ -19,11 +19,11 @@ from isochrone_collector.analysis.history import (
     SeriesLevels,
     above_quantile,
 )
-from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
+from isochrone_collector.analysis.leaderboard import Entry, standings
+from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent
-from isochrone_collector.analysis.stats.paired import Shifts, paired_shifts
-from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats.shifts import Shifts, paired_shifts
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Standing
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis.differential.panel import build_panel
-from isochrone_collector.analysis.probes import Kind, Probes, Reals
-from isochrone_collector.analysis.ranking.region_cost import region_costs
+from isochrone_collector.analysis.differential.region_cost import region_costs
+from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
 
 DRAWS = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.arrays import Ragged, Reals
 
 Series = Callable[[np.random.Generator, int, int], Reals]
 

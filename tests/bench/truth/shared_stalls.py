@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isochrone_agent.plan.schedule import timings
-from isochrone_collector.analysis.probes import Integers, Kind, Reals
-from isochrone_collector.analysis.simulation.policies import policy, policy_inputs
-from isochrone_collector.analysis.simulation.shared_rounds import SentProbes, find_shared_rounds
+from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.simulation import SentProbes, find_shared_rounds, policy, policy_inputs
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import ProbeTable
 from isochrone_collector.routing.inputs_builder import build_inputs, rules_of

@@ -3,9 +3,9 @@
 import numpy as np
 
 from bench.truth.series import SERIES
-from isochrone_collector.analysis.ranking.latency_targets import MeasuredRequests, Use, assess
-from isochrone_collector.analysis.requests import Ending, Requests
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.goodput import Ending, Requests
+from isochrone_collector.analysis.latency_targets import MeasuredRequests, Use, assess
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible
 

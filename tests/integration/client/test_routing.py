@@ -16,13 +16,13 @@ from rich.cells import cell_len
 from fixtures.routes import FakeRoutes
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteTable
 from testdata.preforked import Program
 from testdata.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE
 
 PATIENCE = 30.0
-HOUR_US = 3600 * SECOND_US
 
 
 def run(routing: FakeRoutes, *arguments: str) -> Result:

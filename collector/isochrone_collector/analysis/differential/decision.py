@@ -2,8 +2,8 @@
 
 The laws:
 
-1. `faster` and `slower` need an interval that excludes zero and a shift that matters (see `margin`), and must survive
-   the correction for all comparisons of the family (see `false_discovery`).
+1. `faster` and `slower` need an interval that excludes zero and a shift that matters (see `Margin`), and must survive
+   the correction for all comparisons of the family (see below).
 2. `equivalent` needs the whole interval to be within the margin. That is two one-sided tests at 2.5 % each, of "it is
    slower by the margin" and of "it is faster by the margin" (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987)
    657-680, who allows 5 % each).
@@ -14,14 +14,79 @@ The laws:
 5. `mixed` replaces `faster` and `slower` where the difference of the medians or the share of faster rounds has the
    opposite sign of the shift: then no single size describes the rounds.
 6. Everything else is `undecided`.
+
+Margins: the smallest difference of each metric that matters.
+
+A difference matters from `least` on, and from a share of the smaller of the two medians on: for a share of 5 %, from a
+ratio of 1.05. Both are symmetric in the two sides, so that the decision does not depend on which one is the baseline.
+
+False-discovery rate of many comparisons.
+
+Of a hundred equal pairs, five have an interval that excludes zero. The correction is Benjamini and Hochberg's step-up
+procedure: with the p-values in order, p(1) <= … <= p(m), deciding for every comparison with q(i) = min over j >= i of
+m·p(j)/j at or below 5 % keeps the expected share of false decisions at or below 5 %, for tests that are independent or
+positively dependent, as those against a common baseline are (Y. Benjamini and Y. Hochberg, JRSS B 57 (1995) 289-300;
+Y. Benjamini and D. Yekutieli, Annals of Statistics 29 (2001) 1165-1188).
+
+The comparisons that count are a fixed family: those of one metric in one window against one baseline, for all targets
+of the plan and all regions. A question about some of them gets the q-values that a question about all of them gets. A
+comparison outside of the family, of a target that is no longer in the plan, counts as one more for itself only.
+
+A family that would take too many probes to read is not read: each p-value is then multiplied by the size of the family
+(Bonferroni), which is the largest q-value that the procedure could give.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from isochrone_collector.analysis.stats.paired import Shift
-from isochrone_collector.analysis.stats.signed_rank import MIN_N
+import numpy as np
+
+from isochrone_collector.analysis.stats.arrays import Flags, Reals
+from isochrone_collector.analysis.stats.shifts import MIN_N, Shift
 from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.model import MarginRule
+
+_PERCENT = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Margin:
+    """The smallest difference that matters: `least` in the metric's unit, or `share` of the smaller median (0.05 is
+    5 %), whichever is larger.
+    """
+
+    least: float
+    share: float = 0.05
+
+    def size(self, one_median: float, other_median: float) -> float:
+        """Return the margin between two sides with these medians."""
+        return max(self.least, self.share * min(abs(one_median), abs(other_median)))
+
+
+# A round trip is a matter of milliseconds; connecting takes several.
+_DEFAULTS = {
+    Metric.TTFT: Margin(least=20_000),
+    Metric.TTFT_COLD: Margin(least=20_000),
+    Metric.TTFAT: Margin(least=20_000),
+    Metric.E2E: Margin(least=20_000),
+    Metric.TOKENS_PER_SECOND: Margin(least=0),
+    Metric.CONNECT: Margin(least=3_000),
+    Metric.RTT: Margin(least=1_000),
+}
+
+
+def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
+    """Return the margin of a metric: the default, with what a plan's rule for the metric sets instead."""
+    default = _DEFAULTS[metric]
+    rule = next((rule for rule in rules if rule.metric == metric.value), None)
+    if rule is None:
+        return default
+    return Margin(
+        least=default.least if rule.least is None else rule.least,
+        share=default.share if rule.percent is None else rule.percent / _PERCENT,
+    )
+
 
 LEAST_ROUNDS = 24
 """The rounds that a decision needs if the memory of the series is unknown."""
@@ -179,3 +244,38 @@ def unless_mixed(
         return verdict
     whole = f"{size_in_words(shift, metric)} by the centre of all rounds, but {' and '.join(contradicted)}"
     return Decision.MIXED, f"{whole}: no single size describes these rounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """The q-value of each comparison, NaN without a p-value, and the number of comparisons that it accounts for."""
+
+    q_values: Reals
+    comparisons: int
+
+
+def family_rates(p_values: Reals, *, is_member: Flags, size: int | None = None) -> Rates:
+    """Return the q-values of comparisons, of which some are the members of the family; `size` is the number of members
+    of a family that was not read.
+    """
+    if size is not None:
+        return Rates(q_values=np.minimum(p_values * max(size, 1), 1.0), comparisons=size)
+    found = np.full(len(p_values), np.nan)
+    members = p_values[is_member]
+    found[is_member] = q_values(members)
+    for place in np.flatnonzero(~is_member & ~np.isnan(p_values)).tolist():
+        found[place] = q_values(np.append(members, p_values[place]))[-1]
+    return Rates(q_values=found, comparisons=int(np.count_nonzero(~np.isnan(members))))
+
+
+def q_values(p_values: Reals) -> Reals:
+    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value.
+
+    Of m p-values, the k-th smallest gets m/k times itself, and at most what the next larger one gets.
+    """
+    found = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    falling = known[np.argsort(-p_values[known])]
+    places = np.arange(len(falling), 0, -1)
+    found[falling] = np.minimum.accumulate(np.minimum(p_values[falling] * len(falling) / places, 1.0))
+    return found

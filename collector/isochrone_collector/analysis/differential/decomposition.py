@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis.differential.estimation import medians
-from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion, pair_up
-from isochrone_collector.analysis.differential.panel import build_panel
-from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
-from isochrone_collector.analysis.stats.paired import paired_shifts
+from isochrone_collector.analysis.differential.panel import Changes, TargetRegion, build_panel, pair_up
+from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
+from isochrone_collector.analysis.stats.shifts import paired_shifts
 from isochrone_wire.answers import Part
 
 _CONNECTING = ("dns", "tcp", "tls")

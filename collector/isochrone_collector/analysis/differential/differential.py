@@ -1,8 +1,8 @@
 """Differentials: the difference between a region and the baseline region, target by target.
 
 The chain from probes to decisions: `panel` reduces probes to one value per region and round, `levels` finds the steps
-of their difference, `pairing` the rounds since then that two regions share, `estimation` estimates the shift between
-them, `decision` decides on it, and `participation` checks that enough was recorded to decide at all.
+of their difference, `panel.pair_up` the rounds since then that two regions share, `estimation` estimates the shift
+between them, `decision` decides on it, and `participation` checks that enough was recorded to decide at all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,14 @@ import numpy as np
 from isochrone_collector.analysis.differential.decision import (
     MAX_FALSE_SHARE,
     MAX_WITHOUT_HISTORY,
+    Margin,
     Rounds,
     Verdict,
     adjusted_for_comparisons,
     after_losses,
     decide,
+    family_rates,
+    margin_of,
     mostly_lost,
     rounds_needed,
     undetermined_note,
@@ -25,15 +28,12 @@ from isochrone_collector.analysis.differential.decision import (
     with_enough_rounds,
 )
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
-from isochrone_collector.analysis.differential.false_discovery import family_rates
 from isochrone_collector.analysis.differential.levels import LevelHistory
-from isochrone_collector.analysis.differential.margin import Margin, margin_of
-from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
-from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.differential.panel import Changes, Pairs, Panel, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
 

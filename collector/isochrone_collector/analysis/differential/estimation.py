@@ -14,14 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
-from isochrone_collector.analysis.differential.pairing import Pairs
-from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.differential.panel import Pairs, Panel
+from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, mean_ranks
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
-from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
-from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
-from isochrone_collector.analysis.stats.ranks import mean_ranks
-from isochrone_collector.analysis.stats.signed_rank import MIN_N
-from isochrone_collector.analysis.stats.unpaired import separation
+from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, separation
 
 _CELLS = 1 << 17
 

@@ -21,14 +21,12 @@ from math import sqrt
 import numpy as np
 from scipy.special import stdtr
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS, Margin
 from isochrone_collector.analysis.differential.estimation import medians
-from isochrone_collector.analysis.differential.margin import Margin
-from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up, since
-from isochrone_collector.analysis.differential.panel import Panel
-from isochrone_collector.analysis.probes import Integers, Reals
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time
-from isochrone_collector.analysis.stats.paired import paired_shift
+from isochrone_collector.analysis.differential.panel import Changes, Pairs, Panel, TargetRegion, pair_up, since
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
+from isochrone_collector.analysis.stats.long_run_variance import correlation_time
+from isochrone_collector.analysis.stats.shifts import paired_shift
 from isochrone_collector.analysis.stats.steps import LEAST, around_levels, noise_around, steps
 from isochrone_wire.answers import Level
 

@@ -3,27 +3,73 @@
 A comparison of latencies covers only the probes that succeeded. If a region fails often, or was absent for most of the
 time, the rest is not what its users see; so both sides' failures are shown beside every comparison, and with too little
 recorded nothing is decided.
+
+Coverage is the share of planned rounds that have a sample; rounds without one count as missed by the vantage.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor
 
 import numpy as np
 
-from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds
-from isochrone_collector.analysis.differential.pairing import TargetRegion
+from isochrone_collector.analysis.differential.panel import TargetRegion
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History
-from isochrone_collector.analysis.probes import Integers, Kind, Probes, Reals
-from isochrone_collector.analysis.sorting import beginnings, order_by
+from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.stats.arrays import Integers, Reals, beginnings, order_by
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Proportion, Side, Window
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import MINUTE_US
+from isochrone_wire.rounds import rounds_between
 
-_HOUR_US = 3600 * SECOND_US
+MAX_SILENCE_US = 5 * MINUTE_US
+"""How long an active vantage may be silent, in microseconds; agents send heartbeats more often than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSpan:
+    """A plan in force over [from_at, until_at), open-ended for the newest: target id → interval in microseconds, and
+    the id that sets the phase where that is another target's (`isochrone_wire.rounds`).
+    """
+
+    from_at: int
+    until_at: int | None
+    every_us: Mapping[int, int]
+    phase_ids: Mapping[int, int] = field(default_factory=dict)
+
+
+def planned_rounds(target_id: int, spans: Sequence[PlanSpan], window: Window) -> int:
+    """Count the rounds that the plans ask of one vantage for one target within the window."""
+    return sum(_planned_in(target_id, span, window) for span in spans if target_id in span.every_us)
+
+
+def active_window(
+    window: Window, *, first_seen_at: int, last_seen_at: int, oldest_at: int | None, now_at: int
+) -> Window:
+    """Return the part of a window in which a vantage was active; it ends before it begins if there is none.
+
+    A vantage is active from its first push, or from the oldest round of that push (`oldest_at`, within the window),
+    until `now_at`. A vantage last seen before the window that has no round in it was removed, so no rounds are expected
+    of it. A vantage that fell silent within the window stays active until the window's end, so that coverage shows its
+    absence.
+    """
+    gone_at = last_seen_at + MAX_SILENCE_US
+    if oldest_at is None and gone_at < window.from_at:
+        return Window(from_at=window.from_at, until_at=gone_at)
+    there_from_at = first_seen_at if oldest_at is None else min(first_seen_at, oldest_at)
+    return Window(from_at=max(window.from_at, there_from_at), until_at=min(window.until_at, now_at))
+
+
+def _planned_in(target_id: int, span: PlanSpan, window: Window) -> int:
+    until_at = window.until_at if span.until_at is None else min(window.until_at, span.until_at)
+    from_at = max(window.from_at, span.from_at)
+    phase_id = span.phase_ids.get(target_id, target_id)
+    return rounds_between(from_at, until_at, target_id=phase_id, every_us=span.every_us[target_id])
+
 
 MIN_COVERAGE = 0.5
 """The share of planned rounds that a region must have recorded for a decision."""
@@ -126,7 +172,7 @@ def participations(
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
     recorded = _rounds(probes, group, groups)
     keys = [(target_id, region) for target_id in target_ids.tolist() for region in probes.regions]
-    hours = np.ptp(probes.round_at) / _HOUR_US if len(probes) else 0.0
+    hours = np.ptp(probes.round_at) / HOUR_US if len(probes) else 0.0
     known = history.of(SUCCESS, keys, np.full(groups, hours))
     independent = _independent(probes, group, tried, failed, known)
     found = {key: Participation(planned=count) for key, count in plans.items()}

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.arrays import Ragged, Reals
 
 LEAST = 5
 """The minimum number of values on either side of a step, of at least one more than twice as many."""

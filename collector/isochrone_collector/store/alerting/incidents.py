@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
-from isochrone_collector.analysis.probes import Integers
+from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch

@@ -13,8 +13,8 @@ from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
-from isochrone_collector.analysis.drift.round_medians import MAX_BYTES, MediansRow, UnsettledRounds
-from isochrone_collector.analysis.drift.series_state import SeriesState
+from isochrone_collector.analysis.drift import SeriesState
+from isochrone_collector.analysis.probe_records import MAX_BYTES, MediansRow, UnsettledRounds
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.drift_detection import DriftDetection

@@ -30,15 +30,15 @@ from isochrone_collector.store import audit, retention
 from isochrone_collector.store.alerting import alerts, deliveries
 from isochrone_collector.store.postgres.pool import Database, connect
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import Alert
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.operations import Silence
 from testdata import alert_messages
 from testdata.alert_messages import recovers
 from testdata.waiting import eventually
 
 KEY = "0123456789abcdef0123456789abcdef"
-HOUR_US = 60 * MINUTE_US
 
 
 @dataclass(slots=True)

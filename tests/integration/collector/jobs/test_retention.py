@@ -21,10 +21,10 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Vantage
 
 US = Vantage(name="us-1", region="us")
-HOUR_US = DAY_US // 24
 KEEP_US = 3 * DAY_US
 KEEP = RetentionPeriods(samples_us=KEEP_US, hours_us=5 * DAY_US, days_us=8 * DAY_US)
 

@@ -13,8 +13,9 @@ from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
 from isochrone_collector.store import job_state, partitions, rollups, summaries
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.summaries import HOUR_US, Resolution
+from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Vantage
 from testdata.quantiles import independent_quantile
 

@@ -11,11 +11,11 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
 from isochrone_collector.queries.region_costs import region_costs
 from isochrone_wire.answers import Decision, Differential, Selection, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
 
 MS = 1_000
-HOUR_US = 60 * MINUTE_US
 US, SG, EU = (Vantage(name=f"{region}-1", region=region) for region in ("us", "sg", "eu"))
 PLAN = """\
 baseline: us

@@ -14,11 +14,11 @@ from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import LatencyBudget
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Quality, Sample, Vantage, day_of
 
 MS = 1_000
-HOUR_US = 60 * MINUTE_US
 US, SG = "us-east-2", "ap-southeast-1"
 NAMES = ("fast", "failing", "hanging", "refusing", "young", "daily", "speedy", "odd")
 PLAN = "baseline: us-east-2\nevery: 10s\ntargets:\n" + "".join(

@@ -12,8 +12,8 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
 from isochrone_collector.store import hourly_levels
 from isochrone_collector.store.postgres.pool import execute
-from isochrone_collector.store.summaries import HOUR_US
 from isochrone_wire.answers import Differential, Metric, Selection, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Sample, Vantage
 
 MS = 1_000

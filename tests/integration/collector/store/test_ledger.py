@@ -11,11 +11,10 @@ from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.accounting import Account
-from isochrone_wire.model import MINUTE_US, SECOND_US, Vantage, Vitals
+from isochrone_wire.model import SECOND_US, Vantage, Vitals
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9
-HOUR_US = 60 * MINUTE_US
 
 
 async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateRow:

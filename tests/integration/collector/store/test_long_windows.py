@@ -16,6 +16,7 @@ from isochrone_collector.store import leaderboards, long_windows, partitions
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Order, Quantile, Selection, Source, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import Eligible, Standing
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage, day_of
 
@@ -24,7 +25,6 @@ PLAN = (
 )
 ROUNDS = 9 * 6
 PROBES = 24
-HOUR_US = 60 * MINUTE_US
 EVERY_US = 4 * HOUR_US
 TOTAL = ROUNDS * PROBES
 

@@ -10,8 +10,7 @@ import pytest
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerts.failure_evidence import RoundKind
 from isochrone_collector.alerts.round_results import round_results
-from isochrone_collector.analysis.drift.round_medians import round_medians
-from isochrone_collector.analysis.probe_records import RECORD, Records
+from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.routing.probe_cache import ProbeCache
 from isochrone_collector.store import batches, drift, new_batches

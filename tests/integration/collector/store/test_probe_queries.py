@@ -18,9 +18,9 @@ from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS, Origin, sample_row
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Sample
 
-HOUR_US = DAY_US // 24
 NOW_AT = 1_795_248_000_123_456
 US = Origin(vantage_id=7, region="us-east-2", epoch=1, seq=1, received_at=NOW_AT)
 SG = replace(US, vantage_id=8, region="ap-southeast-1")

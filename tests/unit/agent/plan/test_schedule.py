@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent.plan.schedule import MAX_GRACE_US, MAX_JITTER_US, Schedule, Timing, next_rounds, timings
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import MINUTE_US, SECOND_US, Route, Target, Workload
 from isochrone_wire.rounds import next_round_at, phase_ids, phase_us, round_at, rounds_between
 from isochrone_wire.stable_ids import stable_id
@@ -19,7 +20,6 @@ IDS = st.integers(1, 2**63 - 1)
 
 SPREADS = st.integers(0, 9 * SECOND_US)
 VANTAGES = st.sampled_from(["sg-1", "us-1", "eu-1", ""])
-HOUR_US = 3600 * SECOND_US
 
 
 def target(number: int = 7, *, every_us: int = 10 * SECOND_US, spread_us: int = 0) -> Target:

@@ -11,7 +11,7 @@ from isochrone_client.pages.routes import objective_reason
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_collector.analysis.goodput import share_interval
-from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.inputs import Evidence
 from isochrone_wire.answers import Quantile

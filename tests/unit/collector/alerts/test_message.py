@@ -10,7 +10,7 @@ from isochrone_collector.alerts.message import (
     of_collector,
     of_return,
 )
-from isochrone_collector.analysis.drift.change_detection import Change
+from isochrone_collector.analysis.drift import Change
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.analysis.coverage import MAX_SILENCE_US, PlanSpan, active_window, planned_rounds
+from isochrone_collector.analysis.differential.participation import (
+    MAX_SILENCE_US,
+    PlanSpan,
+    active_window,
+    planned_rounds,
+)
 from isochrone_wire.answers import Window
 
 WINDOW = Window(from_at=1_000, until_at=2_000)

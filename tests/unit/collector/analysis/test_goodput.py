@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.analysis.goodput import RequestCounts, count_requests, effective_sizes, needed, share_interval
+from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.insights import Eligible
 
 

@@ -16,10 +16,9 @@ from isochrone_collector.analysis.history import (
     medians,
     nearest_share,
 )
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
-
-HOUR_US = 3_600_000_000
+from isochrone_wire.durations import HOUR_US
 
 
 def chained(rows: int, correlation: float, *, seed: int = 1) -> Reals:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.requests import Ending, by_series
+from isochrone_collector.analysis.goodput import Ending, by_series
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import SECOND_US
 from testdata.requests import requests_of

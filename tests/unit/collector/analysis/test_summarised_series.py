@@ -9,19 +9,22 @@ from hypothesis import strategies as st
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import OutcomeCounts
+from isochrone_collector.analysis.goodput import summarised_requests
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.analysis.requests import summarised_requests
-from isochrone_collector.analysis.summarised_series import (
+from isochrone_collector.analysis.stats.arrays import Integers
+from isochrone_collector.analysis.time_series import (
+    SHARES,
     SummarisedOutcomes,
     SummarisedValues,
+    TargetSeries,
     packed_summaries,
+    rank_of,
     summarised_series,
 )
-from isochrone_collector.analysis.time_series import SHARES, TargetSeries, rank_of
-from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import DAY_US
 from isochrone_wire.queries.series import SeriesPoint
 
-HOUR_US = 60 * MINUTE_US
 BUCKET_US = 6 * HOUR_US
 AT = 1_795_219_200_000_000
 REGIONS = ("us", "eu", "sg")
@@ -74,7 +77,7 @@ def columns(hours: list[Hour]) -> tuple[SummarisedOutcomes, SummarisedValues]:
     )
 
 
-def integers(values: list[int]) -> histogram.Integers:
+def integers(values: list[int]) -> Integers:
     return np.array(values, np.int64)
 
 

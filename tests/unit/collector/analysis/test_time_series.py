@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isochrone_collector.analysis.goodput import Ending
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.analysis.requests import Ending
 from isochrone_collector.analysis.time_series import MAX_POINTS, SHARES, bucket_width, rank_of, series_of
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 from isochrone_wire.queries.series import SeriesPoint
 from testdata.probes import Row, probes
 from testdata.quantiles import independent_quantile
 from testdata.requests import requests_of
 
-HOUR_US = 60 * MINUTE_US
 AT = 1_795_248_000_000_000
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.analysis.value_bins import FEWEST_BINS, MAX_BINS, bins_of, packed_values
+from isochrone_collector.analysis.time_series import FEWEST_BINS, MAX_BINS, bins_of, packed_values
 from testdata.probes import Row, probes
 
 VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e10), max_size=40)

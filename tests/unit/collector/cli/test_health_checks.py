@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.analysis.disk_space import DiskSpace
 from isochrone_collector.cli import health_checks
+from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.fleet import Liveness, VantageList, VantageStatus
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.operations import Access, AccessState, Role
 
 DAY_AT = 20_000 * DAY_US
 NOW_AT = DAY_AT + 5
-HOUR_US = DAY_US // 24
 WELL = DatabaseFacts(
     version=180_001,
     settings={"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},

@@ -10,9 +10,9 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import query_parameters
 from isochrone_collector.http_api.query_parameters import QueryParameters
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import DAY_US, SECOND_US
 
-HOUR_US = 60 * MINUTE_US
 NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 
 

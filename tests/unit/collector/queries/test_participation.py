@@ -1,7 +1,6 @@
 """Participation of regions, and the reasons not to compare one."""
 
-from isochrone_collector.analysis.coverage import PlanSpan
-from isochrone_collector.analysis.differential.participation import Participation
+from isochrone_collector.analysis.differential.participation import Participation, PlanSpan
 from isochrone_collector.queries import participation
 from isochrone_collector.store.rows import VantageRow
 from isochrone_wire.answers import Window

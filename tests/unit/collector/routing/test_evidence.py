@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.analysis.stats.arrays import Ragged
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
-from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.routing import member_pairs
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.eligibility import eligible

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.ranking import latency_targets
+from isochrone_collector.analysis import latency_targets
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import Objective, Route, Slo
 from isochrone_wire.plan_document.document import load

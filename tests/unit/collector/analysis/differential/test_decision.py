@@ -13,7 +13,7 @@ from isochrone_collector.analysis.differential.decision import (
     unless_mixed,
     with_enough_rounds,
 )
-from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_wire.answers import Decision, Metric
 
 MS = 1_000

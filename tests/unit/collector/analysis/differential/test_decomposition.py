@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.differential.decomposition import Phases, parts
-from isochrone_collector.analysis.probes import Reals
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Part
 
 MS = 1_000.0

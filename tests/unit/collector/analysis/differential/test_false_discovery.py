@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.false_discovery import family_rates, q_values
+from isochrone_collector.analysis.differential.decision import family_rates, q_values
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 300])

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS, margin_of
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
-from isochrone_collector.analysis.differential.margin import margin_of
-from isochrone_collector.analysis.differential.pairing import Changes
-from isochrone_collector.analysis.differential.panel import build_panel
+from isochrone_collector.analysis.differential.panel import Changes, build_panel
 from isochrone_wire.answers import Decision, Differential, Metric
 from testdata.probes import Row, probes, series
 

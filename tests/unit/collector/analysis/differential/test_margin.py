@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.differential.margin import margin_of
+from isochrone_collector.analysis.differential.decision import margin_of
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import MarginRule
 

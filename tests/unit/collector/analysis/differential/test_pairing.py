@@ -2,8 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.differential.pairing import Pairs, pair_up
-from isochrone_collector.analysis.differential.panel import build_panel
+from isochrone_collector.analysis.differential.panel import Pairs, build_panel, pair_up
 from testdata.probes import Row, probes, series
 
 

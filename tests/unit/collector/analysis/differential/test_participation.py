@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential.participation import (
     Participation,
+    PlanSpan,
     Presence,
     oldest_rounds,
     participations,

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time, times_of_ranks
-from isochrone_collector.analysis.stats.ragged import Reals, ragged
-from isochrone_collector.analysis.stats.ranks import mean_ranks
+from isochrone_collector.analysis.stats.arrays import Reals, mean_ranks, ragged
+from isochrone_collector.analysis.stats.long_run_variance import correlation_time, times_of_ranks
 
 
 def chained(n: int, *, correlation: float, seed: int) -> Reals:

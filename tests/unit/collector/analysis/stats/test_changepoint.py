@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.changepoint import PERMUTATIONS, _scores, likeliest, significance
+from isochrone_collector.analysis.stats.change_alarms import PERMUTATIONS, _scores, likeliest, significance
 
 
 def test_scores_are_the_energy_distance() -> None:

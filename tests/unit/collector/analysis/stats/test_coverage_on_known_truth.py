@@ -10,10 +10,9 @@ import scipy
 
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
-from isochrone_collector.analysis.stats.paired import paired_shifts
-from isochrone_collector.analysis.stats.quantile import interval_ranks
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
-from isochrone_collector.analysis.stats.unpaired import separation
+from isochrone_collector.analysis.stats.arrays import Ragged, Reals
+from isochrone_collector.analysis.stats.binomial import interval_ranks
+from isochrone_collector.analysis.stats.shifts import paired_shifts, separation
 from isochrone_wire.answers import Decision, Metric
 
 SEED = 20261121

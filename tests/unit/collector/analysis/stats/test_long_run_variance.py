@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from isochrone_collector.analysis.stats.arrays import Ragged, Reals, ragged
 from isochrone_collector.analysis.stats.long_run_variance import (
     Inflation,
     independent,
@@ -10,8 +11,7 @@ from isochrone_collector.analysis.stats.long_run_variance import (
     inflation_of_flags,
     of_correlation,
 )
-from isochrone_collector.analysis.stats.paired import paired_shifts
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals, ragged
+from isochrone_collector.analysis.stats.shifts import paired_shifts
 
 SEED = 20261122
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import scipy
 
-from isochrone_collector.analysis.stats.paired import (
+from isochrone_collector.analysis.stats.arrays import ragged
+from isochrone_collector.analysis.stats.shifts import (
     Shift,
     hodges_lehmann,
     paired_estimates,
     paired_shift,
     paired_shifts,
 )
-from isochrone_collector.analysis.stats.ragged import ragged
 
 
 def shift_of(*differences: float) -> Shift:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats import pairwise
-from isochrone_collector.analysis.stats.pairwise import PairSums
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats import pair_sums
+from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.stats.pair_sums import PairSums
 
 CHANCE = np.random.default_rng(20261121)
 KINDS = {
@@ -18,11 +18,11 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("listed", [pairwise.MAX_LISTED, 40], ids=["listed", "halved"])
+@pytest.mark.parametrize("listed", [pair_sums.MAX_LISTED, 40], ids=["listed", "halved"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_rank_is_found(kind: str, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rank has the sum that a sorted list of all has, whether few sums fit in memory or many, ties or none."""
-    monkeypatch.setattr(pairwise, "MAX_LISTED", listed)
+    monkeypatch.setattr(pair_sums, "MAX_LISTED", listed)
     a = np.sort(KINDS[kind])
     for b, from_j, sums in (
         (a, np.arange(len(a)), np.sort((a[:, None] + a)[np.triu_indices(len(a))])),
@@ -48,7 +48,7 @@ def test_a_hundred_million_sums_take_little_memory(monkeypatch: pytest.MonkeyPat
     pairs = PairSums(a=a, b=b, from_j=np.zeros(len(a), dtype=np.int64))
     middle = pairs.select(pairs.total // 2)
     assert abs(middle) < 0.05
-    assert max(sizes) <= pairwise.MAX_LISTED
+    assert max(sizes) <= pair_sums.MAX_LISTED
 
 
 def ordered(values: Reals) -> Reals:

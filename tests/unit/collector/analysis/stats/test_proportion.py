@@ -3,7 +3,7 @@
 import pytest
 import scipy
 
-from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.binomial import wilson
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.truth.series import autoregressive
+from isochrone_collector.analysis.stats.arrays import Reals, ragged
+from isochrone_collector.analysis.stats.binomial import Quantiles, dependent_ranks, interval_ranks, quantiles
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
-from isochrone_collector.analysis.stats.quantile import Quantiles, dependent_ranks, interval_ranks, quantiles
-from isochrone_collector.analysis.stats.ragged import Reals, ragged
 from isochrone_wire.answers import Quantile
 from testdata.difficult_series import alternating, steps, swinging
 from testdata.distributions import values_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isochrone_collector.analysis.stats.ragged import grouped, ragged
+from isochrone_collector.analysis.stats.arrays import grouped, ragged
 
 
 def test_no_rows_have_no_portions() -> None:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from isochrone_collector.analysis.stats.ragged import Reals
-from isochrone_collector.analysis.stats.ranks import mean_ranks
+from isochrone_collector.analysis.stats.arrays import Reals, mean_ranks
 
 
 @given(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy
 
-from isochrone_collector.analysis.stats import signed_rank
+from isochrone_collector.analysis.stats import shifts
+from isochrone_collector.analysis.stats.arrays import ragged
 from isochrone_collector.analysis.stats.long_run_variance import of_correlation
-from isochrone_collector.analysis.stats.ragged import ragged
-from isochrone_collector.analysis.stats.signed_rank import interval_depth, p_values, signed_rank_counts
+from isochrone_collector.analysis.stats.shifts import interval_depth, p_values, signed_rank_counts
 
 
 def p_value(differences: list[float], *, tau: float = 1.0) -> float:
@@ -34,7 +34,7 @@ def test_the_distribution_is_that_of_all_sign_patterns() -> None:
 
 def test_normal_and_exact_depths_meet() -> None:
     """Where the exact distribution ends, the normal one continues within one rank."""
-    n = signed_rank._MAX_EXACT_N + 1
+    n = shifts._MAX_EXACT_N + 1
     tails = np.cumsum(signed_rank_counts(n)) / 2.0**n
     exact = int(np.searchsorted(tails, 0.025, side="right"))
     approximate = interval_depth(n)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.ragged import Reals, ragged
+from isochrone_collector.analysis.stats.arrays import Reals, ragged
 from isochrone_collector.analysis.stats.steps import LEAST, steps
 
 SEED = 14

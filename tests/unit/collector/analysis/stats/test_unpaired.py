@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy
 
+from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.analysis.stats.long_run_variance import independent
-from isochrone_collector.analysis.stats.ragged import Reals
-from isochrone_collector.analysis.stats.unpaired import Separation, separation
+from isochrone_collector.analysis.stats.shifts import Separation, separation
 
 
 def apart(x: Reals, y: Reals) -> Separation:

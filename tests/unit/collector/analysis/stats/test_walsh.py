@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats import walsh
-from isochrone_collector.analysis.stats.ragged import Integers, Reals, ragged
-from isochrone_collector.analysis.stats.signed_rank import interval_depth
-from isochrone_collector.analysis.stats.walsh import walsh_averages
+from isochrone_collector.analysis.stats import pair_sums
+from isochrone_collector.analysis.stats.arrays import Integers, Reals, ragged
+from isochrone_collector.analysis.stats.pair_sums import walsh_averages
+from isochrone_collector.analysis.stats.shifts import interval_depth
 
 SHAPES = ("even", "normal", "skewed", "wild", "tied", "two clumps", "all the same", "one far off")
-LENGTHS = (1, 2, 3, 6, 7, 25, 117, 120, walsh._MAX_LISTED_N, walsh._MAX_LISTED_N + 1)
+LENGTHS = (1, 2, 3, 6, 7, 25, 117, 120, pair_sums._MAX_LISTED_N, pair_sums._MAX_LISTED_N + 1)
 
 
 def row(shape: str, n: int, chance: np.random.Generator) -> Reals:
@@ -36,10 +36,10 @@ def by_sorting(values: Reals, ranks: Integers) -> list[float]:
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("slack", [walsh._SLACK, 0.01], ids=["usual", "too narrow"])
+@pytest.mark.parametrize("slack", [pair_sums._BAND_SLACK, 0.01], ids=["usual", "too narrow"])
 def test_the_ranks_in_a_band_are_those_among_all(n: int, slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the values look like and however narrow the first band is, every rank is the one among all averages."""
-    monkeypatch.setattr(walsh, "_SLACK", slack)
+    monkeypatch.setattr(pair_sums, "_SLACK", slack)
     chance = np.random.default_rng(n)
     rows = [row(shape, n, chance) for shape in SHAPES]
     total = n * (n + 1) // 2
@@ -72,8 +72,8 @@ def test_most_rows_of_probes_need_a_single_band() -> None:
     ordered = np.sort(chance.lognormal(13, 0.25, (200, 117)) - chance.lognormal(13, 0.25, (200, 117)), axis=1)
     bound = interval_depth(117)
     assert bound is not None
-    for rank, slack in ((117 * 118 // 4 + 1, walsh._MEDIAN_SLACK), (bound, walsh._SLACK)):
-        band = walsh._band(117, rank, rank, slack / np.sqrt(117))
-        _, sure = walsh._sought(ordered, np.array([rank - 1 - band.below]), band)
+    for rank, slack in ((117 * 118 // 4 + 1, pair_sums._MEDIAN_SLACK), (bound, pair_sums._BAND_SLACK)):
+        band = pair_sums._band(117, rank, rank, slack / np.sqrt(117))
+        _, sure = pair_sums._sought(ordered, np.array([rank - 1 - band.below]), band)
         assert np.count_nonzero(sure) > 0.8 * len(ordered)
-        assert len(band.i) < 1.02 * 117 * 118 / 2 / walsh._SHARE
+        assert len(band.i) < 1.02 * 117 * 118 / 2 / pair_sums._SHARE

@@ -1,0 +1,429 @@
+"""Region cost: the best region for each provider, and the latency that the other regions add.
+
+The laws:
+
+1. Regions are compared on the targets of a provider that all of them measured; a region without any such target is left
+   out, with the reason. Unfit data (a region with its own problem, too few rounds recorded) counts as not
+   measured. A lasting change of a target in any region cuts off the rounds before it.
+2. The best region is the one to which no other is estimated to be better. The cost of another region is the
+   Hodges-Lehmann shift of its differences to the best one, paired by target and round (see `stats.shifts`); a pair that
+   both sides lost to a timeout, or in which one side's timeout leaves the sign open (see `panel`), does not count. A
+   region that lost most of its rounds to timeouts is not the best if there is another, and no decision favours it.
+3. What slows a region down slows it down for all targets at once, so the differences of several targets in one round
+   are not independent, and neither are those of neighbouring rounds. The ranks of the differences, each around the
+   median of its target, are therefore added up over all targets of a round. The half-width of the interval is
+   multiplied by the √ of the variance of these sums, relative to that of independent ranks (the design effect of a
+   cluster sample: L. Kish, Survey Sampling (1965), section 5.4), times the inflation of their series. The rounds that
+   count for a decision are those of one target.
+4. A region is `mixed` as in `decision`: the difference of the medians is that of each target over its pairs, and of
+   several targets their median; the share of faster rounds is that of all pairs.
+5. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
+
+The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
+than it is; the margin (see `decision`), not the interval, keeps this from becoming a decision.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from isochrone_collector.analysis.differential.decision import (
+    Margin,
+    Rounds,
+    adjusted_for_comparisons,
+    after_losses,
+    decide,
+    margin_of,
+    mostly_lost,
+    q_values,
+    undetermined_note,
+    unless_mixed,
+    with_enough_rounds,
+)
+from isochrone_collector.analysis.differential.estimation import medians
+from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion
+from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, grouped, mean_ranks
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.shifts import Shift, Shifts, paired_estimates, paired_shifts
+from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.insights import RegionCost
+
+_NOTHING: Mapping[TargetRegion, str] = MappingProxyType({})
+_NEVER: Changes = MappingProxyType({})
+
+# Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, while
+# what each target has of its own averages out, so these series are correlated more strongly than a single one.
+_MANY_ROUNDS = 100
+_COSINES_OF_FEW, _COSINES_OF_MANY = 3, 6
+
+
+def region_costs(
+    panel: Panel,
+    providers: Mapping[int, str],
+    *,
+    metric: Metric,
+    unfit: Mapping[TargetRegion, str] = _NOTHING,
+    changes: Changes = _NEVER,
+    margin: Margin | None = None,
+) -> tuple[RegionCost, ...]:
+    """Return one line per provider and region that has a value, the best region of a provider first.
+
+    `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
+    compared. `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`.
+    """
+    newest = _newest_changes(changes)
+    panel = _since(panel, newest)
+    places: dict[str, list[int]] = {}
+    for place, target_id in enumerate(panel.target_ids.tolist()):
+        if target_id in providers:
+            places.setdefault(providers[target_id], []).append(place)
+    view = _PanelView(panel, metric, unfit, margin or margin_of(metric), newest)
+    found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
+    rates = q_values(np.array([line.comparison.p_value if line.comparison else np.nan for line in found]))
+    comparisons = int(np.count_nonzero(~np.isnan(rates)))
+    judged = [_adjusted(line, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
+
+
+def _newest_changes(changes: Changes) -> dict[int, int]:
+    """Return the newest change of each target in any region."""
+    newest: dict[int, int] = {}
+    for (target_id, _), changed_at in changes.items():
+        newest[target_id] = max(newest.get(target_id, 0), changed_at)
+    return newest
+
+
+def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
+    """Return the panel with only the rounds of each target since its newest change."""
+    since_at = np.array([newest.get(target_id, 0) for target_id in panel.target_ids.tolist()], dtype=np.int64)
+    kept = panel.round_at >= since_at[panel.group // max(1, len(panel.regions))]
+    return replace(
+        panel,
+        group=panel.group[kept],
+        round_at=panel.round_at[kept],
+        value=panel.value[kept],
+        censored=panel.censored[kept],
+        network=panel.network[kept],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Differences:
+    """The values of a region and of the best one in each pair, with the target (an index from 0, ascending) and the
+    round of each, and the number of pairs left out because a timeout leaves their sign open.
+    """
+
+    ours: Reals
+    theirs: Reals
+    targets: Integers
+    round_at: Integers
+    undetermined: int
+
+    def __len__(self) -> int:
+        return len(self.ours)
+
+    @property
+    def values(self) -> Reals:
+        """The differences."""
+        return self.ours - self.theirs
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds of one target."""
+        return int(np.bincount(self.targets).max(initial=0))
+
+    def ranks(self) -> Reals:
+        """Return the rank of each difference around the median of its target, from the mean rank."""
+        centred = self.values - self._medians(self.values)[self.targets]
+        return np.asarray(mean_ranks(centred[np.newaxis])[0] - (len(self) + 1) / 2)
+
+    def median_difference(self) -> float:
+        """Return the median over the targets of the difference of both regions' medians."""
+        return float(np.median(self._medians(self.ours) - self._medians(self.theirs)))
+
+    def faster_share(self, metric: Metric) -> float:
+        """Return the share of pairs in which the region is better than the best one; ties count half."""
+        greater = float(np.mean((np.sign(self.values) + 1) / 2))
+        return greater if metric.more_is_better else 1 - greater
+
+    def _medians(self, values: Reals) -> Reals:
+        """Return the median of each target."""
+        return medians(grouped(values, self.targets, rows=int(self.targets.max(initial=-1)) + 1))
+
+    def by_round(self, values: Reals) -> Reals:
+        """Return the sum of the values of all targets in each round. Targets are probed at different instants of the
+        same interval, which is the usual one between two rounds of the slowest target.
+        """
+        begins = np.flatnonzero(np.diff(self.targets)) + 1
+        apart = [np.diff(rounds_at) for rounds_at in np.split(self.round_at, begins) if len(rounds_at) > 1]
+        every = max((int(np.median(one)) for one in apart), default=1)
+        _, place = np.unique(self.round_at // every, return_inverse=True)
+        return np.bincount(place, weights=values).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Comparison:
+    """A region's differences from the best one and their shift, which as many as `n_eff` independent ones would have
+    with an interval as wide.
+    """
+
+    differences: _Differences
+    shift: Shift
+    n_eff: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Line:
+    """A cost with the comparison that it is from, if there is one."""
+
+    cost: RegionCost
+    comparison: _Comparison | None = None
+
+
+class _PanelView:
+    """A panel indexed by target and region, with what is unfit in it."""
+
+    def __init__(
+        self,
+        panel: Panel,
+        metric: Metric,
+        unfit: Mapping[TargetRegion, str],
+        margin: Margin,
+        newest_changes: Mapping[int, int],
+    ) -> None:
+        self.regions = panel.regions
+        self.metric = metric
+        self.margin = margin
+        self.sign = -1 if metric.more_is_better else 1
+        self._panel = panel
+        self._round_keys = panel.round_keys()
+        width = max(1, len(panel.regions))
+        self._target = panel.group // width
+        self._starts = np.searchsorted(panel.group, np.arange(len(panel.target_ids) * width + 1))
+        self.counts = np.diff(self._starts).reshape(len(panel.target_ids), width)
+        self._unfit = unfit
+        self._newest_changes = newest_changes
+        self.fit = np.array(
+            [[(target_id, region) not in unfit for region in panel.regions] for target_id in panel.target_ids.tolist()]
+        ).reshape(self.counts.shape)
+
+    def rows(self, region: int, targets: Sequence[int]) -> Integers:
+        """Return the places of the values of some targets from one region, by target and round."""
+        return np.concatenate([np.arange(*self._span(region, target)) for target in targets])
+
+    def median(self, region: int, targets: Sequence[int]) -> float:
+        """Return the median of the targets' medians."""
+        spans = (slice(*self._span(region, target)) for target in targets)
+        return float(np.median([np.median(self._panel.value[span]) for span in spans]))
+
+    def since_at(self, targets: Sequence[int]) -> int | None:
+        """Return the newest change of the targets, `None` without one."""
+        changed_at = (self._newest_changes.get(int(self._panel.target_ids[target])) for target in targets)
+        return max(filter(None, changed_at), default=None)
+
+    def losses(self, region: int, rows: Integers) -> str:
+        """Return the reason if most of a region's `rows` ended in a timeout, else an empty text."""
+        lost = int(np.count_nonzero(self._panel.censored[rows]))
+        return mostly_lost(self.regions[region], lost=lost, rounds=len(rows))
+
+    def differences(self, rows: Integers, best: Integers) -> _Differences:
+        """Return the values in `rows` minus those in `best` of the same target and round."""
+        _, left, right = np.intersect1d(
+            self._round_keys[rows], self._round_keys[best], assume_unique=True, return_indices=True
+        )
+        ours, theirs = rows[left], best[right]
+        kept = self._panel.sign_is_known(ours, theirs)
+        undetermined = ~kept & ~(self._panel.censored[ours] & self._panel.censored[theirs])
+        ours, theirs = ours[kept], theirs[kept]
+        return _Differences(
+            ours=self._panel.value[ours],
+            theirs=self._panel.value[theirs],
+            targets=np.unique(self._target[ours], return_inverse=True)[1],
+            round_at=self._panel.round_at[ours],
+            undetermined=int(np.count_nonzero(undetermined)),
+        )
+
+    def why_unfit(self, region: int, targets: Sequence[int]) -> str:
+        """Return why some target is not compared from a region; empty if all are."""
+        name = self.regions[region]
+        reasons = (self._unfit.get((int(self._panel.target_ids[target]), name)) for target in targets)
+        return next(filter(None, reasons), "")
+
+    def _span(self, region: int, target: int) -> tuple[int, int]:
+        group = target * max(1, len(self.regions)) + region
+        return int(self._starts[group]), int(self._starts[group + 1])
+
+
+def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterator[_Line]:
+    regions, targets = _comparable(view, places)
+    blank = RegionCost(provider=provider, metric=view.metric, region="", best_region="", targets=len(targets))
+    if not regions:
+        yield from _excluded_lines(view, blank, places, ())
+        return
+    rows = [view.rows(region, targets) for region in regions]
+    losses = [view.losses(region, own) for region, own in zip(regions, rows, strict=True)]
+    best = _best(view, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
+    differences = [view.differences(own, rows[best]) for own in rows]
+    compared = _compared(differences)
+    nearest = regions[best]
+    blank = replace(blank, best_region=view.regions[nearest], since_at=view.since_at(targets))
+    best_median = view.median(nearest, targets)
+    for place, region in enumerate(regions):
+        line = replace(blank, region=view.regions[region], median=view.median(region, targets))
+        if place == best:
+            yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
+        else:
+            margin, both = view.margin.size(best_median, line.median or 0.0), (losses[best], losses[place])
+            comparison = compared[place]
+            if comparison is None:
+                cost = replace(line, reason=_why_nothing(line, differences[place], losses=both))
+            else:
+                cost = _added(line, comparison, margin=margin, losses=both)
+            yield _Line(cost=cost, comparison=comparison)
+    yield from _excluded_lines(view, blank, places, regions)
+
+
+def _excluded_lines(
+    view: _PanelView, blank: RegionCost, places: Sequence[int], compared: Sequence[int]
+) -> Iterator[_Line]:
+    """Yield a line with the reason for each region that has values and is not compared."""
+    for region in np.flatnonzero(view.counts[places].any(axis=0)).tolist():
+        if region not in compared:
+            reason = view.why_unfit(region, places) or (
+                f"measured none of the targets of {blank.provider} that the others did"
+            )
+            yield _Line(cost=replace(blank, region=view.regions[region], targets=0, reason=reason))
+
+
+def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the regions to compare and the targets that all of them measured.
+
+    Without such a target, the region that measured the fewest targets is dropped, until there is one.
+    """
+    measured = (view.counts[places] > 0) & view.fit[places]
+    regions = np.flatnonzero(measured.any(axis=0)).tolist()
+    while regions:
+        common = np.flatnonzero(measured[:, regions].all(axis=1))
+        if len(common):
+            return regions, [places[place] for place in common.tolist()]
+        regions.remove(min(regions, key=lambda region: int(measured[:, region].sum())))
+    return [], []
+
+
+def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
+    """Return the place of the best candidate: start at the one with most values, and move to the one that is best
+    compared with it, until that was tried before.
+    """
+    best = max(candidates, key=lambda place: len(rows[place]))
+    tried: set[int] = set()
+    while best not in tried:
+        tried.add(best)
+        differences = [view.differences(rows[place], rows[best]).values for place in candidates]
+        # Without shared rounds, no candidate is better.
+        estimates = np.nan_to_num(view.sign * paired_estimates(_laid_out(differences)))
+        if estimates.min() < 0:
+            best = candidates[int(estimates.argmin())]
+    return best
+
+
+def _compared(differences: Sequence[_Differences]) -> list[_Comparison | None]:
+    """Return the comparison of each region; `None` without differences."""
+    found = _shifts(differences)
+    columns = zip(differences, found.listed(), found.n_eff.tolist(), found.p_value.tolist(), strict=True)
+    return [
+        None if shift is None else _Comparison(differences=own, shift=shift, n_eff=n_eff, p_value=p_value)
+        for own, shift, n_eff, p_value in columns
+    ]
+
+
+def _shifts(differences: Sequence[_Differences]) -> Shifts:
+    ranks = [own.ranks() for own in differences]
+    sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
+    effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
+    of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))
+    of_rounds = of_many.where(np.array([len(own) >= _MANY_ROUNDS for own in sums]), of_few)
+    known = Inflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
+    return paired_shifts(_laid_out([own.values for own in differences]), known=known)
+
+
+def _design_effect(values: Reals, sums: Reals) -> float:
+    """Return how many times as much the sums of the rounds vary as with independent values of mean 0."""
+    squares = float(values @ values)
+    return float(sums @ sums) / squares if squares else 1.0
+
+
+def _laid_out(rows: Sequence[Reals]) -> Ragged:
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    return grouped(np.concatenate(rows), owner, rows=len(rows))
+
+
+def _why_nothing(line: RegionCost, own: _Differences, *, losses: tuple[str, str]) -> str:
+    """Return why a region has no differences from the best one; `losses` as of `_added`."""
+    best_losses, own_losses = losses
+    nowhere = f"no round has a value both from here and from {line.best_region}"
+    return own_losses or best_losses or undetermined_note(own.undetermined) or nowhere
+
+
+def _added(line: RegionCost, found: _Comparison, *, margin: float, losses: tuple[str, str]) -> RegionCost:
+    """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
+    (best_losses, own_losses), own, shift = losses, found.differences, found.shift
+    rounds = Rounds(n=own.rounds, undetermined=own.undetermined)
+    verdict = decide(shift, rounds=rounds, margin=margin, metric=line.metric)
+    verdict = after_losses(verdict, baseline=best_losses, region=own_losses)
+    decision, reason = with_enough_rounds(verdict, shift, rounds=rounds, metric=line.metric)
+    return replace(
+        line,
+        added=shift.estimate,
+        added_low=shift.low,
+        added_high=shift.high,
+        n=len(own),
+        n_eff=found.n_eff,
+        decision=decision,
+        reason=reason,
+    )
+
+
+def _adjusted(line: _Line, rate: float, comparisons: int) -> RegionCost:
+    cost, found = line.cost, line.comparison
+    if found is None or np.isnan(rate):
+        return cost
+    verdict = adjusted_for_comparisons((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
+    decision, reason = unless_mixed(
+        verdict,
+        found.shift,
+        median_difference=found.differences.median_difference(),
+        faster_share=found.differences.faster_share(cost.metric),
+        metric=cost.metric,
+    )
+    return replace(cost, decision=decision, reason=reason)
+
+
+def _ordered(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
+    """Return the lines of one provider, the best region first and unknown costs last."""
+    own = [cost for cost in costs if cost.provider == provider]
+    others = [cost for cost in own if cost.region != cost.best_region]
+    others.sort(key=lambda cost: (cost.added is None, _disadvantage(cost), cost.region))
+    return [*(_best_line(cost, others) for cost in own if cost.region == cost.best_region), *others]
+
+
+def _disadvantage(cost: RegionCost) -> float:
+    added = cost.added or 0.0
+    return -added if cost.metric.more_is_better else added
+
+
+def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
+    """Return the best region's own line, decided by all that were compared with it."""
+    decisions = {cost.region: cost.decision for cost in others if cost.targets}
+    near = [region for region, decision in decisions.items() if decision is Decision.EQUIVALENT]
+    unclear = (Decision.UNDECIDED, Decision.MIXED)
+    open_ = [region for region, decision in decisions.items() if decision in unclear]
+    if not decisions:
+        return replace(best, reason=f"no other region to compare {best.region} with")
+    if open_:
+        return replace(best, reason=f"not decidedly better than {', '.join(open_)}")
+    if near:
+        return replace(best, decision=Decision.EQUIVALENT, reason=f"equivalent: {', '.join(near)}")
+    return replace(best, decision=Decision.FASTER)

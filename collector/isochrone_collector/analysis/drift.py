@@ -1,0 +1,353 @@
+"""Detection of lasting changes in a series of round medians. Pure.
+
+The laws:
+
+1. The hour of the day explains no change: the seasonality of the days before is subtracted first.
+2. A change is a window of six rounds or more whose location deviates further from the level since the last change than
+   the noise level of windows of its length allows (`stats.change_alarms`), and by at least a tenth; by a quarter while
+   the seasonality is unknown.
+3. E-divisive locates the start of the change, and its permutation test must agree (the same module). The change
+   must be a step: a rise and fall over hours is seasonality that is not known yet.
+4. After a change the level is estimated again from there, while the noise level is kept. So the return to normal is a
+   second change, found as fast as the first.
+
+Values are compared as logarithms: a change is a factor, and noise has the same size at every level.
+
+Daily seasonality of a series: the difference between the level of each hour and that of its day. Pure.
+
+An hour is compared with the same hour of the days before, so a pattern that repeats every evening is not a change.
+Instants are microseconds since the epoch, hours are UTC, and values are logarithms.
+
+State of a series between two detections: its newest rounds, and its hourly medians for a week. Pure.
+
+Rounds may be added in any order and repeatedly: a repeated round replaces the earlier value, because the median of a
+round changes while its probes arrive. A state takes about 20 kB.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import exp, log
+
+import numpy as np
+
+from isochrone_collector.analysis.stats import change_alarms
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, medians_within
+from isochrone_collector.analysis.stats.change_alarms import likeliest, significance
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import DAY_US
+
+MIN_DAYS = 3
+"""The minimum number of days: with three, the median ignores one odd day."""
+
+_HOURS = 24
+# A day counts only if most of its hours have data.
+_MIN_HOURS = 18
+_SMOOTHING = np.array([0.25, 0.5, 0.25])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seasonality:
+    """The usual difference of each of the 24 hours to the level of its day, as a logarithm."""
+
+    offsets: Reals
+
+    def at(self, rounds: Integers) -> Reals:
+        """Return the usual difference at these instants, interpolated between the middles of two hours."""
+        hours = (rounds % DAY_US) / HOUR_US - 0.5
+        usual: Reals = np.interp(hours, np.arange(-1, _HOURS + 1), np.pad(self.offsets, 1, mode="wrap"))
+        return usual
+
+
+NO_SEASONALITY = Seasonality(offsets=np.zeros(_HOURS))
+
+
+def estimate_seasonality(hours: Integers, levels: Reals) -> Seasonality:
+    """Estimate the seasonality from levels by hour (`hours`: their beginnings); none with fewer than three days."""
+    days = _by_day(hours, levels)
+    if len(days) < MIN_DAYS:
+        return NO_SEASONALITY
+    offsets = np.nanmedian(days - np.nanmedian(days, axis=1, keepdims=True), axis=0)
+    around = np.pad(offsets, 1, mode="wrap")
+    return Seasonality(offsets=np.convolve(around, _SMOOTHING, mode="valid"))
+
+
+def _by_day(hours: Integers, levels: Reals) -> Reals:
+    """Return a row of 24 levels per day that has most of its hours; missing hours get the day's median."""
+    days, row = np.unique(hours // DAY_US, return_inverse=True)
+    table = np.full((len(days), _HOURS), np.nan)
+    table[row, hours % DAY_US // HOUR_US] = levels
+    full = table[np.isfinite(table).sum(axis=1) >= _MIN_HOURS]
+    middles = np.broadcast_to(np.nanmedian(full, axis=1, keepdims=True), full.shape) if len(full) else full
+    return np.where(np.isfinite(full), full, middles)
+
+
+MAX_ROUNDS = 1024
+"""The maximum number of rounds kept of a series."""
+MIN_ROUNDS = 60
+"""The minimum number of rounds of a series for a detection."""
+MIN_CHANGE = 0.10
+MIN_CHANGE_AT_FIRST = 0.25
+"""The smallest change, as a share of the level: with known seasonality, and before."""
+MIN_ROUNDS_AFTER = 6
+
+_SIGNIFICANT = 0.01
+_MONTH_US = 30 * DAY_US
+# The number of rounds before a window that are searched for the start of the change.
+_MIN_TAIL, _MAX_TAIL = 48, 96
+# Bursts shorter than a change must be found too, so that they are not taken for the end of one.
+_MIN_PART = 2
+_MIN_DISTANCE = 3
+# New rounds that are compared with the same past; fewer while the level is young.
+_MAX_BATCH = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """One metric of one target in one region: the median of each round, oldest first, all above zero.
+
+    The last `n_new` rounds have not been examined yet; `changes` are the first rounds of known changes.
+    """
+
+    rounds: Integers
+    values: Reals
+    n_new: int
+    changes: tuple[int, ...] = ()
+    seasonality: Seasonality = NO_SEASONALITY
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A lasting change, in the metric's unit. `after` is the median of the `n_after` rounds since `changed_at`, and
+    `before` the value expected at the same hours from the `n_before` rounds since the previous change. `seen_at` is the
+    round at which the change was detected.
+    """
+
+    changed_at: int
+    seen_at: int
+    before: float
+    after: float
+    p_value: float
+    n_before: int
+    n_after: int
+
+
+def changes(series: Series) -> tuple[Change, ...]:
+    """Return the changes detected in the new rounds, the earliest first."""
+    found: list[Change] = []
+    while change := _first(series):
+        found.append(change)
+        n_new = int(np.count_nonzero(series.rounds > change.seen_at))
+        series = replace(series, n_new=min(n_new, series.n_new), changes=(*series.changes, change.changed_at))
+    return tuple(found)
+
+
+def every_us(rounds: Integers) -> int:
+    """Return the usual time between two rounds in microseconds; at least 1."""
+    return max(1, int(np.median(np.diff(rounds)))) if len(rounds) > 1 else 1
+
+
+def _first(series: Series) -> Change | None:
+    if len(series) < MIN_ROUNDS or series.n_new == 0:
+        return None
+    logs = np.log(series.values) - series.seasonality.at(series.rounds)
+    edges = _edges(series)
+    looks, least = _MONTH_US / every_us(series.rounds), _min_shift(series)
+    for end, n_new in _batches(len(series), series.n_new, edges[-1]):
+        residuals = _without_level(logs[:end], edges, known=end - n_new)
+        found = change_alarms.alarms(
+            residuals,
+            n_new=n_new,
+            begin=edges[-1],
+            looks_per_month=looks,
+            min_shift=least,
+            is_local=series.seasonality is NO_SEASONALITY,
+        )
+        for alarm in _distinct(found):
+            change = _confirmed(alarm, logs, series, begin=edges[-1])
+            if change:
+                return change
+    return None
+
+
+def _min_shift(series: Series) -> float:
+    return log(1 + (MIN_CHANGE_AT_FIRST if series.seasonality is NO_SEASONALITY else MIN_CHANGE))
+
+
+def _edges(series: Series) -> list[int]:
+    """Return the places where the parts between changes begin, the first at 0."""
+    places = {int(place) for place in np.searchsorted(series.rounds, sorted(series.changes))}
+    return sorted({0, *(place for place in places if place < len(series))})
+
+
+def _batches(rounds: int, n_new: int, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield (end, number of new rounds) of the batches in which the new rounds are examined."""
+    end = rounds - n_new
+    while end < rounds:
+        portion = min(max(1, min((end - begin) // 8, _MAX_BATCH)), rounds - end)
+        end += portion
+        yield end, portion
+
+
+def _without_level(logs: Reals, edges: list[int], *, known: int) -> Reals:
+    """Subtract each part's own median; for the last part, that of the rounds examined before."""
+    residuals = logs.copy()
+    for begin, end in zip(edges, [*edges[1:], len(logs)], strict=True):
+        level_of = logs[begin : min(end, known)] if known > begin else logs[begin:end]
+        if len(level_of):
+            residuals[begin:end] -= np.median(level_of)
+    return residuals
+
+
+def _distinct(found: list[change_alarms.Alarm]) -> Iterator[change_alarms.Alarm]:
+    """Drop alarms of the same length that end shortly after another one: they are not independent."""
+    newest: dict[int, int] = {}
+    for alarm in found:
+        if alarm.end - newest.get(alarm.length, -_MIN_DISTANCE) >= _MIN_DISTANCE:
+            newest[alarm.length] = alarm.end
+            yield alarm
+
+
+def _confirmed(alarm: change_alarms.Alarm, logs: Reals, series: Series, *, begin: int) -> Change | None:
+    tail = min(max(_MIN_TAIL, 2 * alarm.length), _MAX_TAIL)
+    tail_begin = max(begin, alarm.end - alarm.length - tail)
+    stretch = logs[tail_begin : alarm.end]
+    place = likeliest(stretch, least=_MIN_PART)
+    if place is None or len(stretch) - place < MIN_ROUNDS_AFTER or not _is_step(stretch, place, degree=_degree(series)):
+        return None
+    level_begin = tail_begin if series.seasonality is NO_SEASONALITY else begin
+    shift = float(np.median(stretch[place:]) - np.median(logs[level_begin : tail_begin + place]))
+    if abs(shift) < _min_shift(series) or shift * alarm.shift < 0:
+        return None
+    p_value = significance(stretch, least=_MIN_PART, enough=_SIGNIFICANT)
+    if p_value > _SIGNIFICANT:
+        return None
+    return _change(series, tail_begin + place, alarm.end, shift=shift, p_value=p_value, level_begin=level_begin)
+
+
+def _change(series: Series, place: int, end: int, *, shift: float, p_value: float, level_begin: int) -> Change:
+    after = float(np.median(series.values[place:end]))
+    return Change(
+        changed_at=int(series.rounds[place]),
+        seen_at=int(series.rounds[end - 1]),
+        before=after * exp(-shift),
+        after=after,
+        p_value=p_value,
+        n_before=place - level_begin,
+        n_after=end - place,
+    )
+
+
+def _degree(series: Series) -> int:
+    """Return the degree of the curve that a step must beat; one more while the seasonality is unknown."""
+    return 3 if series.seasonality is NO_SEASONALITY else 2
+
+
+def _is_step(stretch: Reals, place: int, *, degree: int) -> bool:
+    """Return whether two levels fit a stretch better than a polynomial of that degree."""
+    before, after = stretch[:place], stretch[place:]
+    unexplained = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+    # Legendre polynomials are nearly orthogonal on a grid, so the fit is well conditioned.
+    curve = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=degree)(np.arange(len(stretch)))
+    return unexplained < float(((stretch - curve) ** 2).sum())
+
+
+MAX_DAYS = 7
+
+_NEVER = -1
+# The number of newest rounds examined of a series that is new to this process.
+_FIRST_ROUNDS = 96
+
+
+class SeriesState:
+    """The state of one series. `changes` are the first rounds of its known changes."""
+
+    def __init__(self, changes: Iterable[int] = ()) -> None:
+        self.changes = tuple(sorted(changes))
+        self.rounds: Integers = np.empty(0, dtype=np.int64)
+        self.values: Reals = np.empty(0)
+        self._hours: Integers = np.empty(0, dtype=np.int64)
+        self._levels: Reals = np.empty(0)
+        self._examined_until = _NEVER
+        self._seasonality: tuple[int, Seasonality] = (_NEVER, NO_SEASONALITY)
+
+    def add(self, rounds: Integers, values: Reals, censored: Flags | None = None) -> None:
+        """Add rounds with their medians; values that are unknown or not above zero are skipped.
+
+        A `censored` value is only a lower bound, at which a timeout cut it off: it counts if it exceeds the level, and
+        is skipped otherwise, because a probe given up early is not fast.
+        """
+        known = np.isfinite(values) & (values > 0)
+        if censored is not None:
+            known &= ~censored | (values > self._level(rounds[known & ~censored], values[known & ~censored]))
+        if not known.any():
+            return
+        first_hour = int(rounds[known].min()) // HOUR_US * HOUR_US
+        rounds, values = _merged(self.rounds, self.values, rounds[known], values[known])
+        begin = int(np.searchsorted(rounds, first_hour))
+        self._update_hours(rounds[begin:], values[begin:], is_whole=begin > 0)
+        # Copies, because a slice would keep the whole array alive.
+        self.rounds, self.values = rounds[-MAX_ROUNDS:].copy(), values[-MAX_ROUNDS:].copy()
+
+    def _level(self, rounds: Integers, values: Reals) -> float:
+        """Return the median since the newest change, new values included; infinite without values."""
+        begin = max(self.changes, default=_NEVER)
+        since = np.concatenate([self.values[self.rounds >= begin], values[rounds >= begin]])
+        return float(np.median(since)) if len(since) else np.inf
+
+    @property
+    def every_us(self) -> int:
+        """The usual time between two rounds in microseconds."""
+        return every_us(self.rounds)
+
+    @property
+    def has_new_rounds(self) -> bool:
+        """True if there are rounds that were not examined yet."""
+        return len(self.rounds) > 0 and int(self.rounds[-1]) > self._examined_until
+
+    def detect(self) -> tuple[Change, ...]:
+        """Return the changes detected in the rounds since the last detection, and remember them."""
+        found = changes(self._series())
+        self._examined_until = int(self.rounds[-1]) if len(self.rounds) else _NEVER
+        self.changes = tuple(sorted({*self.changes, *(change.changed_at for change in found)}))
+        return found
+
+    def _series(self) -> Series:
+        n_new = int(np.count_nonzero(self.rounds > self._examined_until))
+        if self._examined_until == _NEVER:
+            n_new = min(n_new, _FIRST_ROUNDS)
+        return Series(
+            rounds=self.rounds,
+            values=self.values,
+            n_new=n_new,
+            changes=self.changes,
+            seasonality=self._current_seasonality(),
+        )
+
+    def _current_seasonality(self) -> Seasonality:
+        """Return the seasonality of the days before today, computed once a day."""
+        today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER
+        if self._seasonality[0] != today:
+            before = self._hours < today * DAY_US
+            self._seasonality = today, estimate_seasonality(self._hours[before], self._levels[before])
+        return self._seasonality[1]
+
+    def _update_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
+        """Update the median of each hour; the first hour only if its beginning is kept, or it has no median yet."""
+        hours, first = np.unique(rounds // HOUR_US * HOUR_US, return_index=True)
+        levels = medians_within(np.log(values), np.diff(first, append=len(values)))
+        if not is_whole and hours[0] in self._hours:
+            hours, levels = hours[1:], levels[1:]
+        hours, levels = _merged(self._hours, self._levels, hours, levels)
+        kept = hours > rounds[-1] - (MAX_DAYS + 1) * DAY_US
+        self._hours, self._levels = hours[kept], levels[kept]
+
+
+def _merged(rounds: Integers, values: Reals, more: Integers, of_more: Reals) -> tuple[Integers, Reals]:
+    """Merge rounds in order; a repeated round gets its newer value."""
+    every = np.concatenate([more, rounds])
+    # `unique` keeps the first of equal ones.
+    ordered, places = np.unique(every, return_index=True)
+    return ordered, np.concatenate([of_more, values])[places]

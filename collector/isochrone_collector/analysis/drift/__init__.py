@@ -1,1 +1,0 @@
-"""Drift: lasting changes in the level of a series."""

@@ -1,1 +1,0 @@
-"""Rankings: leaderboards, latency targets, price tiers and the cost of a region."""

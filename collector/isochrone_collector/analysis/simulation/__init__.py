@@ -1,1 +1,0 @@
-"""Simulation of routing policies on recorded rounds."""

@@ -1,0 +1,202 @@
+"""Nearest-rank quantiles with distribution-free confidence intervals.
+
+The p-quantile of n values is the value of rank ceil(p·n). Its interval runs between two order statistics
+X(l) and X(u): the number of values at or below the true quantile is Binomial(n, p), so the interval holds it with
+probability P(l <= B < u), whatever the distribution of the values (H. A. David and H. N. Nagaraja, Order Statistics,
+3rd ed., section 7.1). Below n = 6 for the median, 29 for p90, 59 for p95 and 299 for p99 no pair of ranks reaches 95 %.
+
+Values in the order of their rounds are as good as fewer independent ones: as many as would give the exceedances of the
+quantile the same interval (`long_run_variance`). The interval is then the one of that many values, with each rank at
+the same share of all values.
+
+A censored value, such as that of a probe that timed out, is known only to exceed its limit. It ranks above all others,
+so that it raises p95 instead of being ignored.
+
+Proportion of successes with its interval.
+
+Wilson's score interval of k successes in n trials, p = k/n and z = 1.96:
+(p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z·√(p(1-p)/n) its coverage holds near 0 and 1 and for
+few trials (E. B. Wilson, JASA 22 (1927) 209-212; recommended by L. D. Brown, T. T. Cai and A. DasGupta, Statistical
+Science 16 (2001) 101-133).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, floor, isnan, sqrt
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, ndtri
+
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Ragged, Reals
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
+from isochrone_wire.answers import Proportion, Quantile
+
+_Z = float(ndtri(0.975))
+
+
+@lru_cache(maxsize=4096)
+def wilson(count: int, n: int, *, n_eff: float | None = None) -> Proportion | None:
+    """Return the share of `count` in `n` trials with the 95 % interval of `n_eff` independent ones, of n without it;
+    `None` without trials.
+    """
+    if n == 0:
+        return None
+    # The formula holds for sizes that are no integers.
+    size = n if n_eff is None else n_eff
+    share, spread = count / n, _Z**2 / size
+    centre = (share + spread / 2) / (1 + spread)
+    half = _Z * sqrt(share * (1 - share) / size + spread / (4 * size)) / (1 + spread)
+    low = 0.0 if count == 0 else centre - half
+    high = 1.0 if count == n else centre + half
+    return Proportion(value=share, low=low, high=high, n=n, n_eff=n_eff)
+
+
+_ERROR = 0.05
+# Binomial tails are computed; a bound that misses 0.95 by rounding alone is kept.
+_ROUNDING = 1e-12
+_CELLS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantiles:
+    """A quantile of many rows, with the number of independent values that are as good as those of the row. The value is
+    NaN for an empty row, the bounds are NaN if there are too few independent values.
+    """
+
+    value: Reals
+    low: Reals
+    high: Reals
+    n_eff: Reals
+
+    def among(self, known: Integers, counts: Integers) -> "Quantiles":
+        """Return the same with the effective number of the `known` ones among `counts` values per row; NaN without any
+        known value.
+        """
+        has_known = known > 0
+        n_eff = np.divide(self.n_eff * known, counts, out=np.full(len(known), np.nan), where=has_known)
+        value = np.where(has_known, self.value, np.nan)
+        return replace(self, value=value, n_eff=np.where(known == counts, self.n_eff, n_eff))
+
+    def listed(self) -> list[Quantile | None]:
+        """Return one quantile per row, `None` for an empty one."""
+        columns = (column.tolist() for column in (self.value, self.low, self.high, self.n_eff))
+        return [
+            None
+            if isnan(value)
+            else Quantile(value=value, low=None if isnan(low) else low, high=None if isnan(high) else high, n_eff=n_eff)
+            for value, low, high, n_eff in zip(*columns, strict=True)
+        ]
+
+
+def quantiles(
+    series: Ragged, share: float, *, censored: Flags | None = None, history: Inflation | None = None
+) -> Quantiles:
+    """Return the quantile `share` (0 < share < 1) of each row of values in the order of their rounds, with its 95 %
+    interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
+    value. `history` is that of `inflation_of_flags`.
+    """
+    return several_quantiles(series, {share: history}, censored=censored)[share]
+
+
+def several_quantiles(
+    series: Ragged, histories: Mapping[float, Inflation | None], *, censored: Flags | None = None
+) -> dict[float, Quantiles]:
+    """Return several quantiles of each row by their shares, as `quantiles` does; `histories` has that of each share."""
+    limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
+    known = Ragged(values=np.where(limited, np.inf, series.values), offsets=series.offsets)
+    limits = Ragged(values=np.where(limited, series.values, np.inf), offsets=series.offsets)
+    found = {share: np.full((4, len(series)), np.nan) for share in histories}
+    for (places, own), (_, other) in zip(known.portions(cells=_CELLS), limits.portions(cells=_CELLS), strict=True):
+        ordered = _Ordered.of(own, other)
+        for share, history in histories.items():
+            found[share][:, places] = _portion(own, ordered, share, history and history.at(places))
+    return {
+        share: Quantiles(value=value, low=low, high=high, n_eff=n_eff)
+        for share, (value, low, high, n_eff) in found.items()
+    }
+
+
+def _portion(known: Reals, ordered: "_Ordered", share: float, history: Inflation | None) -> Reals:
+    """Return value, bounds and effective number of rows of one length; `known` values that are limits are infinite."""
+    n = known.shape[1]
+    value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
+    worth = inflation_of_flags(known > value[:, None], history).worth(n)
+    low, high = _ranks(n, share, worth)
+    has_bounds = low > 0
+    bounds = (np.where(has_bounds, ordered.at(np.maximum(rank, 1)), np.nan) for rank in (low, high))
+    return np.stack([value, *bounds, worth])
+
+
+def _ranks(n: int, share: float, worth: Reals) -> tuple[Integers, Integers]:
+    """Return the ranks of the bounds per row, 0 and 0 without any."""
+    distinct, places = np.unique(np.floor(worth), return_inverse=True)
+    ranks = np.array([dependent_ranks(n, share, size) or (0, 0) for size in distinct.tolist()], np.int64)
+    low, high = ranks[places].T
+    return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ordered:
+    """Rows of values and of limits, each sorted, and the number of values in each row."""
+
+    values: Reals
+    limits: Reals
+    counts: Integers
+
+    @classmethod
+    def of(cls, known: Reals, limits: Reals) -> "_Ordered":
+        """Sort rows of one length; of either matrix the values that belong into the other are infinite."""
+        counts = np.isfinite(known).sum(axis=1)
+        has_limits = bool((counts < known.shape[1]).any())
+        return cls(
+            values=np.sort(known, axis=1), limits=np.sort(limits, axis=1) if has_limits else limits, counts=counts
+        )
+
+    def at(self, ranks: Integers) -> Reals:
+        """Return the value of a rank (from 1) in each row."""
+        rows, last = np.arange(len(ranks)), np.maximum(self.counts - 1, 0)
+        largest = np.where(self.counts > 0, self.values[rows, last], -np.inf)
+        beyond = np.maximum(self.limits[rows, np.maximum(ranks - self.counts - 1, 0)], largest)
+        return np.where(ranks <= self.counts, self.values[rows, ranks - 1], beyond)
+
+
+def dependent_ranks(n: int, share: float, worth: float) -> tuple[int, int] | None:
+    """Return the ranks of `interval_ranks` for n values that are as good as `worth` independent ones."""
+    size = floor(worth)
+    ranks = interval_ranks(size, share)
+    if ranks is None or size >= n:
+        return ranks
+    low, high = (rank / (size + 1) * (n + 1) for rank in ranks)
+    return max(1, floor(low)), min(n, ceil(high))
+
+
+@lru_cache(maxsize=4096)
+def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
+    """Return the ranks (l, u), from 1, whose order statistics bound the quantile with at least 95 %, or `None`.
+
+    Each side gets half of the error; if even the extreme value leaves more than that on its side, the other side gets
+    the rest.
+    """
+    least_below, least_above = float((1 - share) ** n), float(share**n)
+    if least_below + least_above > _ERROR + _ROUNDING:
+        return None
+    below, above = _shares_of_error(least_below, least_above)
+    # Rank l misses when fewer than l values lie below the quantile, rank u when u or more do.
+    low = bisect_right(range(n), below + _ROUNDING, key=lambda count: float(bdtr(count, n, share)))
+    high = bisect_left(range(n), True, key=lambda count: bool(bdtrc(count, n, share) <= above + _ROUNDING)) + 1
+    return low, high
+
+
+def _shares_of_error(least_below: float, least_above: float) -> tuple[float, float]:
+    half = _ERROR / 2
+    if least_above > half:
+        return _ERROR - least_above, least_above
+    if least_below > half:
+        return least_below, _ERROR - least_below
+    return half, half
+
+
+def _nearest_rank(n: int, share: float) -> int:
+    return min(n, max(1, ceil(share * n - _ROUNDING * n)))

@@ -1,0 +1,205 @@
+"""Alarms for windows of a series that deviate from its level by more than its own noise level.
+
+Theory of operation. A window of m values has a location: their mean, with values further than 3 spreads from the
+window's middle pulled in (P. J. Huber, Ann. Math. Statist. 35 (1964) 73-101, one step), where the middle is the point
+between the quartiles that is nearest to the level. So three outliers in a row do not make a new level, but a whole
+window does. The noise level of that location is not derived from a model but measured on the series: it is the standard
+deviation of the locations of the earlier windows of the same length (overlapping batch means; M. S. Meketon and
+B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), which also holds for autocorrelated noise. Such a deviation
+from N values has about 1.5·N/m degrees of freedom, and Student's t with as many gives the deviation from which on a
+window is an alarm.
+
+Every window of every length is another chance of a false alarm, so the error is divided among them: a month of looks at
+one series may raise `FALSE_ALARMS` false alarms if all windows were independent. They overlap, so there are fewer.
+
+There are few earlier windows of great length. Above `_LONGEST_TRUSTED` values the deviation is at least half of that of
+windows a quarter as long, as if values so far apart were independent, with the degrees of freedom of those windows.
+
+Location and significance of a change point in a stretch of values: one step of E-divisive.
+
+The energy distance of the values before and after a place τ among n is
+
+    E(τ) = 2·mean|X - Y| - mean|X - X'| - mean|Y - Y'|
+
+over pairs across and within the two sides; the estimated change is at the greatest τ(n - τ)/n · E(τ), and its
+significance is that of a permutation test (D. S. Matteson and N. A. James, A Nonparametric Approach for Multiple Change
+Point Analysis of Multivariate Data, JASA 109 (2014) 334-345, arXiv:1306.4933; with exponent 1, and the end of the
+stretch in place of their κ). The test assumes exchangeable values under no change. Autocorrelation makes its p-value
+too small, so it must not be the only criterion of an alarm.
+
+The permutations come from a generator with a fixed seed: the same values always give the same result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.special import stdtrit
+
+from isochrone_collector.analysis.stats.arrays import Reals
+
+FALSE_ALARMS = 0.03
+"""False alarms of one series in a month of independent looks."""
+
+# Window length → its share of the error. Twelve is the length that the detection delay is specified for.
+SHARES = {6: 0.15, 12: 0.45, 24: 0.2, 48: 0.1, 96: 0.1}
+LEAST_LEVEL = 12
+"""The minimum number of values of a level."""
+
+_LONGEST_TRUSTED = 24
+_LEAST_WINDOWS = 4
+_LOCAL_WINDOWS = 4
+_LEAST_REACH = 48
+_CLIP = 3.0
+_NORMAL_MAD = 1.4826
+# The minimum spread, as a share of the level, for series that hardly vary.
+_LEAST_SPREAD = 0.003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A window of `length` values that ends before place `end`; `shift` is its location minus the level."""
+
+    end: int
+    length: int
+    shift: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseLevel:
+    """The noise level of windows of one length: their standard deviation and its degrees of freedom."""
+
+    deviation: float
+    freedom: float
+
+
+def alarms(
+    values: Reals, *, n_new: int, begin: int, looks_per_month: float, min_shift: float, is_local: bool = False
+) -> list[Alarm]:
+    """Return the alarms among the windows that end within the last `n_new` values, the earliest first.
+
+    Each part of `values` between changes has its own level subtracted; the part that is searched begins at place
+    `begin`. Shifts below `min_shift` are ignored. The level is that of all values since `begin`, or with `is_local`
+    (seasonality unknown) that of the four windows before.
+    """
+    known = len(values) - n_new
+    levels: dict[int, NoiseLevel] = {}
+    found: list[Alarm] = []
+    for length, share in SHARES.items():
+        before = known + 1 - length
+        if before - begin < max(LEAST_LEVEL, length):
+            break
+        past = values[: max(0, before - length)]
+        if len(past) < _LEAST_WINDOWS * length:
+            break
+        spread = _spread(past)
+        levels[length] = _noise_level(past, length, spread, levels, is_local=is_local)
+        reach = max(_LEAST_REACH, _LOCAL_WINDOWS * length) if is_local else before
+        level_of = values[max(begin, before - reach) : before]
+        allowed = -float(stdtrit(levels[length].freedom, share * FALSE_ALARMS / looks_per_month / 2))
+        limit = allowed * levels[length].deviation * sqrt(1 + length / len(level_of))
+        found += _exceeding(
+            values[before:] - _level(level_of, spread), length, spread, max(limit, min_shift), first_end=known + 1
+        )
+    return sorted(found, key=lambda alarm: (alarm.end, alarm.length))
+
+
+def _exceeding(rest: Reals, length: int, spread: float, limit: float, *, first_end: int) -> Iterator[Alarm]:
+    shifts = _locations(sliding_window_view(rest, length), spread)
+    for place in np.flatnonzero(np.abs(shifts) > limit):
+        yield Alarm(end=first_end + int(place), length=length, shift=float(shifts[place]))
+
+
+def _noise_level(
+    past: Reals, length: int, spread: float, shorter: dict[int, NoiseLevel], *, is_local: bool
+) -> NoiseLevel:
+    # Windows a quarter apart carry nearly the information of all. Counted from the newest; the oldest may be cut off.
+    every = max(1, length // 4)
+    windows = sliding_window_view(past, length)[::-1][::every]
+    locations = _locations(windows, spread)
+    if is_local:
+        locations = _off_those_before(locations, apart=-(-length // every))
+    deviation = float(locations.std(ddof=1))
+    freedom = 1.5 * len(past) / length - 1
+    if length > _LONGEST_TRUSTED:
+        quarter = shorter[length // 4]
+        deviation, freedom = max(deviation, quarter.deviation / 2), quarter.freedom
+    return NoiseLevel(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom)
+
+
+def _off_those_before(locations: Reals, *, apart: int) -> Reals:
+    """Subtract from each window's location, the newest first, the mean of the four windows before, `apart` places
+    apart; unchanged if there are too few.
+    """
+    before = np.convolve(locations[apart:], np.full(_LOCAL_WINDOWS * apart, 1 / (_LOCAL_WINDOWS * apart)), mode="valid")
+    return locations[: len(before)] - before if len(locations) > 2 * _LOCAL_WINDOWS * apart else locations
+
+
+def _locations(windows: Reals, spread: float) -> Reals:
+    length = windows.shape[1]
+    ordered = np.sort(windows, axis=1)
+    quartile = length // 4
+    middle = np.clip(0.0, ordered[:, quartile], ordered[:, length - 1 - quartile])[:, None]
+    pulled: Reals = middle[:, 0] + np.clip(windows - middle, -_CLIP * spread, _CLIP * spread).mean(axis=1)
+    return pulled
+
+
+def _level(values: Reals, spread: float) -> float:
+    middle = float(np.median(values))
+    return middle + float(np.clip(values - middle, -_CLIP * spread, _CLIP * spread).mean())
+
+
+def _spread(values: Reals) -> float:
+    """Estimate the standard deviation of normal values from their median absolute deviation."""
+    return max(_NORMAL_MAD * float(np.median(np.abs(values - np.median(values)))), _LEAST_SPREAD)
+
+
+PERMUTATIONS = 499
+_SEED = 20141306
+
+
+def likeliest(values: Reals, *, least: int) -> int | None:
+    """Return the place, from 0, where the second of two parts of at least `least` values begins, divided where their
+    scaled energy distance is greatest; `None` with fewer than 2·`least` values.
+    """
+    if len(values) < 2 * least:
+        return None
+    return least + int(np.argmax(_scores(_distances(values), least)))
+
+
+def significance(values: Reals, *, least: int, enough: float = 1.0) -> float:
+    """Return the p-value of the likeliest division of at least 2·`least` values; 1 if it certainly exceeds `enough`."""
+    distances = _distances(values)
+    greatest = _scores(distances, least).max()
+    shuffled = np.random.default_rng(_SEED)
+    p_value = 1 / (1 + PERMUTATIONS)
+    for _ in range(PERMUTATIONS):
+        order = shuffled.permutation(len(values))
+        if _scores(distances[np.ix_(order, order)], least).max() >= greatest:
+            p_value += 1 / (1 + PERMUTATIONS)
+            if p_value > enough:
+                return 1.0
+    return p_value
+
+
+def _distances(values: Reals) -> Reals:
+    distances: Reals = np.abs(np.subtract.outer(values, values))
+    return distances
+
+
+def _scores(distances: Reals, least: int) -> Reals:
+    """Return the scaled energy distance of each place from `least` to n - `least`."""
+    n = len(distances)
+    # Sums of the distances among the first τ values, and between them and all.
+    among_first = np.concatenate(([0.0], np.cumsum(2 * np.tril(distances).sum(axis=1))))
+    of_first = np.concatenate(([0.0], np.cumsum(distances.sum(axis=1))))
+    first = np.arange(least, n - least + 1)
+    rest = n - first
+    within_first = among_first[first]
+    across = of_first[first] - within_first
+    within_rest = of_first[n] - 2 * across - within_first
+    energy = 2 * across / (first * rest) - within_first / first**2 - within_rest / rest**2
+    scaled: Reals = first * rest / n * energy
+    return scaled

@@ -1,0 +1,239 @@
+"""Leaderboards: ranked within a region, and honest about targets that did not answer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import OutcomeCounts, outcome_counts
+from isochrone_collector.analysis.history import (
+    HOURS,
+    SUCCESS,
+    History,
+    Levels,
+    Quantity,
+    SeriesLevels,
+    above_quantile,
+)
+from isochrone_collector.analysis.leaderboard import Entry, standings
+from isochrone_wire.answers import Metric, Order
+from testdata.difficult_series import SERIES
+from testdata.distributions import values_of
+
+TEN = range(1, 11)
+
+
+def entry(target: str, region: str = "us", ttft: Sequence[float] = (), **more: object) -> Entry:
+    """An entry from samples; its probes succeed and fail in turn."""
+    limits = more.pop("limits", ())
+    speed = more.pop("speed", ())
+    found = {Metric.TTFT: values_of(ttft, limits), Metric.TOKENS_PER_SECOND: values_of(speed)}  # type: ignore[arg-type]  # a test's shorthand
+    counts = more.get("outcome_counts", OutcomeCounts())
+    assert isinstance(counts, OutcomeCounts)
+    succeeded = np.random.default_rng(1).permutation(np.arange(counts.sent) < counts.ok)
+    return Entry(region=region, target=target, provider="sim", model=target, values=found, succeeded=succeeded, **more)  # type: ignore[arg-type]  # as above
+
+
+def test_ranks_count_within_each_region() -> None:
+    """Each region has its own order, from the smallest median up."""
+    lines = standings(
+        [
+            entry("slow", ttft=[900.0]),
+            entry("fast", ttft=[100.0]),
+            entry("slow", "sg", ttft=[10.0]),
+            entry("fast", "sg", ttft=[20.0]),
+        ]
+    )
+    assert [(line.region, line.rank, line.target) for line in lines] == [
+        ("sg", 1, "slow"),
+        ("sg", 2, "fast"),
+        ("us", 1, "fast"),
+        ("us", 2, "slow"),
+    ]
+
+
+def test_a_target_that_never_answered_comes_last() -> None:
+    """Without a first token there is no time to rank by, and no number is made up."""
+    lines = standings(
+        [entry("dead", limits=[60.0], outcome_counts=OutcomeCounts(failed=4)), entry("alive", ttft=[1e9])]
+    )
+    assert [line.target for line in lines] == ["alive", "dead"]
+    assert (lines[1].n, lines[1].failed, lines[1].ttft_p50_us) == (0, 4, None)
+
+
+def test_timeouts_raise_the_tail() -> None:
+    """Probes that timed out count above all others in the quantiles, and not in n."""
+    [line] = standings([entry("a", ttft=[100.0] * 9, limits=[5_000.0], outcome_counts=OutcomeCounts(ok=9, failed=1))])
+    assert line.n == 9
+    assert line.ttft_p50_us is not None
+    assert line.ttft_p95_us is not None
+    assert (line.ttft_p50_us.value, line.ttft_p95_us.value) == (100.0, 5_000.0)
+
+
+def steady(n: int) -> list[float]:
+    """Different values in random order."""
+    return [float(value) + 1 for value in np.argsort(np.random.default_rng(0).permutation(n))]
+
+
+def test_small_samples_show_no_bounds() -> None:
+    """Five probes have a median and no interval; a hundred have one for p95 too, and for p99 it takes 480."""
+    [few] = standings([entry("a", ttft=[1.0, 2.0, 3.0, 4.0, 5.0], speed=[50.0])])
+    [many] = standings([entry("a", ttft=steady(130))])
+    [most] = standings([entry("a", ttft=steady(600))])
+    assert few.ttft_p50_us is not None
+    assert (few.ttft_p50_us.value, few.ttft_p50_us.low) == (3.0, None)
+    assert few.tokens_per_second_p50 is not None
+    assert few.tokens_per_second_p50.value == 50.0
+    assert many.ttft_p95_us is not None
+    assert many.ttft_p95_us.high is not None
+    assert many.ttft_p99_us is not None
+    assert many.ttft_p99_us.high is None
+    assert most.ttft_p99_us is not None
+    assert most.ttft_p99_us.high is not None
+
+
+def week_of(levels: Sequence[float], quantity: Quantity) -> History:
+    """The past week of target 0 in "us": these levels in turn, each for a day, but for the last hours."""
+    values = np.resize(np.repeat(levels, 24), HOURS).astype(float)
+    own = Levels(values=values[np.newaxis], noise=np.zeros(1))
+    return History(levels={quantity: SeriesLevels(series={(0, "us"): 0}, from_at=np.zeros(1, np.int64), levels=own)})
+
+
+def test_the_past_week_widens_an_interval() -> None:
+    """A week in which every other day was slow leaves a steady day with few independent requests."""
+    history = week_of((0.2, 0.8), above_quantile(Metric.TTFT, 0.5))
+    here, there = entry("a", ttft=steady(288), hours=24.0), entry("a", "sg", ttft=steady(288), hours=24.0)
+    by_region = {line.region: line.ttft_p50_us for line in standings([here, there], history=history)}
+    assert by_region["us"] is not None
+    assert by_region["sg"] is not None
+    assert by_region["us"].n_eff is not None
+    assert by_region["us"].n_eff < 6
+    assert by_region["us"].low is None
+    assert by_region["sg"].low is not None
+
+
+def test_a_standing_counts_independent_ones_among_those_it_counts() -> None:
+    """Timeouts rank in the median, but the number of samples is that of first tokens, and so is that of independent
+    ones among them.
+    """
+    [line] = standings([entry("a", ttft=SERIES["negative correlation"][:40].tolist(), limits=[6e7] * 19)])
+    assert line.n == 40
+    assert line.ttft_p50_us is not None
+    assert line.ttft_p50_us.n_eff is not None
+    assert line.ttft_p50_us.n_eff <= 40 / 1.5
+
+
+def test_failures_in_a_run_widen_success() -> None:
+    """Thirty failures in a row are one outage, and say less than thirty on their own; a week with outages says so of a
+    day without any.
+    """
+    counts, outage = OutcomeCounts(ok=270, failed=30), np.arange(300) >= 30
+    spread = np.random.default_rng(2).permutation(outage)
+    runs, alone = (
+        standings([replace(entry("a", ttft=steady(300), outcome_counts=counts), succeeded=flags)])[0].success
+        for flags in (outage, spread)
+    )
+    assert runs is not None
+    assert alone is not None
+    assert (runs.value, alone.value, runs.n, alone.n) == (0.9, 0.9, 300, 300)
+    assert runs.high - runs.low > 3 * (alone.high - alone.low)
+    assert runs.n_eff is not None
+    assert runs.n_eff < 10
+    well = entry("a", ttft=steady(288), outcome_counts=OutcomeCounts(ok=288), hours=24.0)
+    [told] = standings([well], history=week_of((1.0, 1.0, 0.7), SUCCESS))
+    assert told.success is not None
+    assert (told.success.value, told.success.high) == (1.0, 1.0)
+    assert told.success.low < 0.75
+
+
+def test_summaries_do_not_know_the_order_of_their_requests() -> None:
+    """Without a history, all requests of an hour count as one: a day with one a second is worth 24."""
+    content = histogram.pack(np.random.default_rng(4).lognormal(12, 0.3, 86_400))
+    summary = histogram.merge([content], [b""], [0], of=1).group(0)
+    counts = OutcomeCounts(ok=86_000, failed=400)
+    day = replace(entry("a", outcome_counts=counts), values={Metric.TTFT: summary}, succeeded=None, hours=24.0)
+    [line] = standings([day])
+    assert line.ttft_p50_us is not None
+    assert line.ttft_p95_us is not None
+    assert line.success is not None
+    assert line.ttft_p50_us.n_eff == pytest.approx(24, abs=0.1)
+    assert line.success.n_eff == pytest.approx(24, abs=0.1)
+    assert line.ttft_p50_us.low is not None
+    assert line.ttft_p95_us.low is None
+    calm = week_of((0.5, 0.51), above_quantile(Metric.TTFT, 0.5))
+    [told] = standings([day], history=calm)
+    assert told.ttft_p50_us is not None
+    assert told.ttft_p50_us.n_eff is not None
+    assert told.ttft_p50_us.n_eff > 1_000
+
+
+@pytest.mark.parametrize(
+    ("order", "ranking"),
+    [
+        (Order.TTFT, "a b c new none"),
+        (Order.TOKENS_PER_SECOND, "c b a new none"),
+        (Order.TOKENS_PER_USD, "free a c b none"),
+        (Order.PRICE, "free a c b new none"),
+        (Order.SUCCESS, "b a new none"),
+    ],
+)
+def test_each_order_ranks_by_its_own(order: Order, ranking: str) -> None:
+    """What has no interval yet comes after what has one, and what is not known last; what is free comes first."""
+    everybody = [
+        entry(
+            "a",
+            ttft=[100.0] * 10,
+            speed=[20.0] * 10,
+            usd_per_m_output=0.2,
+            outcome_counts=OutcomeCounts(ok=990, failed=10),
+        ),
+        entry("b", ttft=[200.0] * 10, speed=[30.0] * 10, usd_per_m_output=2.0, outcome_counts=OutcomeCounts(ok=1000)),
+        entry("c", ttft=[300.0] * 10, speed=[90.0] * 10, usd_per_m_output=1.0),
+        entry("free", ttft=[400.0] * 10, speed=[10.0] * 10, usd_per_m_output=0.0),
+        entry("new", ttft=[1.0] * 3, speed=[999.0] * 3, usd_per_m_output=9.0, outcome_counts=OutcomeCounts(ok=3)),
+        entry("none"),
+    ]
+    wanted = [item for item in everybody if item.target in ranking.split()]
+    assert [line.target for line in standings(wanted, order)] == ranking.split()
+
+
+@pytest.mark.parametrize(
+    ("order", "metric"), [(Order.TTFT_COLD, Metric.TTFT_COLD), (Order.TTFAT, Metric.TTFAT), (Order.E2E, Metric.E2E)]
+)
+def test_other_latencies_rank_too(order: Order, metric: Metric) -> None:
+    """A latency that is not TTFT ranks by its own median, whatever TTFT says."""
+
+    def with_both(target: str, *, ttft: float, other: float) -> Entry:
+        found = {Metric.TTFT: values_of([ttft] * 6), metric: values_of([other] * 6)}
+        return Entry(region="us", target=target, provider="p", model="m", values=found, succeeded=np.ones(6, bool))
+
+    lines = standings([with_both("a", ttft=1, other=9), with_both("b", ttft=5, other=2)], order)
+    assert [line.target for line in lines] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("usd", "ratio"),
+    [(0.5, 80.0), (0.0, None), (None, None)],
+)
+def test_speed_for_money(usd: float | None, ratio: float | None) -> None:
+    """Speed per dollar is the median speed by the price of a million output tokens, and nothing without a price."""
+    [line] = standings([entry("a", speed=[40.0] * 6, usd_per_m_output=usd)])
+    assert line.tokens_per_second_per_usd == ratio
+
+
+def test_success_leaves_out_what_says_nothing() -> None:
+    """Throttled and skipped rounds are counted, and are neither successes nor failures."""
+    outcomes = {"ok": 90, "http_error": 4, "timed_out": 6, "throttled": 50, "skipped_budget": 7, "skipped_paused": 3}
+    [line] = standings([entry("a", outcome_counts=outcome_counts(outcomes))])
+    assert line.success is not None
+    assert (line.success.value, line.success.n, line.failed) == (0.9, 100, 10)
+    assert 0.75 < line.success.low < 0.9 < line.success.high < 0.96
+    assert (line.throttled, line.skipped) == (50, 10)
+
+
+def test_no_trial_no_success() -> None:
+    """Where every round was throttled, nothing is known of success."""
+    [line] = standings([entry("a", outcome_counts=outcome_counts({"throttled": 9}))])
+    assert line.success is None
