@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from isochrone_common import probe_metrics
 from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__
-from isochrone_wire.model import SECOND_US, Vantage, Vitals
+from isochrone_wire.model import SECOND_US, Heartbeat, Vantage
 
 
 def families(
@@ -43,10 +43,10 @@ def families(
 
 
 def delivery_families(
-    *, vitals: Callable[[], Vitals], pushes: Mapping[str, int], spool: Path, expires_at: Callable[[], int | None]
+    *, heartbeat: Callable[[], Heartbeat], pushes: Mapping[str, int], spool: Path, expires_at: Callable[[], int | None]
 ) -> Iterator[Metric]:
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
-    newest = vitals()
+    newest = heartbeat()
     yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
     if (end_at := expires_at()) is not None:
         described = "When the agent's credential expires, unless the agent renews it."
@@ -56,28 +56,28 @@ def delivery_families(
     yield from _clocks(newest)
 
 
-def _delivery(vitals: Vitals, spool: Path) -> Iterator[Metric]:
-    yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=vitals.spool_depth)
+def _delivery(heartbeat: Heartbeat, spool: Path) -> Iterator[Metric]:
+    yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=heartbeat.spool_depth)
     yield GaugeMetricFamily("isochrone_spool_bytes", "Size of the spool on disk.", value=_size(spool))
     yield GaugeMetricFamily(
         "isochrone_spool_oldest_timestamp_seconds",
         "When the oldest waiting sample was recorded, 0 for none.",
-        value=vitals.spool_oldest_at / SECOND_US,
+        value=heartbeat.spool_oldest_at / SECOND_US,
     )
-    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=vitals.quarantined)
+    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=heartbeat.quarantined)
     recorded = "Samples recorded, without those stored under earlier epochs of the spool."
-    yield CounterMetricFamily("isochrone_samples_finished", recorded, value=vitals.finished)
+    yield CounterMetricFamily("isochrone_samples_finished", recorded, value=heartbeat.finished)
     stored = "Samples that the collector acknowledged, in the current epoch of the spool."
-    yield CounterMetricFamily("isochrone_samples_stored", stored, value=vitals.stored)
-    yield _by("isochrone_samples_dropped", "Dropped samples.", "reason", vitals.dropped)
+    yield CounterMetricFamily("isochrone_samples_stored", stored, value=heartbeat.stored)
+    yield _by("isochrone_samples_dropped", "Dropped samples.", "reason", heartbeat.dropped)
 
 
-def _clocks(vitals: Vitals) -> Iterator[Metric]:
+def _clocks(heartbeat: Heartbeat) -> Iterator[Metric]:
     """Metrics of the clock and the event loop. An unknown value is left out, because it is not 0."""
     durations = (
-        ("isochrone_clock_offset_seconds", "The collector's clock minus the agent's.", vitals.clock_offset_us),
-        ("isochrone_clock_uncertainty_seconds", "Maximum error of the clock offset.", vitals.clock_uncertainty_us),
-        ("isochrone_loop_lag_seconds", "Maximum recent delay of the event loop.", vitals.loop_lag_us),
+        ("isochrone_clock_offset_seconds", "The collector's clock minus the agent's.", heartbeat.clock_offset_us),
+        ("isochrone_clock_uncertainty_seconds", "Maximum error of the clock offset.", heartbeat.clock_uncertainty_us),
+        ("isochrone_loop_lag_seconds", "Maximum recent delay of the event loop.", heartbeat.loop_lag_us),
     )
     for name, documentation, us in durations:
         if us is not None:

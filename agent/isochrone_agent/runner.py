@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from isochrone_agent.delivery.heartbeat import Conditions
 from isochrone_agent.delivery.identity_renewal import IdentityRenewal
 from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.delivery.uplink import CollectorClient, Uplink
-from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
@@ -189,7 +189,7 @@ def _delivery_metrics(
     from isochrone_agent import metrics  # noqa: PLC0415  # as above
 
     return metrics.delivery_families(
-        vitals=lambda: push_metrics.vitals,
+        heartbeat=lambda: push_metrics.heartbeat,
         pushes=push_metrics.pushes,
         expires_at=lambda: connection.identity.expires_at if connection.identity else None,
         spool=settings.spool_path,

@@ -3,13 +3,13 @@
     finished = stored + spooled + sum(dropped by reason)
 
 An agent evaluates the equation over its spool (`stored` counts the samples that the collector acknowledged), the
-collector over its ledger and the vitals of the newest push, and tests over both. Pure.
+collector over its ledger and the newest heartbeat, and tests over both. Pure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from isochrone_wire.model import Vitals
+from isochrone_wire.model import Heartbeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,11 @@ class Account:
         return self.missing == 0
 
 
-def account_of(vitals: Vitals) -> Account:
-    """Return the account that an agent reports in its vitals."""
+def account_of(heartbeat: Heartbeat) -> Account:
+    """Return the account that a heartbeat reports."""
     return Account(
-        finished=vitals.finished,
-        stored=vitals.stored,
-        spooled=vitals.spool_depth + vitals.quarantined,
-        dropped=vitals.dropped,
+        finished=heartbeat.finished,
+        stored=heartbeat.stored,
+        spooled=heartbeat.spool_depth + heartbeat.quarantined,
+        dropped=heartbeat.dropped,
     )

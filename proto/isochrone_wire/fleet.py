@@ -96,7 +96,7 @@ class Liveness(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
-    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
+    agent's heartbeat, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
     sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
     policy refuses. `rival_at` is when a second agent with the same credential was refused last. `latitude` and
     `longitude` are those of the region in degrees, `place` is its city; `None` where they are not known.

@@ -376,7 +376,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
+class Heartbeat:
     """The state of an agent. `spool_oldest_at` is 0 if the spool is empty; `dropped` counts lost samples by reason.
 
     `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
@@ -434,7 +434,7 @@ class Batch:
     epoch: int
     seq: int
     samples: tuple[Sample, ...] = ()
-    vitals: Vitals = Vitals()
+    heartbeat: Heartbeat = Heartbeat()
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
     protocol: int = 0

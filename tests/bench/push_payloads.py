@@ -11,13 +11,13 @@ from isochrone_wire import codec
 from isochrone_wire.model import (
     MINUTE_US,
     Batch,
+    Heartbeat,
     Outcome,
     Quality,
     RateLimit,
     Sample,
     TokenSource,
     Vantage,
-    Vitals,
 )
 
 BATCH_SAMPLES = 500
@@ -26,7 +26,7 @@ _INSTANT = 8
 FAILED_SHARE, LIMITED_SHARE = 0.08, 0.5
 # Samples are of the last minute, except after an outage; each target has its own phase within it.
 EVERY_US = MINUTE_US
-VITALS = Vitals(agent_version="bench", plan_version=1, next_heartbeat_us=30_000_000, finished=1)
+HEARTBEAT = Heartbeat(agent_version="bench", plan_version=1, next_heartbeat_us=30_000_000, finished=1)
 
 
 def bodies(targets: Sequence[int], *, now_at: int, seed: int, samples: int = BATCH_SAMPLES) -> list[tuple[Sample, ...]]:
@@ -79,7 +79,7 @@ def _places(content: bytes, instants: Sequence[int]) -> Iterator[int]:
 
 def request_head(vantage: Vantage, *, epoch: int, seq: int) -> bytes:
     """Return the remaining part of the push."""
-    return bytes(codec.encode(Batch(vantage=vantage, epoch=epoch, seq=seq, vitals=VITALS)).SerializeToString())
+    return bytes(codec.encode(Batch(vantage=vantage, epoch=epoch, seq=seq, heartbeat=HEARTBEAT)).SerializeToString())
 
 
 def rows(samples: Sequence[Sample], origin: Origin, seq: int, *, by_us: int = 0) -> list[Row]:

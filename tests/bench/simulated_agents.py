@@ -22,7 +22,7 @@ import grpc.aio
 from isochrone_agent.delivery.verdict import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
-from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Outcome, Sample, TokenSource, Vantage, Vitals
+from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, Outcome, Sample, TokenSource, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 EVERY_SECONDS = 15.0
@@ -149,7 +149,7 @@ class Agent:
             epoch=self.number + 1,
             seq=self._seq if samples else 0,
             samples=tuple(_sample(target_id, now_at) for target_id in self.targets[:samples]),
-            vitals=Vitals(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
+            heartbeat=Heartbeat(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
             sent_at=now_at,
             lineage=(self.number + 1,),
             protocol=PUSH_PROTOCOL,

@@ -1,4 +1,4 @@
-"""Push counts by gRPC status, and the vitals of the newest push, for the agent's metrics."""
+"""Push counts by gRPC status, and the heartbeat of the newest push, for the agent's metrics."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 
 from isochrone_wire import codec
-from isochrone_wire.model import Vitals
+from isochrone_wire.model import Heartbeat
 from isochrone_wire.v1 import fleet_pb2
 
 # As bytes, although grpc's type stubs promise a string.
@@ -22,9 +22,9 @@ class PushMetrics(grpc.aio.UnaryUnaryClientInterceptor):
         self.pushes: Counter[str] = Counter()
 
     @property
-    def vitals(self) -> Vitals:
-        """The vitals of the newest push, even if it failed. Decoded on demand: scrapes are rarer than pushes."""
-        return codec.decode(Vitals, fleet_pb2.PushRequest.FromString(self._newest).vitals)
+    def heartbeat(self) -> Heartbeat:
+        """The heartbeat of the newest push, even if it failed. Decoded on demand: scrapes are rarer than pushes."""
+        return codec.decode(Heartbeat, fleet_pb2.PushRequest.FromString(self._newest).heartbeat)
 
     async def intercept_unary_unary(
         self,

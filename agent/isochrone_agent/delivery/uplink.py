@@ -17,6 +17,7 @@ import structlog
 
 from isochrone_agent.clock import read_clocks
 from isochrone_agent.clock_offset import TimestampExchange
+from isochrone_agent.delivery.heartbeat import HEARTBEAT_US, Conditions, LoopLag, gather_heartbeat
 from isochrone_agent.delivery.verdict import (
     Backoff,
     Reaction,
@@ -25,7 +26,6 @@ from isochrone_agent.delivery.verdict import (
     spread_delay_us,
     unknown_targets,
 )
-from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
 from isochrone_agent.errors import CollectorRefused, SpoolError
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_agent.spool.database import SealedBatch
@@ -99,9 +99,9 @@ class Uplink:
     """Pushes the batches of the spool, and a heartbeat when there has been no push for a while.
 
     `on_plan` is called with the version and the content hash of the plan, from every receipt; `conditions` becomes part
-    of the vitals. While the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed. Now
-    and then, and after the collector was away, a heartbeat lists the delivered batches of which there is a copy; those
-    that the collector's database has lost are pushed again.
+    of the heartbeat. While the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed.
+    Now and then, and after the collector was away, a push without samples lists the delivered batches of which there is
+    a copy; those that the collector's database has lost are pushed again.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Uplink:
         """Start a call, or wait until there may be a call to start."""
         await self._wait_for_call_slot()
         if time.monotonic() >= min(self._heartbeat_due, self._verify_due) and not self._in_flight:
-            # First, even while refused: a heartbeat carries the vitals and returns the plan version and the clock.
+            # First, even while refused: a push returns the plan version and the clock.
             self._start_call(calls, None)
         elif self.refusal is not None:
             await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
@@ -211,7 +211,7 @@ class Uplink:
         return Reaction.STORED
 
     async def _send(self, batch: SealedBatch | None) -> Receipt:
-        vitals = await gather_vitals(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
+        heartbeat = await gather_heartbeat(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
         epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
         verifies = batch is None and time.monotonic() >= self._verify_due
         before = read_clocks()
@@ -219,7 +219,7 @@ class Uplink:
             vantage=self._collector.vantage,
             epoch=epoch,
             seq=seq,
-            vitals=vitals,
+            heartbeat=heartbeat,
             sent_at=before.wall_at,
             lineage=self._spool.lineage,
             protocol=PUSH_PROTOCOL,

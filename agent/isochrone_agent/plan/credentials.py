@@ -193,7 +193,7 @@ class Keyring:
 
 def describe_missing(errors: Mapping[str, CredentialError]) -> str:
     """Return a sentence per reason, about the first target that has it, from the result of `Keyring.missing`. It is cut
-    where it is too long for a log and for the vitals of every push.
+    where it is too long for a log and for the heartbeat of every push.
     """
     targets_of: dict[str, list[str]] = {}
     for target, error in errors.items():

@@ -64,7 +64,7 @@ def account_of(row: VantageStatus) -> str:
     """`all accounted for`, `3 lost`, `3 duplicate`, `two agents` on one credential, or unknown if the agent is too old
     to report the counts.
 
-    The vitals of a push are older than its commit, so the ledger may be ahead of them by the spool's size at that time.
+    The heartbeat of a push is older than its commit, so the ledger may be ahead by the spool's size at that time.
     """
     if row.rival_at is not None:
         return "two agents"

@@ -8,8 +8,8 @@ The laws:
 3. An agent that was refused for `RIVAL_US` while another one delivers is a rival: a cloned machine, or a restored
    snapshot. A restart never takes that long. It is reported, and refused with another status, so that it sends
    heartbeats only.
-4. The database decides: the vitals and the samples of another agent are never recorded. Each collector remembers what
-   it has read.
+4. The database decides: neither the heartbeat nor the samples of another agent are recorded. Each collector remembers
+   what it has read.
 5. Every round is stored once. Samples of rounds up to the newest one that was stored before a takeover are compared
    with the stored ones, and set aside if these have the round (`stored_rounds`). Until the takeover is recorded, the
    transaction locks the vantage: no other agent stores a round between the comparison and the commit.
@@ -33,10 +33,10 @@ from isochrone_collector.store.vantages import (
     AHEAD_US,
     LEASE_US,
     Deliverer,
+    HeartbeatReport,
     LockedRow,
     OwnerRow,
     Recording,
-    VitalsReport,
 )
 from isochrone_wire.model import SECOND_US
 
@@ -95,7 +95,7 @@ class Instances:
         """Return if the agent of a push delivers for its vantage. Raises `TooMany` for an agent that has to wait,
         `Conflict` for a rival, and `DatabaseUnavailable`. Agents without a lineage are always admitted.
         """
-        epoch, vantage = batch.vitals.epoch or batch.epoch, batch.vantage
+        epoch, vantage = batch.heartbeat.epoch or batch.epoch, batch.vantage
         if not batch.lineage or self._known(vantage.id, epoch):
             return
         now_at = self._clock()
@@ -116,7 +116,7 @@ class Instances:
         )
 
     async def set_aside_stored(
-        self, connection: Connection, pushes: Sequence[tuple[VitalsReport, PackedBatch]]
+        self, connection: Connection, pushes: Sequence[tuple[HeartbeatReport, PackedBatch]]
     ) -> list[PackedBatch]:
         """Return the batches of pushes; their samples of rounds that are stored already are set aside."""
         reports = [report for report, _ in pushes if report.lineage]
@@ -130,7 +130,7 @@ class Instances:
         return checked
 
     async def require_owners(
-        self, connection: Connection, reports: Sequence[VitalsReport], recording: Recording
+        self, connection: Connection, reports: Sequence[HeartbeatReport], recording: Recording
     ) -> None:
         """Check, in the transaction of some pushes, that their agents deliver, and that none took over without a
         comparison, because this collector had not read that another one delivered meanwhile. Raises `TooMany`.
@@ -146,7 +146,7 @@ class Instances:
                 self.forget({report.vantage_id})
                 raise TooMany(_DELIVERED, delay_us=_RETRY_US)
 
-    def _may_commit(self, report: VitalsReport, owner: Deliverer) -> bool:
+    def _may_commit(self, report: HeartbeatReport, owner: Deliverer) -> bool:
         known = self._known(report.vantage_id, report.epoch)
         is_compared = known is None or known.earlier_until >= (owner.earlier_rounds_until or 0)
         return is_compared and owner.epoch in (report.epoch, *report.lineage)
@@ -155,7 +155,7 @@ class Instances:
         known = self._owners.get(vantage_id)
         return known if known and known.epoch == epoch else None
 
-    def _checked_until(self, report: VitalsReport, locked: LockedRow | None) -> int:
+    def _checked_until(self, report: HeartbeatReport, locked: LockedRow | None) -> int:
         """Return the newest round that may have been stored before the agent of a push took over; 0 if none was."""
         if known := self._known(report.vantage_id, report.epoch):
             return known.earlier_until
@@ -164,7 +164,7 @@ class Instances:
         return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.stored_rounds_until) or 0
 
 
-async def _without_stored(connection: Connection, report: VitalsReport, batch: PackedBatch) -> PackedBatch:
+async def _without_stored(connection: Connection, report: HeartbeatReport, batch: PackedBatch) -> PackedBatch:
     rows = list(read_rows(batch.rows))
     stored = await stored_rounds(connection, report.vantage_id, {row.round for row in rows})
     places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.lineage})

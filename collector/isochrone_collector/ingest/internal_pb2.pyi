@@ -31,7 +31,7 @@ class PushEnvelope(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
     SAMPLES_FIELD_NUMBER: _builtins.int
-    VITALS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
@@ -45,7 +45,7 @@ class PushEnvelope(_message.Message):
     @_builtins.property
     def samples(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
-    def vitals(self) -> _fleet_pb2.Vitals: ...
+    def heartbeat(self) -> _fleet_pb2.Heartbeat: ...
     @_builtins.property
     def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -57,15 +57,15 @@ class PushEnvelope(_message.Message):
         epoch: _builtins.int = ...,
         seq: _builtins.int = ...,
         samples: _abc.Iterable[_builtins.bytes] | None = ...,
-        vitals: _fleet_pb2.Vitals | None = ...,
+        heartbeat: _fleet_pb2.Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
         protocol: _builtins.int = ...,
         kept: _abc.Iterable[_fleet_pb2.BatchRange] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

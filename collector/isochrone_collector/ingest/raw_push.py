@@ -15,7 +15,7 @@ from isochrone_collector.ingest.sample_columns import SampleColumns
 from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, PushBatch
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import BatchRange, Sample, Vantage, Vitals
+from isochrone_wire.model import BatchRange, Heartbeat, Sample, Vantage
 from isochrone_wire.v1 import fleet_pb2, sample_pb2
 
 MAX_SAMPLE_BYTES = 64 << 10
@@ -63,7 +63,7 @@ class RawPush:
             hash_samples=self._hash_samples,
             decode_columns=self._decode_columns,
             decode_sample=self._decode_sample,
-            vitals=codec.decode(Vitals, self.envelope.vitals),
+            heartbeat=codec.decode(Heartbeat, self.envelope.heartbeat),
             received_at=received_at,
             sent_at=self.envelope.sent_at,
             lineage=tuple(self.envelope.lineage[:MAX_LINEAGE]),

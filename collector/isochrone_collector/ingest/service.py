@@ -6,7 +6,7 @@ The hops of a push, in order:
 2. Validate (`validation`): the batch as a whole, and that the vantage keeps its region.
 3. Pack (`packing`): decode the samples into columns, validate each, and encode the rows for COPY. Large batches are
    packed in the packer process (`packer`), and take turns with small ones (`fair_queue`).
-4. Commit (`group_commit`): rows, ledger entries and vitals of all pushes that wait, in one transaction.
+4. Commit (`group_commit`): rows, ledger entries and heartbeats of all pushes that wait, in one transaction.
 
 The receipt is sent after the commit, never before.
 """
@@ -31,6 +31,7 @@ from isochrone_collector.errors import (
 )
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
+from isochrone_collector.ingest.heartbeat import trimmed
 from isochrone_collector.ingest.instances import Instances
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT, MIN_INSTANT_AT
 from isochrone_collector.ingest.lost_batches import LostBatches
@@ -39,14 +40,13 @@ from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.validation import PushBatch, check_batch, check_clock
-from isochrone_collector.ingest.vitals import trimmed
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
 from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.rows import BatchKey, LedgerRow
-from isochrone_collector.store.vantages import VitalsReport
+from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US, BatchRange, Rejection, Vantage
 from isochrone_wire.operations import Receipt
@@ -70,9 +70,9 @@ _BACKLOG_US = 10 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """The database work of one push: its vitals, and its packed batch unless it is a heartbeat."""
+    """The database work of one push: its heartbeat, and its packed batch if it has samples."""
 
-    vitals: VitalsReport
+    heartbeat: HeartbeatReport
     packed: PackedBatch | None
 
 
@@ -186,9 +186,9 @@ class Ingest:
 
     async def _heartbeat(self, batch: PushBatch) -> Receipt:
         if self._small.is_full or self._disk_level() is DiskLevel.FULL:
-            # Dropped, and the next one delayed: samples that wait matter more than vitals.
+            # Dropped, and the next one delayed: samples that wait matter more than heartbeats.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
-        await self._small.submit(_Work(vitals=self._vitals_of(batch), packed=None), rows=0)
+        await self._small.submit(_Work(heartbeat=self._heartbeat_of(batch), packed=None), rows=0)
         return self._receipt(batch, missing=await self._lost_batches.find(batch))
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
@@ -209,7 +209,7 @@ class Ingest:
                 await self._plans.refresh_after_now()
                 packed = await self._pack_with_unknown_targets(batch)
         self._check_room(batch, packed)
-        earlier = await commits.submit(_Work(vitals=self._vitals_of(batch), packed=packed), rows=packed.stored)
+        earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), packed=packed), rows=packed.stored)
         if earlier is not None:
             return self._receipt_of_duplicate(batch, packed, earlier)
         return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
@@ -267,13 +267,13 @@ class Ingest:
 
     async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         async with self._database.transaction() as connection:
-            pushes = [(work.vitals, work.packed) for work in group if work.packed]
+            pushes = [(work.heartbeat, work.packed) for work in group if work.packed]
             checked = await self._instances.set_aside_stored(connection, pushes)
             in_ledger = await batches.store(connection, checked)
             earlier = iter(in_ledger)
             found = [next(earlier) if work.packed else None for work in group]
-            reports = list(map(_vitals_report, group, found))
-            recording = await vantages.record_vitals(connection, reports)
+            reports = list(map(_heartbeat_report, group, found))
+            recording = await vantages.record_heartbeat(connection, reports)
             await self._instances.require_owners(connection, reports, recording)
         _log_set_aside([given for _, given in pushes], checked, in_ledger)
         for batch, known in zip(checked, in_ledger, strict=True):
@@ -292,12 +292,12 @@ class Ingest:
         for vantage_id in vantage_ids:
             self._regions.pop(vantage_id, None)
 
-    def _vitals_of(self, batch: PushBatch) -> VitalsReport:
-        return VitalsReport(
+    def _heartbeat_of(self, batch: PushBatch) -> HeartbeatReport:
+        return HeartbeatReport(
             vantage_id=batch.vantage.id,
             batch_epoch=batch.epoch,
             seen_at=self._shared_clock(),
-            vitals=trimmed(batch.vitals),
+            heartbeat=trimmed(batch.heartbeat),
             lineage=batch.lineage,
         )
 
@@ -351,11 +351,11 @@ def _log_set_aside(
             _log.warning("rounds.already_stored", vantage_id=key.vantage_id, seq=key.seq, samples=samples)
 
 
-def _vitals_report(work: _Work, earlier: LedgerRow | None) -> VitalsReport:
-    """Return the vitals of a push with the number of samples that this commit stored, and their newest round."""
+def _heartbeat_report(work: _Work, earlier: LedgerRow | None) -> HeartbeatReport:
+    """Return the heartbeat of a push with the number of samples that this commit stored, and their newest round."""
     if work.packed is None or earlier is not None:
-        return work.vitals
-    return replace(work.vitals, stored=work.packed.stored, newest_round_at=work.packed.newest_round_at)
+        return work.heartbeat
+    return replace(work.heartbeat, stored=work.packed.stored, newest_round_at=work.packed.newest_round_at)
 
 
 def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:

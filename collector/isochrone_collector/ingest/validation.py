@@ -26,7 +26,7 @@ from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX
 from isochrone_collector.ingest.sample_columns import COLUMN, SampleColumns
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, BatchRange, RateLimit, Rejection, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, RateLimit, Rejection, Sample, Vantage
 
 MAX_SAMPLES = 10_000
 MAX_LINEAGE = 32
@@ -57,7 +57,7 @@ class PushBatch:
     hash_samples: Callable[[], bytes]
     decode_columns: Callable[[], SampleColumns]
     decode_sample: Callable[[int], Sample | str]
-    vitals: Vitals
+    heartbeat: Heartbeat
     received_at: int
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class PushBatch:
 
     @property
     def is_heartbeat(self) -> bool:
-        """True for a push that carries vitals and no samples."""
+        """True for a push that carries a heartbeat and no samples."""
         return self.seq == 0
 
 

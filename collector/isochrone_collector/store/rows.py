@@ -46,8 +46,8 @@ class VantageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStateRow:
-    """A vantage with the vitals of its newest push. `ledgered` is the number of samples in the delivery ledger of the
-    epoch that the vitals count.
+    """A vantage with its newest heartbeat. `ledgered` is the number of samples in the delivery ledger of the epoch that
+    the heartbeat counts.
     """
 
     name: str

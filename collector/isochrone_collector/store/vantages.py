@@ -1,4 +1,4 @@
-"""Vantages, their regions and their vitals."""
+"""Vantages, their regions and their heartbeats."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, SpenderRow, VantageRow, VantageStateRow
-from isochrone_wire.model import MINUTE_US, SECOND_US, Vantage, Vitals
+from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
 
 LEASE_US = 30 * SECOND_US
 """The silence in microseconds after which any agent takes over; agents send a heartbeat every 15 s."""
@@ -52,25 +52,26 @@ async def register(connection: Connection, vantage: Vantage, *, seen_at: int) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VitalsReport:
-    """The vitals of one push, with its vantage, the instant of its receipt and the number of samples `stored` with it.
+class HeartbeatReport:
+    """The heartbeat of one push, with its vantage, the instant of its receipt and the number of samples `stored` with
+    it.
 
-    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals count. `lineage` are the epochs of
-    the agent's spool, empty from agents that do not send them. `newest_round_at` is that of the stored samples.
+    `batch_epoch` is the epoch of the push itself, `epoch` the one that the heartbeat counts. `lineage` are the epochs
+    of the agent's spool, empty from agents that do not send them. `newest_round_at` is that of the stored samples.
     """
 
     vantage_id: int
     batch_epoch: int
     seen_at: int
-    vitals: Vitals
+    heartbeat: Heartbeat
     stored: int = 0
     lineage: tuple[int, ...] = ()
     newest_round_at: int | None = None
 
     @property
     def epoch(self) -> int:
-        """Return the epoch that the vitals count; by default that of the push. 0 means unknown."""
-        return self.vitals.epoch or self.batch_epoch
+        """Return the epoch that the heartbeat counts; by default that of the push. 0 means unknown."""
+        return self.heartbeat.epoch or self.batch_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class Deliverer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordedRow(Deliverer):
-    """A vantage whose vitals were recorded, and whether they begin a new epoch."""
+    """A vantage whose heartbeat was recorded, and whether it begins a new epoch."""
 
     is_new: bool
 
@@ -99,20 +100,20 @@ class _LedgerCountRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The ids of the vantages whose vitals were not recorded, and the agents that deliver for the other ones."""
+    """The ids of the vantages whose heartbeats were not recorded, and the agents that deliver for the other ones."""
 
     unrecorded: AbstractSet[int]
     deliverers: Mapping[int, Deliverer]
 
 
-async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> Recording:
-    """Record the vitals of agents, and add their stored samples to their accounts. Vitals are not recorded if newer
+async def record_heartbeat(connection: Connection, reports: Iterable[HeartbeatReport]) -> Recording:
+    """Record the heartbeats of agents, and add their stored samples to their accounts. One is not recorded if newer
     ones are, or if another agent delivers for the vantage.
 
-    Runs inside the transaction that stored the samples; the vitals must fit their columns.
+    Runs inside the transaction that stored the samples; the heartbeats must fit their columns.
     """
     stored: Counter[tuple[int, int]] = Counter()
-    newest: dict[int, VitalsReport] = {}
+    newest: dict[int, HeartbeatReport] = {}
     samples_at: dict[int, Instant] = {}
     rounds: dict[int, int] = {}
     for report in sorted(reports, key=attrgetter("vantage_id", "seen_at")):
@@ -128,7 +129,7 @@ async def record_vitals(connection: Connection, reports: Iterable[VitalsReport])
     ]
     if not rows:
         return Recording(unrecorded=frozenset(), deliverers={})
-    recorded = await fetch(connection, query("record_vitals"), _RecordedRow, **_columns(rows))
+    recorded = await fetch(connection, query("record_heartbeat"), _RecordedRow, **_columns(rows))
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # A push that was received later may have been committed earlier.
     unrecorded = newest.keys() - {row.id for row in recorded}
@@ -169,23 +170,25 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
 
 
 def _row_of(
-    report: VitalsReport, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]
+    report: HeartbeatReport, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]
 ) -> dict[str, object]:
-    vitals = report.vitals
+    heartbeat = report.heartbeat
     return {
-        **{name: getattr(vitals, name) for name in _REPORTED},
+        **{name: getattr(heartbeat, name) for name in _REPORTED},
         "id": report.vantage_id,
         "seen_at": Instant(report.seen_at),
         "epoch": report.epoch,
         "ledgered": stored.get((report.vantage_id, report.epoch), 0),
         "samples_at": samples_at,
-        "spool_oldest_at": Instant(vitals.spool_oldest_at) if vitals.spool_oldest_at else None,
-        "next_heartbeat_at": Instant(report.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,
-        "dropped": Jsonb(dict(vitals.dropped)),
+        "spool_oldest_at": Instant(heartbeat.spool_oldest_at) if heartbeat.spool_oldest_at else None,
+        "next_heartbeat_at": Instant(report.seen_at + heartbeat.next_heartbeat_us)
+        if heartbeat.next_heartbeat_us
+        else None,
+        "dropped": Jsonb(dict(heartbeat.dropped)),
         "lineage": Jsonb(list(map(str, report.lineage))) if report.lineage else None,
         "silent_since_at": Instant(report.seen_at - LEASE_US),
         "future_at": Instant(report.seen_at + AHEAD_US),
-        "spend": Jsonb([asdict(line) for line in vitals.spend]),
+        "spend": Jsonb([asdict(line) for line in heartbeat.spend]),
     }
 
 
@@ -268,7 +271,7 @@ async def vantages(connection: Connection) -> list[VantageRow]:
 
 
 async def states(connection: Connection, *, now_at: int) -> list[VantageStateRow]:
-    """Return all vantages with their vitals and their accounts in the ledger, by region and name."""
+    """Return all vantages with their heartbeats and their accounts in the ledger, by region and name."""
     return await fetch(connection, query("vantage_states"), VantageStateRow, now_at=Instant(now_at))
 
 

@@ -46,7 +46,7 @@ CREATE TABLE vantage (
     stored_rounds_until timestamptz,
     earlier_rounds_until timestamptz
 );
-COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
+COMMENT ON TABLE vantage IS 'One agent in one region, with the heartbeat of its newest push.';
 COMMENT ON COLUMN vantage.rival_epoch IS
     'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
 COMMENT ON COLUMN vantage.earlier_rounds_until IS

@@ -236,7 +236,7 @@ class FetchPlanResponse(_message.Message):
 Global___FetchPlanResponse: _TypeAlias = FetchPlanResponse  # noqa: Y015
 
 @_typing.final
-class Vitals(_message.Message):
+class Heartbeat(_message.Message):
     """The state of the agent, sent with every batch."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -365,7 +365,7 @@ class Vitals(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
 
-Global___Vitals: _TypeAlias = Vitals  # noqa: Y015
+Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class Spend(_message.Message):
@@ -435,7 +435,7 @@ class PushRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
     SAMPLES_FIELD_NUMBER: _builtins.int
-    VITALS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
@@ -455,7 +455,7 @@ class PushRequest(_message.Message):
     @_builtins.property
     def samples(self) -> _containers.RepeatedCompositeFieldContainer[_sample_pb2.Sample]: ...
     @_builtins.property
-    def vitals(self) -> Global___Vitals: ...
+    def heartbeat(self) -> Global___Heartbeat: ...
     @_builtins.property
     def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The epochs of the agent's spool, newest first, the first one being that of the newest start. They distinguish the
@@ -473,15 +473,15 @@ class PushRequest(_message.Message):
         epoch: _builtins.int = ...,
         seq: _builtins.int = ...,
         samples: _abc.Iterable[_sample_pb2.Sample] | None = ...,
-        vitals: Global___Vitals | None = ...,
+        heartbeat: Global___Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
         protocol: _builtins.int = ...,
         kept: _abc.Iterable[Global___BatchRange] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

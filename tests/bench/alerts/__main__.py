@@ -33,7 +33,7 @@ from isochrone_collector.store.alerting import alerts, incidents
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Heartbeat, Outcome, Sample, Vantage
 
 SEED = 20261123
 EVERY_US = MINUTE_US
@@ -161,8 +161,8 @@ class Run:
         if samples:
             is_wrong = fault is not None and fault.affects(vantage) and number < fault.rounds
             offset_us = fault.clock_offset_s * SECOND_US if fault is not None and is_wrong else 0
-            vitals = Vitals(clock_offset_us=offset_us, clock_uncertainty_us=SECOND_US, epoch=1)
-            await self.local.push(Vantage(name=vantage, region=region_of(vantage)), samples, vitals=vitals)
+            heartbeat = Heartbeat(clock_offset_us=offset_us, clock_uncertainty_us=SECOND_US, epoch=1)
+            await self.local.push(Vantage(name=vantage, region=region_of(vantage)), samples, heartbeat=heartbeat)
 
     def _samples(self, vantage: str, fault: Fault | None, number: int) -> Iterator[Sample]:
         at = self.round_at

@@ -69,7 +69,7 @@ class StolenCollector(fleet_pb2_grpc.FleetServicer):
         """Take every sample."""
         batch = codec.decode(Batch, request)
         self.samples += batch.samples
-        self.refused_targets = batch.vitals.refused_targets or self.refused_targets
+        self.refused_targets = batch.heartbeat.refused_targets or self.refused_targets
         receipt = Receipt(stored=len(batch.samples), plan_version=self.plan.version)
         return cast(fleet_pb2.PushResponse, codec.encode(receipt))
 

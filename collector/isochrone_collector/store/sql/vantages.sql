@@ -23,7 +23,7 @@ ORDER BY name
 SELECT max(last_seen_at) AS push_at, max(newest_sample_at) AS samples_at
 FROM vantage
 
--- All vantages with the vitals of their newest push, and the ledger's count of samples in the epoch of these vitals.
+-- All vantages with the heartbeat of their newest push, and the ledger's count of samples in the epoch of this heartbeat.
 -- name: vantage_states
 SELECT
     name,
@@ -96,11 +96,11 @@ FROM vantage
 WHERE rival_last_at - rival_first_at >= interval '45 seconds'
     AND rival_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
 
--- Record the vitals of agents from their newest pushes; `samples_at` is the instant at which samples were stored, if
+-- Record the heartbeats of the newest pushes of agents; `samples_at` is the instant at which samples were stored, if
 -- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to
 -- the count of the agent's epoch; -1 marks a new epoch, whose count has to be made. With a new epoch, an agent takes over.
 -- Intervals are added before, because Citus adds none to columns in an UPDATE.
--- name: record_vitals
+-- name: record_heartbeat
 UPDATE vantage
 SET last_seen_at = recorded.seen_at,
     epoch = coalesce(nullif(recorded.epoch, 0), vantage.epoch),
@@ -176,7 +176,7 @@ SET ledgered = recorded.ledgered
 FROM unnest(%(id)s::bigint[], %(ledgered)s::bigint[]) AS recorded (id, ledgered)
 WHERE vantage.id = recorded.id
 
--- Add samples that were stored with pushes whose vitals are older than the recorded ones.
+-- Add samples that were stored with pushes whose heartbeats are older than the recorded ones.
 -- name: add_ledgered
 UPDATE vantage
 SET ledgered = vantage.ledgered + recorded.ledgered

@@ -7,10 +7,12 @@ import pytest
 from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.delivery.verdict import Backoff
-from isochrone_wire.model import Batch, Vantage, Vitals
+from isochrone_wire.model import Batch, Heartbeat, Vantage
 from testdata.faulty_collector import Context, FaultyCollector, serving
 
-BATCH = Batch(vantage=Vantage(name="t-1", region="test"), epoch=1, seq=0, vitals=Vitals(plan_version=7), sent_at=1)
+BATCH = Batch(
+    vantage=Vantage(name="t-1", region="test"), epoch=1, seq=0, heartbeat=Heartbeat(plan_version=7), sent_at=1
+)
 
 
 async def test_pushes_are_counted_by_status() -> None:
@@ -23,7 +25,7 @@ async def test_pushes_are_counted_by_status() -> None:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "400"),))
 
     metrics = PushMetrics()
-    assert metrics.vitals == Vitals()
+    assert metrics.heartbeat == Heartbeat()
     async with serving(FaultyCollector(before=refuse_once), interceptors=[metrics]) as channel:
         collector = CollectorClient(channel=lambda: channel, vantage=BATCH.vantage)
         with pytest.raises(grpc.aio.AioRpcError, match="busy") as caught:
@@ -33,4 +35,4 @@ async def test_pushes_are_counted_by_status() -> None:
     assert Backoff().next_wait_us(caught.value.trailing_metadata() or (), 0.0) == 400_000
     assert receipt.plan_version == 1
     assert metrics.pushes == {"RESOURCE_EXHAUSTED": 1, "OK": 1}
-    assert metrics.vitals.plan_version == 7
+    assert metrics.heartbeat.plan_version == 7

@@ -13,14 +13,14 @@ import pytest
 
 from isochrone_agent.delivery import uplink as uplink_module
 from isochrone_agent.delivery import verdict
+from isochrone_agent.delivery.heartbeat import Conditions
 from isochrone_agent.delivery.uplink import CollectorClient, Uplink
-from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
 from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import CodecError, decode
-from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
+from isochrone_wire.model import DAY_US, Heartbeat, Outcome, Quality, Sample, Spend, Vantage
 from isochrone_wire.v1 import fleet_pb2
 from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged
 
@@ -429,7 +429,7 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
 
 
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
-    """Rejected samples count as dropped for the collector's reason, in the account and in the vitals."""
+    """Rejected samples count as dropped for the collector's reason, in the account and in the heartbeat."""
 
     async def reject_first(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
         if request.samples:
@@ -484,7 +484,7 @@ async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
     assert abs(known.clock_offset_us - 3_000_000) <= known.clock_uncertainty_us + 1000
 
 
-async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
+async def test_a_push_carries_the_whole_heartbeat(tmp_path: Path) -> None:
     """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan. The spend
     has a hundred providers at most, however many the plans of a hostile collector name.
     """
@@ -497,14 +497,14 @@ async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
         spent = [Spend(provider=f"deep-{number:03}", day_at=day_at, requests=1) for number in range(150)]
         await spool.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), spent)
         await until_empty(spool)
-    vitals = decode(Vitals, collector.pushes[-1].vitals)
-    assert (vitals.plan_version, vitals.rounds_missed) == (7, 4)
-    assert (vitals.refused_plan_version, vitals.refused_plan_reason) == (8, "no such dialect")
-    assert (vitals.finished, vitals.stored, vitals.spool_depth, vitals.quarantined) == (6, 5, 1, 0)
-    assert account_of(vitals).holds
-    assert (vitals.next_heartbeat_us, vitals.clock_uncertainty_us is not None) == (15_000_000, True)
-    assert [(line.provider, line.requests) for line in vitals.spend[:2]] == [("deep-000", 1), ("deep-001", 1)]
-    assert len(vitals.spend) == 100
+    heartbeat = decode(Heartbeat, collector.pushes[-1].heartbeat)
+    assert (heartbeat.plan_version, heartbeat.rounds_missed) == (7, 4)
+    assert (heartbeat.refused_plan_version, heartbeat.refused_plan_reason) == (8, "no such dialect")
+    assert (heartbeat.finished, heartbeat.stored, heartbeat.spool_depth, heartbeat.quarantined) == (6, 5, 1, 0)
+    assert account_of(heartbeat).holds
+    assert (heartbeat.next_heartbeat_us, heartbeat.clock_uncertainty_us is not None) == (15_000_000, True)
+    assert [(line.provider, line.requests) for line in heartbeat.spend[:2]] == [("deep-000", 1), ("deep-001", 1)]
+    assert len(heartbeat.spend) == 100
 
 
 async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:

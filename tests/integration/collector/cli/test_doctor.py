@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.collector import Collector, StartCollector, run_command
 from isochrone_collector.store.postgres import embedded
-from isochrone_wire.model import SECOND_US, Batch, Vantage, Vitals
+from isochrone_wire.model import SECOND_US, Batch, Heartbeat, Vantage
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 US = Vantage(name="us-1", region="us-east-2")
@@ -31,7 +31,7 @@ def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Pat
     """The embedded server, its schema, partitions, clock and plan are ok, and the doctor changes none of them."""
     collector = start_collector(data_dir=tmp_path / "data")
     collector.call.apply(PLAN)
-    collector.call.push(Batch(vantage=US, epoch=5, seq=0, vitals=Vitals(next_heartbeat_us=900 * SECOND_US)))
+    collector.call.push(Batch(vantage=US, epoch=5, seq=0, heartbeat=Heartbeat(next_heartbeat_us=900 * SECOND_US)))
     code, found = consult(collector)
     assert (code, found["vantages"]["verdict"]) == (0, "warn"), found
     assert "us-1: no samples" in found["vantages"]["sentence"]

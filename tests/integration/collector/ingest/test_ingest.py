@@ -20,6 +20,7 @@ from isochrone_wire.model import (
     SECOND_US,
     Batch,
     BatchRange,
+    Heartbeat,
     Outcome,
     Quality,
     RateLimit,
@@ -28,7 +29,6 @@ from isochrone_wire.model import (
     Spend,
     TokenSource,
     Vantage,
-    Vitals,
 )
 from testdata.waiting import eventually
 
@@ -304,9 +304,9 @@ def test_a_vantage_keeps_its_region(collector: Collector) -> None:
     assert "eu-west-1" in details
 
 
-def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
-    """A heartbeat stores no sample and no ledger row, and updates the vitals."""
-    vitals = Vitals(
+def test_a_push_without_samples_updates_the_heartbeat_only(collector: Collector) -> None:
+    """A push without samples stores no sample and no ledger row, and updates the heartbeat."""
+    heartbeat = Heartbeat(
         agent_version="0.1.0",
         plan_version=1,
         spool_depth=12,
@@ -314,7 +314,7 @@ def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
         dropped={"spool_full": 3},
         next_heartbeat_us=30 * SECOND_US,
     )
-    receipt = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, vitals=vitals))
+    receipt = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, heartbeat=heartbeat))
     assert (receipt.stored, receipt.duplicate, receipt.rejected, receipt.plan_version) == (0, 0, 0, 1)
     assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
     columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
@@ -323,10 +323,10 @@ def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
     assert found[-1].total_seconds() == 30
 
 
-def test_every_vital_is_kept(collector: Collector) -> None:
-    """All vitals of an agent are stored, and invalid values are cut."""
+def test_the_whole_heartbeat_is_kept(collector: Collector) -> None:
+    """All values of a heartbeat are stored, and invalid ones are cut."""
     spend = Spend(provider="sim", day_at=now_at() // DAY_US * DAY_US, usd=0.25, tokens=12, requests=3)
-    vitals = Vitals(
+    heartbeat = Heartbeat(
         agent_version="0.2.0",
         plan_version=1,
         finished=30,
@@ -340,7 +340,7 @@ def test_every_vital_is_kept(collector: Collector) -> None:
         refused_plan_reason="names a foreign\0 host",
         spend=(spend, replace(spend, provider="x" * 200)),
     )
-    before = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, vitals=vitals))
+    before = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, heartbeat=heartbeat))
     told = "finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us"
     [found] = rows(collector, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage")
     assert found[:5] == (30, 20, 4, 5, -7)
@@ -348,8 +348,10 @@ def test_every_vital_is_kept(collector: Collector) -> None:
     assert found[6:-1] == (8, 2, "names a foreign host")
     assert found[-1] == [{"provider": "sim", "day_at": spend.day_at, "usd": 0.25, "tokens": 12, "requests": 3}]
     assert rows(collector, "SELECT epoch, newest_sample_at FROM vantage") == [(7, None)]
-    after = collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=1, samples=(a_sample(collector),), vitals=vitals))
-    collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=0, vitals=vitals))
+    after = collector.call.push(
+        Batch(vantage=VANTAGE, epoch=8, seq=1, samples=(a_sample(collector),), heartbeat=heartbeat)
+    )
+    collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=0, heartbeat=heartbeat))
     query = "SELECT epoch, (extract(epoch FROM newest_sample_at) * 1000000)::bigint FROM vantage"
     [(epoch, newest_at)] = rows(collector, query)
     # By the clock of the database, which is that of this machine.

@@ -22,7 +22,7 @@ from isochrone_collector.store.alerting import alerts
 from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, SECOND_US, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, SECOND_US, Heartbeat, Sample, Vantage
 from isochrone_wire.v1 import sample_pb2
 
 US = Vantage(name="us-1", region="us")
@@ -54,7 +54,7 @@ class Agent:
     async def push(self) -> int:
         """Push one sample of now; return the number of samples stored."""
         sample = self._local.sample(self._local.clock.at)
-        more: dict[str, Any] = {"epoch": self.epoch, "lineage": self.lineage, "vitals": Vitals(epoch=self.epoch)}
+        more: dict[str, Any] = {"epoch": self.epoch, "lineage": self.lineage, "heartbeat": Heartbeat(epoch=self.epoch)}
         return (await self._local.push(US, [sample], **more)).stored
 
     async def refusal(self) -> type[RequestError]:
@@ -151,7 +151,7 @@ async def test_an_agent_of_an_earlier_version_always_delivers(local: InProcessCo
     """Without a lineage nothing is known about restarts."""
     await local.begin(DAY_AT)
     for epoch in (1, 2, 1):
-        receipt = await local.push(US, [local.sample(DAY_AT)], epoch=epoch, vitals=Vitals(epoch=epoch))
+        receipt = await local.push(US, [local.sample(DAY_AT)], epoch=epoch, heartbeat=Heartbeat(epoch=epoch))
         assert receipt.stored == 1
 
 
@@ -198,7 +198,7 @@ class Machine:
         count = 0
         while batch := self.spool.lease():
             samples = [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in batch.bodies]
-            more: dict[str, Any] = {"lineage": self.spool.lineage, "vitals": Vitals(epoch=self.spool.epoch)}
+            more: dict[str, Any] = {"lineage": self.spool.lineage, "heartbeat": Heartbeat(epoch=self.spool.epoch)}
             try:
                 receipt = await self.local.push(US, samples, epoch=batch.epoch, seq=batch.seq, **more)
             except RequestError:
@@ -435,7 +435,7 @@ async def test_only_admitted_agents_are_heard(local: InProcessCollector, tmp_pat
         (owner, "us", MAX_INSTANT_AT + 5),
     ):
         heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
-        heartbeat["vitals"] = Vitals(epoch=agent.epoch)
+        heartbeat["heartbeat"] = Heartbeat(epoch=agent.epoch)
         with suppress(RequestError):
             await local.push(Vantage(name=US.name, region=region), sent_at=sent_at, **heartbeat)
     assert heard == [(US.id, DAY_AT + 1)]
@@ -453,6 +453,6 @@ async def test_a_fleet_that_reconnects_costs_no_reads(local: InProcessCollector,
     before = local.database.statistics()["requests_num"]
     assert await agent.push() == 1
     heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
-    await local.push(US, **heartbeat, vitals=Vitals(epoch=agent.epoch))
+    await local.push(US, **heartbeat, heartbeat=Heartbeat(epoch=agent.epoch))
     assert local.database.statistics()["requests_num"] - before == 2
     assert await clone.refusal() is TooMany

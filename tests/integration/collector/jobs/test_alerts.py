@@ -27,10 +27,10 @@ from isochrone_collector.store import diagnostics, vantages
 from isochrone_collector.store.alerting import alerts
 from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.vantages import VitalsReport
+from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Heartbeat, Vantage
 
 EVER = Window(from_at=now_at() - DAY_US, until_at=now_at() + 30 * DAY_US)
 
@@ -61,12 +61,12 @@ class Bench:
     async def heard(self, name: str, promise_us: int) -> None:
         """Record a push of a vantage now, with the instant of its next heartbeat."""
         who = Vantage(name=name, region="us-east-2")
-        sign = VitalsReport(
-            vantage_id=who.id, batch_epoch=1, seen_at=self.clock.at, vitals=Vitals(next_heartbeat_us=promise_us)
+        sign = HeartbeatReport(
+            vantage_id=who.id, batch_epoch=1, seen_at=self.clock.at, heartbeat=Heartbeat(next_heartbeat_us=promise_us)
         )
         async with self.database.connection() as connection:
             await vantages.register(connection, who, seen_at=self.clock.at)
-            await vantages.record_vitals(connection, [sign])
+            await vantages.record_heartbeat(connection, [sign])
 
     async def roll_calls(self, until_at: int) -> None:
         """Let time pass, with a check for absences every half minute."""

@@ -12,7 +12,7 @@ import pytest
 import testdata
 from fixtures.collector import Collector, StartCollector
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Heartbeat, Outcome, Sample, Vantage
 from testdata.waiting import eventually
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -183,8 +183,8 @@ def test_collectors_a_minute_apart_judge_agents_alike(
     (vantage, _) = VANTAGES
 
     def beat(collector: Collector, epoch: int) -> None:
-        vitals = Vitals(epoch=epoch)
-        collector.call.push(Batch(vantage=vantage, epoch=epoch, seq=0, lineage=(epoch,), vitals=vitals))
+        heartbeat = Heartbeat(epoch=epoch)
+        collector.call.push(Batch(vantage=vantage, epoch=epoch, seq=0, lineage=(epoch,), heartbeat=heartbeat))
 
     for first, second in ((right, fast), (fast, right)):
         beat(first, 1)

@@ -22,7 +22,7 @@ from isochrone_collector.store.alerting import alerts
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, Incident
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Heartbeat, Outcome, Sample, Vantage
 from isochrone_wire.operations import incident_name
 
 PLAN = """\
@@ -277,8 +277,8 @@ async def test_what_worked_long_ago_has_worked(watched: Watched) -> None:
 
 async def test_a_vantage_with_a_wrong_clock_accuses_nobody(watched: Watched) -> None:
     """The rounds of a vantage whose clock is a minute off are not believed."""
-    wrong = Vitals(clock_offset_us=60 * SECOND_US, clock_uncertainty_us=SECOND_US, epoch=1)
-    watched.more["sg-1"] = {"vitals": wrong}
+    wrong = Heartbeat(clock_offset_us=60 * SECOND_US, clock_uncertainty_us=SECOND_US, epoch=1)
+    watched.more["sg-1"] = {"heartbeat": wrong}
     await watched.play(
         range(8), lambda model, region, _: Outcome.TIMED_OUT if (model, region) == ("a", "sg") else Outcome.OK
     )

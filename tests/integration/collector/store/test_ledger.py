@@ -1,4 +1,4 @@
-"""The account of each vantage: the samples in the ledger of the epoch that its vitals count."""
+"""The account of each vantage: the samples in the ledger of the epoch that its heartbeat counts."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.accounting import Account
-from isochrone_wire.model import SECOND_US, Vantage, Vitals
+from isochrone_wire.model import SECOND_US, Heartbeat, Vantage
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9
@@ -23,11 +23,11 @@ async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateR
     return found
 
 
-async def deliver(local: InProcessCollector, epoch: int, seq: int, n: int, /, **vitals: Any) -> None:
-    """Push a batch of n samples a second later, with the vitals of its agent."""
+async def deliver(local: InProcessCollector, epoch: int, seq: int, n: int, /, **heartbeat: Any) -> None:
+    """Push a batch of n samples a second later, with the heartbeat of its agent."""
     local.clock.at += SECOND_US
     samples = [local.sample(DAY_AT + k) for k in range(n)]
-    await local.push(US, samples, epoch=epoch, seq=seq if n else 0, vitals=Vitals(**vitals))
+    await local.push(US, samples, epoch=epoch, seq=seq if n else 0, heartbeat=Heartbeat(**heartbeat))
 
 
 def account_of(row: VantageStateRow) -> Account:
@@ -75,7 +75,7 @@ async def test_agents_that_do_not_report_their_epoch(local: InProcessCollector) 
 
 
 async def test_pushes_that_overtake_each_other_all_count(local: InProcessCollector) -> None:
-    """A batch that is received first and committed last is added to the account, with outdated vitals."""
+    """A batch that is received first and committed last is added to the account, with an outdated heartbeat."""
     await local.begin(DAY_AT)
     await deliver(local, AFTER, 1, 2, epoch=AFTER, finished=2)
     local.clock.at -= 10 * SECOND_US
@@ -104,7 +104,7 @@ async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -
                 [local.sample(DAY_AT + seq)] * size,
                 epoch=epoch,
                 seq=seq,
-                vitals=Vitals(epoch=AFTER),
+                heartbeat=Heartbeat(epoch=AFTER),
             )
             for vantage, size in ((US, 1), (SG, 10))
             for epoch in (BEFORE, AFTER)

@@ -10,7 +10,7 @@ from isochrone_collector.grpc_api.fleet import FleetService
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Batch, Vantage, Vitals
+from isochrone_wire.model import Batch, Heartbeat, Vantage
 from isochrone_wire.operations import Receipt
 
 
@@ -51,15 +51,15 @@ class Ingest:
         return Receipt()
 
 
-async def test_vitals_that_cannot_be_decoded_are_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_heartbeat_that_cannot_be_decoded_is_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     """INVALID_ARGUMENT with the reason, and not UNKNOWN, which an agent would retry for ever. No field of the current
-    vitals can be invalid on the wire, so the test invents one.
+    heartbeat can be invalid on the wire, so the test invents a value.
     """
     honest = codec.decode
 
     def decode(cls: Any, message: Any) -> Any:
-        if cls is Vitals:
-            raise CodecError("Vitals.mood: 7")
+        if cls is Heartbeat:
+            raise CodecError("Heartbeat.mood: 7")
         return honest(cls, message)
 
     request = codec.encode(Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=7, seq=0))
@@ -75,4 +75,4 @@ async def test_vitals_that_cannot_be_decoded_are_an_invalid_argument(monkeypatch
     )
     with pytest.raises(Aborted):
         await service.Push(RawPush(request.SerializeToString()), call)
-    assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Vitals.mood: 7")
+    assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Heartbeat.mood: 7")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
+from isochrone_collector.ingest.heartbeat import trimmed
 from isochrone_collector.ingest.raw_push import MAX_SAMPLE_BYTES, decode_push
 from isochrone_collector.ingest.validation import (
     MAX_SAMPLES,
@@ -18,10 +19,9 @@ from isochrone_collector.ingest.validation import (
     rejection_reason,
     validate,
 )
-from isochrone_collector.ingest.vitals import trimmed
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, RateLimit, Sample, Spend, Vantage, Vitals
+from isochrone_wire.model import DAY_US, Batch, Heartbeat, Outcome, Quality, RateLimit, Sample, Spend, Vantage
 
 NOW_AT = 1_795_248_000_000_000
 WINDOW = Window(from_at=NOW_AT - 31 * DAY_US, until_at=NOW_AT + 4 * DAY_US)
@@ -175,7 +175,7 @@ def test_a_heartbeat_needs_no_epoch() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.builds(
-        Vitals,
+        Heartbeat,
         agent_version=st.text(max_size=300),
         plan_version=st.integers(-(2**63), 2**63 - 1),
         spool_depth=st.integers(-(2**63), 2**63 - 1),
@@ -201,9 +201,9 @@ def test_a_heartbeat_needs_no_epoch() -> None:
         ).map(tuple),
     )
 )
-def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
-    """Any vitals fit their columns afterwards."""
-    fit = trimmed(vitals)
+def test_a_heartbeat_is_trimmed_not_refused(heartbeat: Heartbeat) -> None:
+    """Any heartbeat fits its columns afterwards."""
+    fit = trimmed(heartbeat)
     assert fit == trimmed(fit)
     assert "\0" not in fit.agent_version + "".join(fit.dropped)
     assert "\0" not in (fit.refused_plan_reason or "") + "".join(line.provider for line in fit.spend)

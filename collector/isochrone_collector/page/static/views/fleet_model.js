@@ -14,8 +14,8 @@ export function phraseOf(liveness) {
 
 /**
  * Whether every sample that an agent finished is stored, spooled or dropped: `all accounted for`, `3 lost`,
- * `3 duplicate`, or unknown. The vitals of a push are older than its commit, so as many as were in the spool may be stored
- * already.
+ * `3 duplicate`, or unknown. The heartbeat of a push is older than its commit, so as many as were in the spool may be
+ * stored already.
  * @param {any} vantage
  */
 export function accountOf(vantage) {

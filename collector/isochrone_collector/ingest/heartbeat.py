@@ -1,11 +1,11 @@
-"""Vitals cut to what their columns can hold: an invalid one must not fail the samples of the same push. Pure."""
+"""Heartbeats cut to what their columns can hold: an invalid value must not fail the samples of the same push. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite
 
 from isochrone_collector.ingest.limits import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_VANTAGE_CHARS, is_name
-from isochrone_wire.model import Spend, Vitals
+from isochrone_wire.model import Heartbeat, Spend
 
 _MAX_REASON_CHARS = 500
 _MAX_DROP_REASONS = 50
@@ -14,23 +14,23 @@ _MAX_USD = 1e9
 _COUNTS = ("plan_version", "spool_depth", "finished", "stored", "quarantined", "rounds_missed")
 
 
-def trimmed(vitals: Vitals) -> Vitals:
-    """Return vitals that fit their columns."""
+def trimmed(heartbeat: Heartbeat) -> Heartbeat:
+    """Return a heartbeat that fits its columns."""
     return replace(
-        vitals,
-        **{name: _count(getattr(vitals, name)) for name in _COUNTS},
-        agent_version=_printable(vitals.agent_version)[:MAX_VANTAGE_CHARS],
-        spool_oldest_at=vitals.spool_oldest_at if _is_instant(vitals.spool_oldest_at) else 0,
-        dropped={name: _count(n) for name, n in list(vitals.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
-        next_heartbeat_us=_duration(vitals.next_heartbeat_us) or 0,
-        clock_offset_us=_offset(vitals.clock_offset_us),
-        clock_uncertainty_us=_duration(vitals.clock_uncertainty_us),
-        loop_lag_us=_duration(vitals.loop_lag_us),
-        refused_plan_version=None if vitals.refused_plan_version is None else _count(vitals.refused_plan_version),
-        refused_plan_reason=_sentence(vitals.refused_plan_reason),
-        missing_keys=_sentence(vitals.missing_keys),
-        refused_targets=_sentence(vitals.refused_targets),
-        spend=tuple(_spend(vitals.spend)),
+        heartbeat,
+        **{name: _count(getattr(heartbeat, name)) for name in _COUNTS},
+        agent_version=_printable(heartbeat.agent_version)[:MAX_VANTAGE_CHARS],
+        spool_oldest_at=heartbeat.spool_oldest_at if _is_instant(heartbeat.spool_oldest_at) else 0,
+        dropped={name: _count(n) for name, n in list(heartbeat.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
+        next_heartbeat_us=_duration(heartbeat.next_heartbeat_us) or 0,
+        clock_offset_us=_offset(heartbeat.clock_offset_us),
+        clock_uncertainty_us=_duration(heartbeat.clock_uncertainty_us),
+        loop_lag_us=_duration(heartbeat.loop_lag_us),
+        refused_plan_version=None if heartbeat.refused_plan_version is None else _count(heartbeat.refused_plan_version),
+        refused_plan_reason=_sentence(heartbeat.refused_plan_reason),
+        missing_keys=_sentence(heartbeat.missing_keys),
+        refused_targets=_sentence(heartbeat.refused_targets),
+        spend=tuple(_spend(heartbeat.spend)),
     )
 
 

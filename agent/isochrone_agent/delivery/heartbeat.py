@@ -1,4 +1,4 @@
-"""The agent's vitals, which every push carries: spool, plan, clock, event loop and spend."""
+"""The agent's heartbeat, which every push carries: spool, plan, clock, event loop and spend."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from isochrone_agent.clock import now_at, read_clocks
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_agent.spool.database import is_policy_account
 from isochrone_wire import __version__
-from isochrone_wire.model import SECOND_US, Vitals, day_of
+from isochrone_wire.model import SECOND_US, Heartbeat, day_of
 
 HEARTBEAT_US = 15 * SECOND_US
 
@@ -19,8 +19,8 @@ _MAX_SPEND_LINES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The part of the vitals that comes from the rounds and the plan: the running version (0 for none), the number of
-    planned rounds that were not started, the refused plan's version with the reason, the targets without a key, and
+    """The part of the heartbeat that comes from the rounds and the plan: the running version (0 for none), the number
+    of planned rounds that were not started, the refused plan's version with the reason, the targets without a key, and
     those that the agent's policy refuses.
     """
 
@@ -51,15 +51,15 @@ class LoopLag:
         return max_us
 
 
-async def gather_vitals(spool: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Vitals:
-    """Collect the vitals of this moment. Raises `SpoolError`."""
+async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Heartbeat:
+    """Collect the heartbeat of this moment. Raises `SpoolError`."""
     stats = await spool.stats()
     at = now_at()
     spend = await spool.spend(day_of(at))
     offset = spool.offset_estimator.estimate(lead_us=read_clocks().lead_us)
     plan = conditions()
     refused_version, refused_reason = plan.refused_plan or (None, None)
-    return Vitals(
+    return Heartbeat(
         agent_version=__version__,
         plan_version=plan.plan_version,
         spool_depth=stats.waiting,
