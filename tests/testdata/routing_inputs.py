@@ -7,8 +7,7 @@ from math import isnan
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.shifts import Shift
-from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, Rules
-from isochrone_collector.routing.joint_rounds import JointRounds
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, JointRounds, Rules
 from isochrone_wire.answers import Quantile, Window
 from isochrone_wire.model import Price, Route, Target
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from isochrone_collector.alerts.absence import LastAlert
 from isochrone_collector.alerts.route_alerts import objective_alerts, of_change
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.store import job_state
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.alerting import incidents
@@ -53,7 +53,7 @@ class RouteWatch:
         return await tables.generation_at(connection, self._clock() if done_until is None else done_until)
 
     async def _raise(self, rows: list[TableRow]) -> None:
-        found = [canonical_form.load(RouteTable, row.document) for row in rows]
+        found = [serialization.load(RouteTable, row.document) for row in rows]
         async with self._database.transaction() as connection:
             recent = await incidents.since(connection, min(table.window.from_at for table in found))
             last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)

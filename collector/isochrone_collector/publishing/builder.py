@@ -13,13 +13,13 @@ import structlog
 
 from isochrone_collector.analysis.history import SeriesLevels, median_of
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.routing.decision import decide
+from isochrone_collector.routing.evidence import ProbeCache
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs, members_of, rules_of
-from isochrone_collector.routing.probe_cache import ProbeCache
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.table_builder import build_table, needs_publishing
+from isochrone_collector.routing.table import build_table, needs_publishing
 from isochrone_collector.store import hourly_levels, vantages
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches, probes_before, probes_of
@@ -46,7 +46,7 @@ _GATHER_S = 0.1
 _BURST_S = 0.5
 
 _AT_FIRST = State()
-_AT_FIRST_TEXT = canonical_form.dump(_AT_FIRST)
+_AT_FIRST_TEXT = serialization.dump(_AT_FIRST)
 
 Key = tuple[str, str]
 # A target's id and the region that it was probed from.
@@ -155,8 +155,8 @@ class RouteBuilder:
             rows = await tables.newest(connection)
         self._known = {}
         for row in rows:
-            table, text = canonical_form.load(RouteTable, row.document), canonical_form.decompress(row.after)
-            known = _Published(table=table, state=canonical_form.load(State, text), state_text=text)
+            table, text = serialization.load(RouteTable, row.document), serialization.decompress(row.after)
+            known = _Published(table=table, state=serialization.load(State, text), state_text=text)
             self._known[table.client_region, table.route] = known
 
     async def _build_once(self) -> None:
@@ -223,12 +223,12 @@ class RouteBuilder:
         key = (inputs.client_region, inputs.route.name)
         known = self._known.get(key, _Published())
         decision = decide(inputs, known.state)
-        after = canonical_form.dump(decision.state)
+        after = serialization.dump(decision.state)
         # Exactly what a replay will read, down to the order of the keys.
-        state = canonical_form.load(State, after)
+        state = serialization.load(State, after)
         if not needs_publishing(known.table, decision, inputs):
             return _Draft(key=key, known=replace(known, state=state, state_text=after), row=None)
-        inputs_text = canonical_form.dump(inputs)
+        inputs_text = serialization.dump(inputs)
         table = build_table(
             inputs, decision, generation=generation, code_version=self._code_version, inputs_text=inputs_text
         )
@@ -239,10 +239,10 @@ class RouteBuilder:
             built_at=table.built_at,
             change=table.change.value,
             sentence=table.sentence,
-            document=canonical_form.dump(table),
-            inputs=canonical_form.compress(inputs_text),
-            before=canonical_form.compress(known.state_text),
-            after=canonical_form.compress(after),
+            document=serialization.dump(table),
+            inputs=serialization.compress(inputs_text),
+            before=serialization.compress(known.state_text),
+            after=serialization.compress(after),
         )
         return _Draft(key=key, known=_Published(table=table, state=state, state_text=after), row=row)
 

@@ -17,7 +17,7 @@ from itertools import takewhile
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.queries.routes import NO_TABLE
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes as store
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import SECOND_US
@@ -276,8 +276,8 @@ class Publisher:
 async def _read_from(documents: list[str]) -> list[RouteTable]:
     """Parse tables; many of them in another thread, so that the event loop is not held up."""
     if len(documents) <= _MAX_PARSED_INLINE:
-        return [canonical_form.load(RouteTable, document) for document in documents]
-    return await asyncio.to_thread(lambda: [canonical_form.load(RouteTable, document) for document in documents])
+        return [serialization.load(RouteTable, document) for document in documents]
+    return await asyncio.to_thread(lambda: [serialization.load(RouteTable, document) for document in documents])
 
 
 def _wake(woken: "asyncio.Future[None]") -> None:
@@ -293,7 +293,7 @@ def _etag_of(tables: list[RouteTable], newest: RouteTable) -> str:
     """Return the tag of a single table, or of several one that also changes when another of them is removed."""
     if len(tables) == 1:
         return newest.etag
-    return canonical_form.etag(newest.generation, " ".join(sorted(table.etag for table in tables)))
+    return serialization.etag(newest.generation, " ".join(sorted(table.etag for table in tables)))
 
 
 def _matches(table: RouteTable, client_region: str, route: str) -> bool:

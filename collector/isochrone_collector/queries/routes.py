@@ -4,11 +4,10 @@ import asyncio
 
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.queries.context import QueryContext, check_regions, check_window
-from isochrone_collector.routing import canonical_form
-from isochrone_collector.routing.explanation import explain_steps
+from isochrone_collector.routing import serialization
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.table_builder import replay
+from isochrone_collector.routing.table import explain_steps, replay
 from isochrone_collector.store import routes, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.routes import FullTableRow
@@ -57,11 +56,11 @@ async def events(context: QueryContext, selection: Selection, *, route: str = ""
 
 
 def _explained(row: FullTableRow) -> Explanation:
-    inputs, before = canonical_form.decompress(row.inputs), canonical_form.decompress(row.before)
+    inputs, before = serialization.decompress(row.inputs), serialization.decompress(row.before)
     document, decision = replay(row.document, inputs, before)
     return Explanation(
-        table=canonical_form.load(RouteTable, row.document),
-        steps=explain_steps(canonical_form.load(Inputs, inputs), canonical_form.load(State, before), decision),
+        table=serialization.load(RouteTable, row.document),
+        steps=explain_steps(serialization.load(Inputs, inputs), serialization.load(State, before), decision),
         inputs=inputs,
         before=before,
         replays=document == row.document,

@@ -1,17 +1,18 @@
 """The routing decision: inputs and the previous state give a table and the next state. Deterministic."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_collector.routing.eligibility import (
+from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.objective import (
+    cost_of,
     eligible,
     exclusion_reason,
     has_few_samples,
     is_failing,
     plan_exclusion,
 )
-from isochrone_collector.routing.entries import entries_of
-from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.parallel_requests import hedge
 from isochrone_collector.routing.switch import (
     State,
     Switch,
@@ -19,20 +20,23 @@ from isochrone_collector.routing.switch import (
     count_epoch,
     epoch_of,
     find_switch,
+    penalty_at,
     ranked_members,
     remember_tails,
     shares,
 )
 from isochrone_collector.routing.weights import (
     UNASSIGNED,
+    caps,
     normalize,
     ramp,
     transfer,
     wanted_weights,
     within_plan,
 )
+from isochrone_wire.durations import DAY_US
 from isochrone_wire.insights import Eligible
-from isochrone_wire.routes import ChangeKind, Excluded, RouteEntry, RouteState
+from isochrone_wire.routes import Advantage, ChangeKind, Excluded, Hedge, Hold, RouteEntry, RouteState
 
 _QUIET = (ChangeKind.EVIDENCE, ChangeKind.RAMP)
 
@@ -59,7 +63,8 @@ class Decision:
 def decide(inputs: Inputs, before: State) -> Decision:
     """Decide. Pure."""
     # The state may have been stored while a clock was ahead.
-    newest_at = min(max(before.newest_at, _newest_at(inputs)), inputs.at)
+    sampled_at = [one.newest_at for one in inputs.evidence if one.newest_at is not None]
+    newest_at = min(max([before.newest_at, *sampled_at]), inputs.at)
     state_before = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
     names = [target.name for target in inputs.targets]
     reasons = {name: exclusion_reason(inputs, name, has_traffic=before.weights.get(name, 0.0) > 0) for name in names}
@@ -77,10 +82,6 @@ def decide(inputs: Inputs, before: State) -> Decision:
     return replace(
         decision, change=ChangeKind.PLAN, sentence=f"plan {inputs.plan_version} is in force; {decision.sentence}"
     )
-
-
-def _newest_at(inputs: Inputs) -> int:
-    return max((one.newest_at for one in inputs.evidence if one.newest_at is not None), default=0)
 
 
 def freeze_reason(inputs: Inputs) -> str:
@@ -102,7 +103,10 @@ def is_aging(inputs: Inputs, state: State) -> bool:
 
 def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion: str) -> Decision:
     """Keep the previous ranking and weights, of the members that the plan still permits."""
-    order, kept = _kept_ranking(before, [target for target in reasons if not plan_exclusion(inputs, target)])
+    permitted = [target for target in reasons if not plan_exclusion(inputs, target)]
+    order = [target for target in before.order if target in permitted]
+    # The best one gets all traffic if none of them had any.
+    kept = normalize({target: before.weights.get(target, 0.0) for target in order}) or dict.fromkeys(order[:1], 1.0)
     weights = within_plan(inputs, kept, order) if kept else kept
     others = {target: reason or suspicion for target, reason in reasons.items() if target not in order}
     if not weights:
@@ -121,15 +125,6 @@ def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion
         excluded=_excluded(others),
         state=state,
     )
-
-
-def _kept_ranking(before: State, members: Collection[str]) -> tuple[list[str], dict[str, float]]:
-    """Return the previous ranking and weights restricted to `members`; the best one gets all traffic if none of them
-    had any.
-    """
-    order = [target for target in before.order if target in members]
-    weights = normalize({target: before.weights.get(target, 0.0) for target in order})
-    return order, weights or dict.fromkeys(order[:1], 1.0)
 
 
 def _unknown(inputs: Inputs, before: State, reasons: Mapping[str, str], sentence: str) -> Decision:
@@ -159,8 +154,8 @@ def _excluded(reasons: Mapping[str, str]) -> tuple[Excluded, ...]:
 
 def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decision:
     ranked = ranked_members(inputs, [target for target, reason in reasons.items() if not reason])
-    known = replace(before, frozen_at=None, ranked_since=_ranked_since(inputs, before, ranked))
-    chosen, change, sentence = _chosen(inputs, known, ranked, reasons)
+    thawed = replace(before, frozen_at=None, ranked_since=_ranked_since(inputs, before, ranked))
+    chosen, change, sentence = _chosen(inputs, thawed, ranked, reasons)
     sharing, shown = _ranking(inputs, chosen, ranked)
     remembering = remember_tails(replace(chosen, order=tuple(shown)), inputs, shown)
     state, moved = _weighted(inputs, remembering, sharing)
@@ -179,13 +174,11 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
 
 
 def _ranked_since(inputs: Inputs, before: State, ranked: Sequence[str]) -> dict[str, int]:
-    """Return the instant at which each member was ranked first; 0 for a state of an earlier version, and for a member
-    that has more samples than the short window holds: it was measured before it was ranked. A member that is left out
-    for a while keeps its instant: its return does not correct the first choice.
+    """Return the instant at which each member was ranked first; 0 for a member that has more samples than the short
+    window holds: it was measured before it was ranked. A member that is left out for a while keeps its instant.
     """
-    new = {one: inputs.at * has_few_samples(inputs, one) for one in ranked}
-    known = new | dict.fromkeys(before.order, 0) | dict(before.ranked_since)
-    return {target.name: known[target.name] for target in inputs.targets if target.name in known}
+    since_at = {one: inputs.at * has_few_samples(inputs, one) for one in ranked} | dict(before.ranked_since)
+    return {target.name: since_at[target.name] for target in inputs.targets if target.name in since_at}
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
@@ -230,23 +223,14 @@ def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[Sta
     failing = _failing(inputs, state.order)
     others = [target for target in state.order if target not in failing and target not in sharing]
     wanted = wanted_weights(inputs, sharing, others)
-    stranded = _stranded(inputs, state)
+    held = [target for target in sorted(state.epoch_weights) if target != UNASSIGNED]
+    stranded = [target for target in held if target not in state.order or target in failing]
     begun = transfer(state.epoch_weights, stranded, sharing[0]) if stranded else state.epoch_weights
     weights = within_plan(inputs, ramp(begun, wanted, step=inputs.rules.ramp), [*sharing, *others])
-    return replace(state, weights=weights, epoch_weights=begun or wanted), _movement(weights, stranded, sharing)
-
-
-def _movement(weights: Mapping[str, float], stranded: Sequence[str], sharing: Sequence[str]) -> str:
     moved = f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"
-    unassigned = weights.get(UNASSIGNED, 0.0)
-    return f"{moved}; {unassigned:.0%} of the traffic is beyond all shares of the plan" if unassigned else moved
-
-
-def _stranded(inputs: Inputs, state: State) -> list[str]:
-    """Return the members that have weight but fail or were removed."""
-    failing = _failing(inputs, state.order)
-    held = [target for target in sorted(state.epoch_weights) if target != UNASSIGNED]
-    return [target for target in held if target not in state.order or target in failing]
+    if unassigned := weights.get(UNASSIGNED, 0.0):
+        moved += f"; {unassigned:.0%} of the traffic is beyond all shares of the plan"
+    return replace(state, weights=weights, epoch_weights=begun or wanted), moved
 
 
 def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
@@ -258,3 +242,83 @@ def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
 def _state_of(inputs: Inputs, shown: Sequence[str]) -> RouteState:
     verdicts = {eligible(inputs.of(target), inputs.route.slo) for target in shown if not is_failing(inputs, target)}
     return RouteState.OK if verdicts - {Eligible.NO} else RouteState.DEGRADED
+
+
+def entries_of(
+    inputs: Inputs, state: State, order: Sequence[str], *, sharing: int, hedging: bool
+) -> tuple[RouteEntry, ...]:
+    """Return the entries of members in `order`; the first `sharing` of them have the first rank. With `hedging`, the
+    first entry states when to start the second.
+    """
+    second = order[1] if hedging and len(order) > 1 else None
+    return tuple(
+        _entry(
+            inputs,
+            state,
+            target,
+            rank=1 if place < sharing else place + 1,
+            best=order[0],
+            hedge=_hedge(inputs, state, target, second) if place == 0 and second else None,
+        )
+        for place, target in enumerate(order)
+    )
+
+
+def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, hedge: Hedge | None) -> RouteEntry:
+    evidence, described, cost = inputs.of(target), inputs.described(target), cost_of(inputs, target)
+    price = described.price
+    return RouteEntry(
+        rank=rank,
+        weight=state.weights.get(target, 0.0),
+        target=target,
+        provider=described.provider,
+        model=described.model,
+        dialect=described.dialect,
+        base_url=described.base_url,
+        credential_ref=described.credential,
+        ttft_p50_us=evidence.ttft_p50_us,
+        ttft_p95_us=evidence.ttft_p95_us,
+        tokens_per_second_p50=evidence.tokens_per_second_p50,
+        rtt_p50_us=evidence.rtt_p50_us,
+        success=evidence.success,
+        outcomes=dict(sorted(evidence.outcomes.items())),
+        n=evidence.n,
+        n_eff=evidence.n_eff,
+        vantages=evidence.vantages,
+        newest_at=evidence.newest_at,
+        usd_per_m_input=price.usd_per_m_input if price else None,
+        usd_per_m_output=price.usd_per_m_output if price else None,
+        slo_eligible=eligible(evidence, inputs.route.slo),
+        cost=round(cost.total, 6) if cost else None,
+        vs_best=_advantage(inputs, target, best),
+        hedge=hedge,
+        hold=_hold(inputs, state, target),
+        goodput=evidence.goodput,
+        answer_p95_us=evidence.answer_p95_us,
+        throttled=round(evidence.throttled, 6),
+        max_weight=round(caps(inputs)[target], 6),
+    )
+
+
+def _hedge(inputs: Inputs, state: State, first: str, second: str) -> Hedge | None:
+    """Return the hedge; none while either member fails, because an outage must not double the load."""
+    if is_failing(inputs, first) or is_failing(inputs, second):
+        return None
+    tails, is_known = state.tails.get(first, {}).get(second, ()), second in state.gains.get(first, ())
+    return hedge(inputs, tails, first, second, is_known=is_known)
+
+
+def _advantage(inputs: Inputs, target: str, best: str) -> Advantage | None:
+    if target == best:
+        return Advantage(shift_us=0.0, low_us=0.0, high_us=0.0)
+    shift = inputs.against(target, best).window
+    return Advantage(shift_us=shift.estimate, low_us=shift.low, high_us=shift.high) if shift else None
+
+
+def _hold(inputs: Inputs, state: State, target: str) -> Hold:
+    return Hold(
+        state="active" if target == state.incumbent else "waiting",
+        since_at=state.since_at,
+        switches_24h=sum(1 for at in state.switches if inputs.at - at < DAY_US),
+        penalty=round(penalty_at(state, inputs.at, inputs.rules), 3),
+    )

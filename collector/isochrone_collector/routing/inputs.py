@@ -1,14 +1,16 @@
 """Inputs of a routing decision. They are stored with the table, so that the decision can be replayed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from isochrone_collector.analysis.histogram import values_of
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.analysis.stats.shifts import Shift
-from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Metric, Proportion, Quantile, Window
-from isochrone_wire.model import SECOND_US, Route, Slo, Target
-
-MINUTE_US = 60 * SECOND_US
+from isochrone_wire.durations import MINUTE_US, SECOND_US
+from isochrone_wire.model import Route, Slo, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,26 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointRounds:
+    """Rounds in which one vantage probed several members at the same instant: only these show whether members stall
+    together. One row per round and vantage, oldest first: its instant, and the histogram bucket of each member's TTFT,
+    `None` without one. A timeout has the bucket of its limit, or of the member's largest value if that is larger.
+    """
+
+    round_at: tuple[int, ...] = ()
+    ttft: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+
+    def of(self, *members: str) -> tuple[Integers, Reals]:
+        """Return the rows with a value of every one of `members`: the instants, and a column of TTFTs in microseconds
+        for each member.
+        """
+        nothing = (None,) * len(self.round_at)
+        buckets = np.array([self.ttft.get(member, nothing) for member in members], np.float64).T
+        complete = ~np.isnan(buckets).any(axis=1)
+        return np.array(self.round_at, np.int64)[complete], values_of(buckets[complete].astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """Everything a decision depends on except the previous state. `targets` are the members. `suspects` of all
     reporting `vantages` are suspect, and `suspects_here` of the region's `vantages_here`. `joint` are the rounds of
@@ -183,22 +205,20 @@ class Inputs:
             if (one.left, one.right) == (left, right):
                 return one
             if (one.left, one.right) == (right, left):
-                return _turned(one)
+                return _reversed(one)
         return Comparison(left=left, right=right)
 
 
-def _turned(one: Comparison) -> Comparison:
-    return Comparison(
+def _reversed(one: Comparison) -> Comparison:
+    return replace(
+        one,
         left=one.right,
         right=one.left,
-        n=one.n,
         window=_negative(one.window),
         middle=_negative(one.middle),
         short=_negative(one.short),
-        joint=one.joint,
         slow_left=one.slow_right,
         slow_right=one.slow_left,
-        slow_both=one.slow_both,
     )
 
 

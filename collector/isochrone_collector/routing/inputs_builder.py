@@ -1,13 +1,23 @@
-"""Builder of a route's inputs, region by region, from the plan and the probes."""
+"""Inputs of a route, region by region, computed from the plan and the probes.
 
-from collections.abc import Iterable, Iterator, Sequence
+Two members are compared by slots as long as the longer of their intervals, because each target has its own rounds. Of
+the member that is probed more often only the first round of a slot counts: a median of several rounds is less skewed
+than a single value, which would look like a shift. Whether they stall together is counted in joint rounds only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache, partial
+from itertools import combinations, islice
 
 import numpy as np
 
+from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.history import SeriesLevels
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.probes import sign_is_known
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, stacked
+from isochrone_collector.analysis.stats.shifts import Shift, paired_shifts
 from isochrone_collector.routing.evidence import (
     Failing,
     ProbeTable,
@@ -17,11 +27,209 @@ from isochrone_collector.routing.evidence import (
     reporting,
     suspects,
 )
-from isochrone_collector.routing.inputs import Evidence, Inputs, Rules, rules_for
-from isochrone_collector.routing.member_pairs import Drift, comparisons_of, joint_rounds
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, JointRounds, Rules, rules_for
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import Plan, Route, Target
+
+_SHARE = 0.95
+_LEAST_COSINES = 6
+# The half-width of a 99 % interval relative to one of 95 %.
+_MANY_LOOKS = 1.314
+
+Drift = Callable[[Sequence[tuple[int, int]], int], Inflation]
+"""Returns, for each pair of members, how far their difference over a window (microseconds) may be from that of the long
+run, as known from the past week: the variance of its level; NaN if it is unknown.
+"""
+
+
+def comparisons_of(
+    probes: ProbeTable,
+    members: Sequence[int],
+    *,
+    slot_us: Sequence[int],
+    at: int,
+    rules: Rules,
+    drift: Drift | None = None,
+) -> list[Comparison]:
+    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member. Without
+    `drift` nothing is known of it.
+    """
+    pairs = list(combinations(members, 2))
+    if not pairs:
+        return []
+    rounds = cache(partial(_first_rounds, probes, _vantages(probes)))
+    slots = [max(slot_us[left], slot_us[right]) for left, right in pairs]
+    shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
+    joint = [_paired(rounds, *pair, 1) for pair in pairs]
+    differences = [one.differences() for one in shared]
+    shifts = _shifts(differences, at=at, rules=rules, history=drift and _histories(drift, pairs, rules))
+    return [
+        Comparison(
+            left=probes.members[left],
+            right=probes.members[right],
+            n=len(one.slot_at),
+            window=window,
+            middle=middle,
+            short=short,
+            **both.slow(),
+        )
+        for (left, right), one, both, (window, middle, short) in zip(pairs, shared, joint, shifts, strict=True)
+    ]
+
+
+Series = tuple[Integers, Reals]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs:
+    """The slots in which one vantage has a value of both members: their instants, ascending, each member's TTFTs, and
+    which of these are limits.
+    """
+
+    slot_at: Integers
+    left: Reals
+    left_limits: Flags
+    right: Reals
+    right_limits: Flags
+
+    def differences(self) -> Series:
+        """Return the slots with a difference of known sign, and the median of the differences of all vantages there."""
+        known = sign_is_known(self.left, self.left_limits, self.right, self.right_limits)
+        return _medians(self.slot_at[known], (self.left - self.right)[known])
+
+    def slow(self) -> dict[str, int]:
+        """Count the slots, those in which either member exceeded its own p95, and those in which both did."""
+        left, right = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (self.left, self.right))
+        slow_left, slow_right, slow_both = (int(np.count_nonzero(of)) for of in (left, right, left & right))
+        return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
+
+
+def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> Inflation:
+    """Return the drift of each pair over the whole window, then over the middle one, then over the short one."""
+    return stacked([drift(pairs, span_us) for span_us in (rules.window_us, rules.middle_us, rules.short_us)])
+
+
+def _shifts(
+    series: Sequence[Series], *, at: int, rules: Rules, history: Inflation | None
+) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
+    """Yield the shift of each pair over the whole, the middle and the short window, given its differences.
+
+    If the drift of the week is known, the intervals of the middle and the short window are of 99 %: a lasting or sudden
+    difference is looked for all day, in levels that wander.
+    """
+    whole = [differences for _, differences in series]
+    middle = [differences[instants >= at - rules.middle_us] for instants, differences in series]
+    short = [differences[instants >= at - rules.short_us] for instants, differences in series]
+    earlier = [differences[instants < at - rules.short_us] for instants, differences in series]
+    own = stacked([inflation(ragged([*whole, *middle])), _inflation_before(short, earlier)])
+    shifts = paired_shifts(ragged([*whole, *middle, *short]), known=own, history=history).listed()
+    if history is not None:
+        often = np.isfinite(history.ratio) & (np.arange(len(shifts)) >= len(whole))
+        shifts = [one.widened(_MANY_LOOKS) if one and more else one for one, more in zip(shifts, often, strict=True)]
+    size = len(series)
+    return zip(shifts[:size], shifts[size : 2 * size], shifts[2 * size :], strict=True)
+
+
+def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Inflation:
+    """Return the inflation of the few differences of the short window, by those before it: they do not show their own
+    dependence, and a step among them would look like dependence.
+    """
+    found = independent(len(short))
+    # As many half periods as make the shortest one about as long as the differences.
+    lengths = [len(before) // len(own) * 2 if len(own) else 0 for own, before in zip(short, earlier, strict=True)]
+    cosines = np.maximum(np.array(lengths, np.int64), _LEAST_COSINES)
+    for number in np.unique(cosines).tolist():
+        places = np.flatnonzero(cosines == number)
+        own = inflation(ragged([earlier[place] for place in places.tolist()]), cosines=number)
+        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
+    return found
+
+
+def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
+    """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
+    vantages, place = _vantages(probes)
+    cells = probes.round_at * vantages + place
+    series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
+    found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
+    return JointRounds(
+        round_at=tuple((found // vantages).tolist()),
+        ttft={name: _column(found, *own) for name, own in series.items()},
+    )
+
+
+def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
+    """Return the cells with a TTFT and the median there; a timeout counts at least as much as the largest value."""
+    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
+    values, censored = probes.ttft_us[own], probes.censored[own]
+    largest = values[~censored].max(initial=0.0)
+    return _medians(cells[own], np.where(censored, np.maximum(values, largest), values))
+
+
+def _column(cells: Integers, own: Integers, values: Reals) -> tuple[int | None, ...]:
+    """Return the bucket of the value at each of `cells`, `None` at those that are not its own."""
+    buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
+    return tuple(buckets.get(cell) for cell in cells.tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FirstRounds:
+    """The slots of each vantage with a TTFT of one member, as cells that are distinct and ascend, and their instants:
+    the median of the first round in each, and whether that is a limit: half of the round's probes or more were
+    cut off.
+    """
+
+    cells: Integers
+    slot_at: Integers
+    ttft_us: Reals
+    limits: Flags
+
+
+_Rounds = Callable[[int, int], _FirstRounds]
+
+
+def _paired(rounds: _Rounds, left: int, right: int, slot_us: int) -> _Pairs:
+    """Return the slots in which one vantage has a value of both members."""
+    mine, theirs = rounds(left, slot_us), rounds(right, slot_us)
+    _, of_mine, of_theirs = np.intersect1d(mine.cells, theirs.cells, assume_unique=True, return_indices=True)
+    return _Pairs(
+        slot_at=mine.slot_at[of_mine],
+        left=mine.ttft_us[of_mine],
+        left_limits=mine.limits[of_mine],
+        right=theirs.ttft_us[of_theirs],
+        right_limits=theirs.limits[of_theirs],
+    )
+
+
+def _vantages(probes: ProbeTable) -> tuple[int, Integers]:
+    """Return the number of vantages, at least 1, and the place of each probe's among them."""
+    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+    return max(len(vantages), 1), place
+
+
+def _first_rounds(probes: ProbeTable, places: tuple[int, Integers], member: int, slot_us: int) -> _FirstRounds:
+    vantages, place = places
+    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
+    cells = probes.round_at // slot_us * vantages + place
+    rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
+    order = np.argsort(rounds_at, kind="stable")
+    _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
+    early = order[rounds_at[order] == rounds_at[order][first][inverse]]
+    found, medians = _medians(within[early], values[early])
+    return _FirstRounds(
+        cells=found,
+        slot_at=found // vantages * slot_us,
+        ttft_us=medians,
+        limits=_medians(within[early], limits[early].astype(np.float64))[1] > 0,
+    )
+
+
+def _medians(groups: Integers, values: Reals) -> Series:
+    """Return the groups, ascending, and the median of each one's values."""
+    order = np.lexsort((values, groups))
+    found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    ordered = values[order]
+    return found, np.asarray((ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2)
 
 
 def rules_of(route: Route, plan: Plan) -> Rules:
@@ -48,37 +256,29 @@ def build_inputs(
     everything fails from a target that fails everywhere. Probes before the route's window are left out, and so are
     those after `at`, which come from a clock that is ahead. `levels` are the hourly medians of TTFT of the past week.
     """
-    rules = rules_of(route, plan)
+    rules, members = rules_of(route, plan), members_of(route, plan)
     recent = probes.where((probes.round_at >= at - rules.window_us) & (probes.round_at <= at))
     runs = failing_runs(recent)
-    provider_of = {target.name: target.provider for target in plan.targets}
+    by_name = {target.name: target for target in plan.targets}
     control = recent.members.index(plan.control) if plan.control in recent.members else None
-    providers = [provider_of[name] for name in recent.members]
-    every_us = {target.name: target.every_us for target in plan.targets}
+    providers = [by_name[name].provider for name in recent.members]
+    # A reporting vantage may be silent for an epoch, or for two rounds if these take longer than the longest epoch.
+    silence_us = max([rules.epoch_us, *(2 * target.every_us for target in members)])
     fleet = _Fleet(
         route=route,
         plan=plan,
         recent=recent,
-        members=[
-            recent.members.index(target.name) for target in members_of(route, plan) if target.name in recent.members
-        ],
-        every_us=[every_us[name] for name in recent.members],
+        members=[recent.members.index(target.name) for target in members if target.name in recent.members],
+        every_us=[by_name[name].every_us for name in recent.members],
         runs=runs,
         suspect_ids=suspects(runs, providers, regions_of(recent), rules, control=control),
-        reporting_ids=reporting(recent, since_at=at - _silence_us(route, plan, rules)),
+        reporting_ids=reporting(recent, since_at=at - silence_us),
         at=at,
         rules=rules,
     )
-    known = [region for region in regions if region in recent.regions]
-    for region, evidence in zip(known, fleet.evidence(known), strict=True):
+    measured = [region for region in regions if region in recent.regions]
+    for region, evidence in zip(measured, fleet.evidence(measured), strict=True):
         yield fleet.inputs(region, evidence, levels)
-
-
-def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
-    """Return how long a reporting vantage may be silent, in microseconds: an epoch, or two rounds if these take longer
-    than the longest epoch.
-    """
-    return max([rules.epoch_us, *(2 * target.every_us for target in members_of(route, plan))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

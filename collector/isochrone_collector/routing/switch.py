@@ -20,20 +20,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from isochrone_collector.analysis.stats.shifts import Shift
-from isochrone_collector.routing.comparison import (
+from isochrone_collector.routing.inputs import Inputs, Rules
+from isochrone_collector.routing.objective import (
+    US_PER_MS,
+    cost_of,
+    eligible,
     group_of,
     is_ahead,
     is_behind,
+    is_failing,
     is_level,
     no_worse_group,
     objective_advantage,
 )
-from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
-from isochrone_collector.routing.hedge import Gains, known_gains
-from isochrone_collector.routing.inputs import Inputs, Rules
-from isochrone_collector.routing.tails import Tails, extended
+from isochrone_collector.routing.parallel_requests import Gains, Tails, extended, known_gains
+from isochrone_wire.durations import DAY_US
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import DAY_US
 from isochrone_wire.routes import ChangeKind
 
 # The maximum dwell, as a multiple of the normal one.

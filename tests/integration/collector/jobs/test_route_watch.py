@@ -8,7 +8,7 @@ import pytest
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.route_watch import RouteWatch
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.alerting import alerts, incidents
 from isochrone_collector.store.alerting.incidents import FailureSummary
@@ -59,7 +59,7 @@ class Stage:
             built_at=table.built_at,
             change=change.value,
             sentence=table.sentence,
-            document=canonical_form.dump(table),
+            document=serialization.dump(table),
             inputs=b"",
             before=b"",
             after=b"",

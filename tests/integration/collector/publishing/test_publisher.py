@@ -14,7 +14,7 @@ from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.routes import NewTable
@@ -69,7 +69,7 @@ def a_table(
         built_at=at,
         change=change.value,
         sentence="",
-        document=canonical_form.dump(table),
+        document=serialization.dump(table),
         inputs=b"",
         before=b"",
         after=b"",
@@ -224,7 +224,7 @@ async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
 
 def handed_over(*tables: NewTable) -> list[RouteTable]:
     """Return the tables as the builder of the same collector hands them over."""
-    return [canonical_form.load(RouteTable, table.document) for table in tables]
+    return [serialization.load(RouteTable, table.document) for table in tables]
 
 
 async def test_tables_of_the_same_collector_are_not_read_back(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from isochrone_collector.alerts.failure_evidence import RoundKind
 from isochrone_collector.alerts.round_results import round_results
 from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.routing.probe_cache import ProbeCache
+from isochrone_collector.routing.evidence import ProbeCache
 from isochrone_collector.store import batches, drift, new_batches
 from isochrone_collector.store.alerting import incidents
 from isochrone_collector.store.batches import PackedBatch

@@ -12,11 +12,12 @@ from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_collector.analysis.goodput import share_interval
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.inputs import Evidence
+from isochrone_collector.routing.objective import eligible
 from isochrone_wire.answers import Quantile
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import SECOND_US, Slo
+from isochrone_wire.model import Slo
 from isochrone_wire.routes import ChangeKind, Hold, RouteEntry, RouteTable
 from testdata.routes import CHAT, NOW_AT
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector.routing.decision import Decision, decide
-from isochrone_collector.routing.eligibility import cost_of, eligible
-from isochrone_collector.routing.explanation import explain_steps
 from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
+from isochrone_collector.routing.objective import cost_of, eligible
 from isochrone_collector.routing.switch import State, dwell_us, epoch_of, ranked_members
-from isochrone_collector.routing.table_builder import build_table, needs_publishing
+from isochrone_collector.routing.table import build_table, explain_steps, needs_publishing
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
@@ -25,6 +24,7 @@ CALM = State(
     since_at=AT - EPOCH,
     epoch=NOW - 1,
     order=("a", "b"),
+    ranked_since={"a": 0, "b": 0},
     weights={"a": 1.0},
     epoch_weights={"a": 1.0},
     newest_at=AT - 1,
@@ -164,7 +164,7 @@ def test_a_member_that_lacked_rounds_corrects_the_first_choice(before: str | Non
     the change is the first choice's correction, which no alert and no penalty counts.
     """
     few = inputs_for(A, evidence("b", 200, ok=5, n=5))
-    state = State() if before is None else replace(CALM, order=("a",))
+    state = State() if before is None else replace(CALM, order=("a",), ranked_since={"a": 0})
     first = decide(few, state)
     assert first.state.incumbent == "a"
     later = AT + EPOCH // 6
@@ -220,7 +220,7 @@ def test_nothing_has_just_become_what_it_was_all_along() -> None:
 
 def test_a_new_member_may_also_win_by_the_soft_rule() -> None:
     """A member that was better in every epoch since it was ranked had too few rounds before; it did not change."""
-    new, old = replace(CALM, order=("a",)), CALM
+    new, old = replace(CALM, order=("a",), ranked_since={"a": 0}), CALM
     inputs = inputs_for(A, evidence("b", 350, ok=12, n=12), compared=(BETTER,))
     found = [after(3, inputs, state)[-1] for state in (new, old)]
     assert changes(found) == [ChangeKind.FIRST, ChangeKind.SOFT]

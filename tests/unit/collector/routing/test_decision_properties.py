@@ -6,12 +6,11 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing import serialization
 from isochrone_collector.routing.decision import Decision, decide
-from isochrone_collector.routing.explanation import explain_steps
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.table_builder import build_table, replay
+from isochrone_collector.routing.table import build_table, explain_steps, replay
 from isochrone_wire.model import Route, Slo
 from isochrone_wire.routes import RouteState, RouteTable
 from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
@@ -130,12 +129,12 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
 def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> None:
     """Inputs, state and table survive serialization; a replay gives the same bytes and can be explained."""
     for generation, (inputs, before, decision) in enumerate(played(course), 1):
-        stored_inputs, stored_before = canonical_form.dump(inputs), canonical_form.dump(before)
-        assert canonical_form.load(Inputs, stored_inputs) == inputs
-        assert canonical_form.load(State, stored_before) == before
+        stored_inputs, stored_before = serialization.dump(inputs), serialization.dump(before)
+        assert serialization.load(Inputs, stored_inputs) == inputs
+        assert serialization.load(State, stored_before) == before
         table = build_table(inputs, decision, generation=generation, code_version="1")
-        document = canonical_form.dump(table)
-        assert canonical_form.load(RouteTable, document) == table
+        document = serialization.dump(table)
+        assert serialization.load(RouteTable, document) == table
         assert replay(document, stored_inputs, stored_before) == (document, decision)
         assert explain_steps(inputs, before, decision)[-1]
 

@@ -9,9 +9,8 @@ import pytest
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Ragged
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
-from isochrone_collector.routing import member_pairs
+from isochrone_collector.routing import inputs_builder
 from isochrone_collector.routing.decision import decide
-from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.evidence import (
     NO_OBJECTIVE,
     ProbeTable,
@@ -20,11 +19,12 @@ from isochrone_collector.routing.evidence import (
     suspects,
 )
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
-from isochrone_collector.routing.inputs_builder import build_inputs
-from isochrone_collector.routing.member_pairs import comparisons_of, joint_rounds
+from isochrone_collector.routing.inputs_builder import build_inputs, comparisons_of, joint_rounds
+from isochrone_collector.routing.objective import eligible
 from isochrone_collector.routing.switch import State
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import SECOND_US, Plan, Route, Slo
+from isochrone_wire.model import Plan, Route, Slo
 from testdata.difficult_series import SERIES
 from testdata.routing_inputs import RULES, target_named
 
@@ -144,7 +144,7 @@ def test_a_silent_member_costs_no_more_than_others(monkeypatch: pytest.MonkeyPat
         used.append(cosines)
         return inflation(series, cosines=cosines)
 
-    monkeypatch.setattr(member_pairs, "inflation", noted)
+    monkeypatch.setattr(inputs_builder, "inflation", noted)
     rows = seen(*(row for member in (0, 1) for row in course(member, 7, "+" * 100)))
     comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, at=200 * EVERY_US, rules=RULES)
     assert max(used) == 6

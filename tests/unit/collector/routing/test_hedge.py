@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector.routing.decision import decide
-from isochrone_collector.routing.hedge import Gains, hedge, known_gains, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
+from isochrone_collector.routing.parallel_requests import Gains, Tail, hedge, known_gains, stall_lift
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.tails import Tail
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import Route, Slo
 from testdata.routing_inputs import RULES, evidence, inputs_for, joint_rounds

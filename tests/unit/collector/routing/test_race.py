@@ -5,7 +5,7 @@ from math import nan
 import pytest
 
 from isochrone_collector.routing.inputs import Evidence
-from isochrone_collector.routing.race import race_set
+from isochrone_collector.routing.parallel_requests import race_set
 from isochrone_wire.model import Objective, Route
 from isochrone_wire.routes import RaceSet
 from testdata.routing_inputs import inputs_for, joint_rounds, target_named

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from isochrone_collector.routing.inputs import Inputs, rules_for
+from isochrone_collector.routing.parallel_requests import P99_ROUNDS, Tail, Tails, count_rounds, extended, p99s
 from isochrone_collector.routing.switch import State, remember_tails
-from isochrone_collector.routing.tails import MIN_ROUNDS, Tail, Tails, count_rounds, extended, p99s
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Timeouts, Workload
 from testdata.routing_inputs import AT, evidence, inputs_for, joint_rounds
@@ -120,8 +120,8 @@ def test_old_rounds_are_forgotten() -> None:
     of = inputs([300.0, 4000.0] * 50, [300.0] * 100)
     for _ in range(20):
         tails = extended(tails, of, ["a", "b"], since_at=0, until_at=AT + 1)
-        assert count_rounds(tails["a"]["b"]) <= 2 * MIN_ROUNDS + 100
-    assert count_rounds(tails["a"]["b"]) >= MIN_ROUNDS
+        assert count_rounds(tails["a"]["b"]) <= 2 * P99_ROUNDS + 100
+    assert count_rounds(tails["a"]["b"]) >= P99_ROUNDS
 
 
 def test_a_switch_keeps_the_rounds_of_its_two_members() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.switch import State, epoch_of
-from isochrone_collector.routing.table_builder import build_table
+from isochrone_collector.routing.table import build_table
 from isochrone_collector.routing.weights import UNASSIGNED, caps, ramp, transfer, wanted_weights, within_plan
 from isochrone_wire.model import Route
 from isochrone_wire.routes import ChangeKind

@@ -1,4 +1,4 @@
-"""Canonical JSON: equal values give equal bytes, for digests and replays."""
+"""Serialization as canonical JSON: equal values give equal bytes, for digests and replays."""
 
 import hashlib
 import json
@@ -22,9 +22,7 @@ def dump(value: object) -> str:
 
 
 def load(cls: type[Value], text: str) -> Value:
-    """Parse the JSON of a value of class `cls`; unknown fields, written by a later version, are ignored. Raises
-    `ValueError` for anything else.
-    """
+    """Parse the JSON of a value of class `cls`; unknown fields are ignored. Raises `ValueError` for anything else."""
     try:
         return typing.cast(Value, _value(cls, json.loads(text)))
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,9 +1,16 @@
-"""Eligibility of members: permission, meeting the objective, and cost. Decided on interval bounds, not estimates."""
+"""Members by the objective of a route: permission, eligibility, cost, and the comparison of two of them.
+
+Eligibility is decided on interval bounds, not on estimates. In a comparison the paired shift of the median counts with
+its interval, and the price exactly. The whole answer, tail and failures count only as far as they certainly differ: by
+the gap between the intervals of the two members.
+"""
 
 from dataclasses import dataclass
+from math import inf
 
 from isochrone_collector.analysis.goodput import verdict
 from isochrone_collector.analysis.stats.binomial import wilson
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
@@ -30,11 +37,14 @@ def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
 
     A member that `has_traffic` is not excluded for missing rounds, which are not its own fault.
     """
-    return (
-        plan_exclusion(inputs, target)
-        or _sample_shortage(inputs, target)
-        or ("" if has_traffic else _coverage_shortage(inputs, target))
-    )
+    if reason := plan_exclusion(inputs, target):
+        return reason
+    sent, coverage, rules = _sent(inputs, target), inputs.of(target).coverage, inputs.rules
+    if sent < rules.min_samples:
+        return f"{sent} of {rules.min_samples} samples needed"
+    if not has_traffic and coverage is not None and coverage < rules.min_coverage:
+        return f"{coverage:.0%} of its rounds were recorded; {rules.min_coverage:.0%} needed"
+    return ""
 
 
 def has_few_samples(inputs: Inputs, target: str) -> bool:
@@ -46,18 +56,6 @@ def has_few_samples(inputs: Inputs, target: str) -> bool:
 def _sent(inputs: Inputs, target: str) -> int:
     evidence = inputs.of(target)
     return max(evidence.n, evidence.success.n if evidence.success else 0)
-
-
-def _sample_shortage(inputs: Inputs, target: str) -> str:
-    sent = _sent(inputs, target)
-    return f"{sent} of {inputs.rules.min_samples} samples needed" if sent < inputs.rules.min_samples else ""
-
-
-def _coverage_shortage(inputs: Inputs, target: str) -> str:
-    evidence = inputs.of(target)
-    if evidence.coverage is not None and evidence.coverage < inputs.rules.min_coverage:
-        return f"{evidence.coverage:.0%} of its rounds were recorded; {inputs.rules.min_coverage:.0%} needed"
-    return ""
 
 
 def is_failing(inputs: Inputs, target: str) -> bool:
@@ -82,13 +80,9 @@ def eligible(evidence: Evidence, slo: Slo) -> Eligible:
 def _in_time(evidence: Evidence, slo: Slo) -> Eligible:
     if not has_limits(slo):
         return Eligible.YES
-    if evidence.goodput is None:
-        return _p95_in_time(evidence, slo)
-    return verdict(evidence.goodput, slo.min_goodput, n_eff=evidence.goodput_n_eff)
-
-
-def _p95_in_time(evidence: Evidence, slo: Slo) -> Eligible:
-    """Return the verdict on inputs that an earlier version stored, without goodput."""
+    if evidence.goodput is not None:
+        return verdict(evidence.goodput, slo.min_goodput, n_eff=evidence.goodput_n_eff)
+    # No request can be judged by all limits, for example because no answer has a speed.
     if slo.ttft_p95_us is None:
         return Eligible.YES
     p95 = evidence.ttft_p95_us
@@ -166,3 +160,93 @@ def _excess_us(p95: Quantile | None, limit_us: int | None) -> tuple[float, float
 def usd_ms(target: Target, objective: Objective) -> float:
     """Return the price in milliseconds, by the weight of the objective; 0 for an unknown price."""
     return objective.usd * target.price.usd_per_m_output if target.price else 0.0
+
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveAdvantage:
+    """The advantage of one member over another, as the equivalent in microseconds of median TTFT, with its 95 %
+    interval.
+    """
+
+    shift_us: float
+    low_us: float
+    high_us: float
+
+
+def objective_advantage(inputs: Inputs, other: str, target: str, shift: Shift | None) -> ObjectiveAdvantage | None:
+    """Return the advantage of `target` over `other`, given the shift of `other`; `None` without an interval."""
+    objective = inputs.route.objective
+    beside_us = _other_terms_us(inputs, other, target)
+    if not objective.ttft:
+        return ObjectiveAdvantage(shift_us=beside_us, low_us=beside_us, high_us=beside_us)
+    if shift is None or shift.low is None or shift.high is None:
+        return None
+    return ObjectiveAdvantage(
+        shift_us=shift.estimate + beside_us, low_us=shift.low + beside_us, high_us=shift.high + beside_us
+    )
+
+
+def margin_us(inputs: Inputs, target: str) -> float:
+    """Return the smallest advantage of `target` that matters, in microseconds."""
+    median = inputs.of(target).ttft_p50_us
+    return max(inputs.rules.margin_us, inputs.rules.margin_share * median.value if median else 0.0)
+
+
+def no_worse_group(inputs: Inputs, other: str, target: str) -> bool:
+    """Return whether `target` is at least as certain to meet the objective as `other`."""
+    return group_of(inputs, target) <= group_of(inputs, other)
+
+
+def group_of(inputs: Inputs, target: str) -> int:
+    """Return the rank of a member's eligibility, 0 for the best."""
+    return GROUP_OF[eligible(inputs.of(target), inputs.route.slo)]
+
+
+def is_ahead(inputs: Inputs, other: str, target: str) -> bool:
+    """Return whether `target` is certainly better than `other`, by the margin, over the middle window."""
+    return _is_certain(inputs, other, target, inputs.against(other, target).middle)
+
+
+def is_behind(inputs: Inputs, other: str, target: str) -> bool:
+    """Return whether `target` is certainly worse than `other`, by the margin, over the whole window."""
+    return _is_certain(inputs, target, other, inputs.against(target, other).window)
+
+
+def _is_certain(inputs: Inputs, other: str, target: str, shift: Shift | None) -> bool:
+    found = objective_advantage(inputs, other, target, shift)
+    return found is not None and found.low_us > 0 and found.shift_us >= margin_us(inputs, target)
+
+
+def is_level(inputs: Inputs, other: str, target: str) -> bool:
+    """Return whether the two are level: the interval contains zero, and the advantage is below the margin."""
+    found = objective_advantage(inputs, other, target, inputs.against(other, target).window)
+    return found is not None and found.low_us <= 0 <= found.high_us and abs(found.shift_us) < margin_us(inputs, target)
+
+
+def _other_terms_us(inputs: Inputs, other: str, target: str) -> float:
+    """Return the terms in favour of `target` beside the median, as the equivalent in microseconds of median TTFT."""
+    objective = inputs.route.objective
+    dearer_ms = usd_ms(inputs.described(other), objective) - usd_ms(inputs.described(target), objective)
+    later_us = _certain_gap(*(late_us(inputs.of(one), inputs.route.slo) for one in (other, target)))
+    slower_us = _certain_gap(*(_answer_us(inputs.of(one)) for one in (other, target)))
+    fails = _certain_gap(*(_failures(inputs.of(one)) for one in (other, target)))
+    beside_us = (dearer_ms + objective.failure * fails) * US_PER_MS
+    beside_us += objective.tail * later_us + objective.answer * slower_us
+    return beside_us / (objective.ttft or 1.0)
+
+
+def _answer_us(evidence: Evidence) -> Bounds:
+    median = evidence.answer_p50_us
+    return (0.0, inf) if median is None or median.low is None or median.high is None else (median.low, median.high)
+
+
+def _failures(evidence: Evidence) -> Bounds:
+    return (1 - evidence.success.high, 1 - evidence.success.low) if evidence.success else (0.0, 1.0)
+
+
+def _certain_gap(one: Bounds, other: Bounds) -> float:
+    """Return the gap from the second interval up to the first, negative if the first is below; 0 if they overlap."""
+    return max(0.0, one[0] - other[1]) - max(0.0, other[0] - one[1])

@@ -1,14 +1,22 @@
-"""Explanation of a table: sentences in the order of the rules, computed again from the table's inputs."""
+"""The published table of a decision, its replay, and its explanation, computed again from the table's inputs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from isochrone_collector.analysis.stats.shifts import Shift
-from isochrone_collector.routing.comparison import margin_us, no_worse_group, objective_advantage
-from isochrone_collector.routing.decision import Decision, is_aging
-from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
+from isochrone_collector.routing import serialization
+from isochrone_collector.routing.decision import Decision, decide, is_aging
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.race import race_set
+from isochrone_collector.routing.objective import (
+    US_PER_MS,
+    cost_of,
+    eligible,
+    is_failing,
+    margin_us,
+    no_worse_group,
+    objective_advantage,
+)
+from isochrone_collector.routing.parallel_requests import race_set
 from isochrone_collector.routing.switch import (
     State,
     count_epoch,
@@ -19,17 +27,84 @@ from isochrone_collector.routing.switch import (
     is_new,
     slowdown_us,
 )
+from isochrone_collector.routing.weights import UNASSIGNED
 from isochrone_wire import durations
 from isochrone_wire.answers import Proportion, Quantile
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import Hedge, RaceSet, RouteState
+from isochrone_wire.routes import ChangeKind, Hedge, Provenance, RaceSet, RouteState, RouteTable
 
+_MOVES_PER_EPOCH = 10
 _READY = (RouteState.OK, RouteState.DEGRADED)
 
 
+def build_table(
+    inputs: Inputs, decision: Decision, *, generation: int, code_version: str, inputs_text: str | None = None
+) -> RouteTable:
+    """Build the table of a decision; its freshness counts from the newest sample the decision is based on.
+    `inputs_text` is the serialization of the inputs, if the caller has it.
+    """
+    rules = inputs.rules
+    since_at = decision.newest_at or inputs.at
+    provenance = Provenance(
+        plan_version=inputs.plan_version,
+        code_version=code_version,
+        inputs_sha256=serialization.digest(inputs_text or serialization.dump(inputs)),
+    )
+    bare = RouteTable(
+        generation=generation,
+        etag="",
+        client_region=inputs.client_region,
+        route=inputs.route.name,
+        built_at=inputs.at,
+        fresh_until_at=since_at + rules.fresh_us,
+        stale_until_at=since_at + rules.stale_us,
+        state=decision.route_state,
+        slo=inputs.route.slo,
+        window=inputs.window,
+        provenance=provenance,
+        change=decision.change,
+        sentence=decision.sentence,
+        entries=decision.entries,
+        excluded=decision.excluded,
+        static_order=inputs.route.static_order or inputs.route.members,
+        unassigned=decision.state.weights.get(UNASSIGNED, 0.0),
+        move_within_us=rules.epoch_us // _MOVES_PER_EPOCH,
+        race=_race_of(inputs, decision),
+    )
+    return replace(bare, etag=serialization.etag(generation, serialization.dump(bare)))
+
+
+def needs_publishing(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
+    """Return whether a decision deserves a new generation: something changed, or the published table is a fifth of an
+    epoch old and there is newer evidence, or the published table is from the future.
+    """
+    if published is None or decision.change is not ChangeKind.EVIDENCE or published.state is not decision.route_state:
+        return True
+    if published.fresh_until_at > inputs.at + inputs.rules.fresh_us:
+        return True
+    if decision.newest_at + inputs.rules.fresh_us <= published.fresh_until_at:
+        return False
+    return inputs.at - published.built_at >= inputs.rules.epoch_us // 5
+
+
+def replay(document: str, inputs_text: str, before_text: str) -> tuple[str, Decision]:
+    """Return the document that this program makes of stored inputs, and its decision. Raises `ValueError`."""
+    published = serialization.load(RouteTable, document)
+    inputs = serialization.load(Inputs, inputs_text)
+    decision = decide(inputs, serialization.load(State, before_text))
+    again = build_table(
+        inputs, decision, generation=published.generation, code_version=published.provenance.code_version
+    )
+    return serialization.dump(again), decision
+
+
+def _race_of(inputs: Inputs, decision: Decision) -> RaceSet | None:
+    return race_set(inputs, [entry.target for entry in decision.entries]) if decision.route_state in _READY else None
+
+
 def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
-    """Return the steps of a decision as sentences."""
+    """Return the steps of a decision as sentences, in the order of the rules."""
     ranked = [entry.target for entry in decision.entries]
     steps = [_summary(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
     if decision.route_state in _READY:
@@ -105,7 +180,8 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
             yield _comparison(inputs, incumbent, target)
             yield _fast(inputs, state, incumbent, target)
             yield _soft(inputs, state, incumbent, target)
-    yield _dwell(inputs, state)
+    left = dwell_left_us(state, inputs.at, inputs.rules)
+    yield f"dwell: {_rounded(left)} left before a soft switch" if left else "dwell: over"
 
 
 def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
@@ -148,11 +224,6 @@ def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
     return f"soft: {text}, {verdict}: {margin}; {epochs} of {needed} epochs running, {missing}{ties}"
 
 
-def _dwell(inputs: Inputs, state: State) -> str:
-    left = dwell_left_us(state, inputs.at, inputs.rules)
-    return f"dwell: {_rounded(left)} left before a soft switch" if left else "dwell: over"
-
-
 def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Iterator[str]:
     shares = ", ".join(f"{entry.target} {entry.weight:.1%} (rank {entry.rank})" for entry in decision.entries)
     yield f"weights: {shares}" if shares else "weights: none; the static order holds"
@@ -162,12 +233,12 @@ def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Itera
         reasons += [f"{throttled:.0%} of its recent requests were throttled"] if throttled else []
         if reasons:
             yield f"share of {target}: at most {cap * (1 - throttled):.0%}, {' and '.join(reasons)}"
-    hedge = next((entry.hedge for entry in decision.entries if entry.hedge), None)
-    if hedge:
+    if hedge := next((entry.hedge for entry in decision.entries if entry.hedge), None):
         yield _hedge(hedge)
-    race = race_set(inputs, ranked) if decision.route_state in _READY else None
-    if race:
-        yield _race(race)
+    if race := _race_of(inputs, decision):
+        expected = "" if race.expected_p95_us is None else f"; p95 {_ms(race.expected_p95_us)} expected"
+        factor = "" if race.usd_factor is None else f"for {race.usd_factor:g} times the price of the first"
+        yield f"race: {', '.join(race.targets)}{expected} ({race.reason or factor})"
 
 
 def _hedge(hedge: Hedge) -> str:
@@ -175,12 +246,6 @@ def _hedge(hedge: Hedge) -> str:
         return f"hedge with {hedge.target}: no, {hedge.reason}"
     without, with_hedge = hedge.expected_p99_without_us or 0.0, hedge.expected_p99_with_us or 0.0
     return f"hedge: start {hedge.target} after {_ms(hedge.delay_us)}; p99 {_ms(without)} → {_ms(with_hedge)} expected"
-
-
-def _race(race: RaceSet) -> str:
-    expected = "" if race.expected_p95_us is None else f"; p95 {_ms(race.expected_p95_us)} expected"
-    factor = "" if race.usd_factor is None else f"for {race.usd_factor:g} times the price of the first"
-    return f"race: {', '.join(race.targets)}{expected} ({race.reason or factor})"
 
 
 def _slower(shift: Shift | None) -> str:
