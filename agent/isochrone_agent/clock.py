@@ -1,7 +1,22 @@
-"""The wall clock and the monotonic clock. Intervals come from the monotonic one; the wall clock only dates events."""
+"""Clocks: the wall clock, the monotonic clock, and the offset between the collector's wall clock and ours.
+
+Intervals come from the monotonic clock; the wall clock only dates events. The offset comes from four timestamps per
+push, the best of the last eight:
+
+    agent         sent_at ───┐                         ┌─── returned_at
+    collector                └ received_at ─ server_at ┘
+
+    offset      = ((received_at - sent_at) + (server_at - returned_at)) / 2      collector's clock minus the agent's
+    uncertainty = ((returned_at - sent_at) - (server_at - received_at)) / 2      half of the network time
+
+As in NTP (RFC 5905, section 8), the true offset is within the uncertainty, however the network time is divided between
+the two directions. The offset is positive if the collector's clock is ahead: collector time = agent time + offset. When
+the lead of the wall clock over the monotonic clock changes, the wall clock was stepped, and earlier exchanges are void.
+"""
 
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 STEP_NS = 1_000_000
 
@@ -37,3 +52,68 @@ def read_clocks() -> ClockPair:
 def now_at() -> int:
     """Return the wall clock in microseconds since the epoch."""
     return time.time_ns() // 1000
+
+
+STEP_US = 1000
+MAX_OFFSET_US = 365 * 86_400 * 1_000_000
+"""An offset beyond a year is no measurement, but a mistake of the collector."""
+
+_EXCHANGES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """The collector's wall clock minus the agent's, and the maximum error of that, in microseconds."""
+
+    offset_us: int
+    uncertainty_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampExchange:
+    """The four wall-clock timestamps of a push, in microseconds since the epoch.
+
+    The collector's two are 0 if it does not send them.
+    """
+
+    sent_at: int
+    received_at: int
+    server_at: int
+    returned_at: int
+
+    @property
+    def offset(self) -> Offset | None:
+        """The offset, or `None` if a timestamp is missing or absurd, or time ran backwards."""
+        network_us = (self.returned_at - self.sent_at) - (self.server_at - self.received_at)
+        if not (self.received_at and self.server_at) or self.server_at < self.received_at or network_us < 0:
+            return None
+        twice_us = (self.received_at - self.sent_at) + (self.server_at - self.returned_at)
+        if abs(twice_us) > 2 * MAX_OFFSET_US:
+            return None
+        return Offset(offset_us=twice_us // 2, uncertainty_us=(network_us + 1) // 2)
+
+
+@dataclass(slots=True)
+class OffsetEstimator:
+    """Estimates the offset from the last eight exchanges. `lead_us` is the wall clock minus the monotonic one, now."""
+
+    _lead_us: int | None = None
+    _recent: deque[Offset] = field(default_factory=lambda: deque(maxlen=_EXCHANGES))
+
+    def add(self, exchange: TimestampExchange, *, lead_us: int) -> None:
+        """Add an exchange that ended just now."""
+        if self._stepped(lead_us):
+            self._recent.clear()
+        self._lead_us = lead_us
+        offset = exchange.offset
+        if offset is not None:
+            self._recent.append(offset)
+
+    def estimate(self, *, lead_us: int) -> Offset | None:
+        """The recent offset with the smallest uncertainty; `None` if there is none."""
+        if self._stepped(lead_us):
+            return None
+        return min(self._recent, key=lambda offset: offset.uncertainty_us, default=None)
+
+    def _stepped(self, lead_us: int) -> bool:
+        return self._lead_us is not None and abs(lead_us - self._lead_us) > STEP_US

@@ -1,41 +1,38 @@
 """`isochrone-agent run`, from top to bottom: open the spool, get a plan, probe its rounds, deliver the samples.
 
-`RoundRunner` turns a round that is due into a task, which ends in one sample (a burst: one per stream) in the spool.
-The uplink delivers the spool at its own pace. Without a collector the last plan keeps running and the spool fills.
-Without a plan nothing is probed.
+`ProbeScheduler` turns a round that is due into a task, which ends in one sample (a burst: one per stream) in the spool.
+`PushClient` delivers the spool at its own pace. Without a collector the last plan keeps running and the spool fills.
+Without a plan nothing is probed. With `--plan` there is no collector, and samples are only exported.
 """
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from isochrone_agent.delivery.heartbeat import Conditions
-from isochrone_agent.delivery.identity_renewal import IdentityRenewal
-from isochrone_agent.delivery.push_metrics import PushMetrics
-from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
-from isochrone_agent.delivery.uplink import CollectorClient, Uplink
-from isochrone_agent.errors import CredentialError, SpoolError
-from isochrone_agent.file_watch import FileWatch
+from isochrone_agent.collector_client import CollectorClient, IdentityRenewal, ReconnectingChannel
+from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
 from isochrone_agent.plan.credentials import Keyring, load_keyring
+from isochrone_agent.plan.plan_watcher import PlanFile, PlanWatcher, SignedPlans, pinned_key
 from isochrone_agent.plan.policy import Policy, load_policy
-from isochrone_agent.plan.round_runner import RoundRunner
-from isochrone_agent.plan.signed_plans import SignedPlans, pinned_key
-from isochrone_agent.plan.watcher import PlanWatcher
+from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.tls import tls_context
+from isochrone_agent.probe.transport import tls_context
+from isochrone_agent.push_client import Conditions, PushClient
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_common.files import FileWatch
 from isochrone_common.metrics_server import serve_metrics
+from isochrone_wire.model import Sample, Spend
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from isochrone_agent.otlp.export import OtlpExport
+    from isochrone_agent.otlp import OtlpExport
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -56,7 +53,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         pinned_key(policy.plan_key or (settings.identity.plan_key if settings.identity else None))
     )
     tls = tls_context(settings.ca_file)
-    push_metrics = PushMetrics()
     async with (
         AsyncSpool(
             settings.spool_path,
@@ -64,7 +60,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             keep_bytes=settings.keep_delivered_bytes,
             drain=settings.drain,
         ) as spool,
-        ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
+        ReconnectingChannel(settings) as connection,
         otlp_export(settings) as export,
     ):
         renewal = IdentityRenewal(settings, connection)
@@ -72,16 +68,16 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             channel=lambda: connection.current, vantage=settings.vantage, on_fingerprints=renewal.note
         )
         prober = new_prober(settings, policy, tls, export)
-        rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
+        rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds, signed_plans)
-        uplink = Uplink(
+        push_client = PushClient(
             collector,
             spool,
             on_plan=plan_watcher.update_to,
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
-        delivery = partial(_delivery_metrics, settings, push_metrics, connection)
+        delivery = partial(_delivery_metrics, settings, collector, connection)
         with metrics_endpoint(settings, rounds, lambda: plan_watcher.refused, export=export, delivery=delivery):
             try:
                 await run_until(
@@ -89,12 +85,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                     # Ends once a plan runs; later versions come with receipts (`on_plan`).
                     plan_watcher.wait_for_plan(),
                     rounds.run(),
-                    uplink.run(),
+                    push_client.run(),
                     reload_files(settings, keyring, partial(_refresh_identity, connection, renewal)),
                 )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
-                await _deliver_rest(uplink)
+                await _deliver_rest(push_client)
             finally:
                 await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
                 await prober.aclose()
@@ -108,7 +104,7 @@ async def otlp_export(settings: Settings) -> "AsyncIterator[OtlpExport | None]":
         yield None
         return
     try:
-        from isochrone_agent.otlp.export import OtlpExport  # noqa: PLC0415  # imports the SDK, an extra
+        from isochrone_agent.otlp import OtlpExport  # noqa: PLC0415  # imports the SDK, an extra
     except ImportError as error:
         log.warning("otlp.unavailable", reason=str(error), hint="pip install 'isochrone[otel]'")
         yield None
@@ -133,7 +129,7 @@ def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext, export: 
     )
 
 
-def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
+def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Conditions:
     return Conditions(
         plan_version=rounds.plan_version,
         rounds_missed=rounds.missed,
@@ -146,7 +142,7 @@ def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
 @contextlib.contextmanager
 def metrics_endpoint(
     settings: Settings,
-    rounds: RoundRunner,
+    rounds: ProbeScheduler,
     refused: Callable[[], tuple[int, str] | None],
     *,
     export: "OtlpExport | None" = None,
@@ -184,13 +180,13 @@ def metrics_endpoint(
 
 
 def _delivery_metrics(
-    settings: Settings, push_metrics: PushMetrics, connection: ReconnectingChannel
+    settings: Settings, collector: CollectorClient, connection: ReconnectingChannel
 ) -> "Iterator[Metric]":
     from isochrone_agent import metrics  # noqa: PLC0415  # as above
 
     return metrics.delivery_families(
-        heartbeat=lambda: push_metrics.heartbeat,
-        pushes=push_metrics.pushes,
+        heartbeat=lambda: collector.heartbeat,
+        pushes=collector.pushes,
         expires_at=lambda: connection.identity.expires_at if connection.identity else None,
         spool=settings.spool_path,
     )
@@ -229,6 +225,44 @@ async def run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> N
             task.cancel()
 
 
-async def _deliver_rest(uplink: Uplink) -> None:
+async def _deliver_rest(push_client: PushClient) -> None:
     with contextlib.suppress(TimeoutError, SpoolError):
-        await asyncio.wait_for(uplink.drain(), DRAIN_SECONDS)
+        await asyncio.wait_for(push_client.drain(), DRAIN_SECONDS)
+
+
+class _SpendOnly(AsyncSpool):
+    """A spool that stores what a sample has cost, and not the sample."""
+
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:  # noqa: ARG002  # see above
+        """Add `spends`, the cost of the sample."""
+        if spends:
+            await self.reserve(spends)
+
+
+async def run_standalone(settings: Settings, stop: asyncio.Event) -> None:
+    """Probe the plan of a file until `stop` is set. Raises `AgentError` when the settings or the plan are not valid."""
+    assert settings.plan is not None
+    keyring, policy = load_keyring(settings.credentials), load_policy(settings)
+    if policy.plan_key is not None:
+        raise SettingsError("the policy requires signed plans, and a plan file has no signature", hint="omit --plan")
+    tls = tls_context(settings.ca_file)
+    async with (
+        _SpendOnly(settings.spool_path, limit_bytes=settings.spool_limit_bytes) as spool,
+        otlp_export(settings) as export,
+    ):
+        prober = new_prober(settings, policy, tls, export)
+        rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
+        plan_file = PlanFile(settings.plan, keyring, rounds)
+        try:
+            await plan_file.load()
+            log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
+            if settings.metrics is None and export is None:
+                hint = "samples are neither stored nor exported: set --metrics-listen or --otlp-endpoint"
+                log.warning("metrics.off", hint=hint)
+            with metrics_endpoint(settings, rounds, lambda: plan_file.refused, export=export):
+                await run_until(stop, rounds.run(), reload_files(settings, keyring, plan_file.reload_if_changed))
+            log.info("agent.stopping", in_flight=rounds.in_flight)
+        finally:
+            await rounds.finish(GRACE_SECONDS)
+            await prober.aclose()
+            log.info("agent.stopped")

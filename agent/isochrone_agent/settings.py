@@ -6,13 +6,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
-from isochrone_agent.spool import kept_batches
-from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_common import identity_file, metrics_server
 from isochrone_common.address import Address, parse_local_address
 from isochrone_common.identity_file import Identity
@@ -22,9 +20,28 @@ from isochrone_wire.operations import Role
 from isochrone_wire.text import is_http_url
 
 METRICS_PORT = 4691
+SPOOL_BYTES = 100_000_000
+REPLAY_BYTES = 20_000_000
 _LOCAL = "local"
 
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialOptions:
+    """Options for connecting: `family` is 4, 6 or 0 for either; `connect_to` redirects connections from one host and
+    port to another, like curl's option of that name, without changing URL, Host header or TLS name.
+    """
+
+    family: int = 0
+    connect_to: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+
+
+class Drain(StrEnum):
+    """The order of delivery after an outage: newest first, with the backlog in every other batch, or oldest first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +57,13 @@ class Settings:
     data_dir: Path
     credentials: Path | None = None
     policy: Path | None = None
-    dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
+    dial_options: DialOptions = field(default_factory=DialOptions)
     concurrency: int = 8
     ca_file: Path | None = None
     metrics: Address | None = None
     identity: Identity | None = None
-    spool_limit_bytes: int = DEFAULT_LIMIT_BYTES
-    keep_delivered_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES
+    spool_limit_bytes: int = SPOOL_BYTES
+    keep_delivered_bytes: int = REPLAY_BYTES
     drain: Drain = Drain.NEWEST
     plan: Path | None = None
     # The base URL of a receiver of OTLP over HTTP; it may contain a password.
@@ -85,8 +102,8 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         concurrency=int(values.get("concurrency", 8)),
         ca_file=Path(values["ca_file"]) if values.get("ca_file") else None,
         metrics=_metrics_address(str(values.get("metrics_listen", "off"))),
-        spool_limit_bytes=parse_size(str(values.get("spool_limit", DEFAULT_LIMIT_BYTES))),
-        keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", kept_batches.DEFAULT_LIMIT_BYTES))),
+        spool_limit_bytes=parse_size(str(values.get("spool_limit", SPOOL_BYTES))),
+        keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", REPLAY_BYTES))),
         drain=_drain(str(values.get("drain", Drain.NEWEST))),
         plan=Path(values["plan"]) if values.get("plan") else None,
         otlp_endpoint=_otlp_endpoint(str(values.get("otlp_endpoint") or "")),

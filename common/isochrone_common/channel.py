@@ -73,19 +73,13 @@ def open_channel(
     return grpc.secure_channel(str(address), _credentials(trust, credential), options=options)
 
 
-def open_aio_channel(
-    address: Address,
-    trust: Trust,
-    credential: str | None = None,
-    *,
-    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
-) -> grpc.aio.Channel:
-    """Open a channel for asyncio, with `interceptors`. Raises the same errors as `open_channel`."""
+def open_aio_channel(address: Address, trust: Trust, credential: str | None = None) -> grpc.aio.Channel:
+    """Open a channel for asyncio. Raises the same errors as `open_channel`."""
     require_private(address, trust)
     if not trust.tls:
-        return grpc.aio.insecure_channel(str(address), options=_options(address, trust), interceptors=interceptors)
+        return grpc.aio.insecure_channel(str(address), options=_options(address, trust))
     credentials, options = _credentials(trust, credential), _options(address, trust)
-    return grpc.aio.secure_channel(str(address), credentials, options=options, interceptors=interceptors)
+    return grpc.aio.secure_channel(str(address), credentials, options=options)
 
 
 def _credentials(trust: Trust, credential: str | None) -> grpc.ChannelCredentials:

@@ -29,7 +29,7 @@ HEAVY = (
 # httpx or httpx2.
 EXTRA = (
     "isochrone_wire.plan_document.",
-    "isochrone_agent.otlp.export",
+    "isochrone_agent.otlp",
     "isochrone.routing.httpx",
     "isochrone.litellm.",
     "isochrone_client.mcp.",

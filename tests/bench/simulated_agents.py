@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import grpc
 import grpc.aio
 
-from isochrone_agent.delivery.verdict import Backoff, draw
+from isochrone_agent.retry_policy import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
 from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, Outcome, Sample, TokenSource, Vantage

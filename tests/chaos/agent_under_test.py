@@ -87,7 +87,7 @@ def main() -> None:
     home, *arguments = sys.argv[1:]
     step_with(Path(home, "clock"))
     from isochrone_agent.cli.main import cli
-    from isochrone_agent.delivery.uplink import CollectorClient
+    from isochrone_agent.collector_client import CollectorClient
     from isochrone_agent.spool.spool import Spool  # not earlier: a module may bind the clock at import
 
     replaced: list[tuple[type, str, Callable[..., object]]] = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos.journal import Key
 from isochrone_agent.errors import SpoolDamaged
 from isochrone_agent.spool import database
-from isochrone_agent.spool.stats import read_stats
+from isochrone_agent.spool.database import read_stats
 from isochrone_wire.accounting import Account
 from isochrone_wire.v1 import sample_pb2
 

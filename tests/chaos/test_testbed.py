@@ -7,7 +7,8 @@ from chaos import journal, spool_reader, testbed
 from chaos.journal import Key, Status
 from chaos.process import Program
 from chaos.relay import Relay
-from isochrone_agent.spool.spool import Drain, Spool
+from isochrone_agent.settings import Drain
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample, Vantage
 
 DELIVERED, LATER = (Sample(target_id=1, round_at=at, outcome=Outcome.OK, dispatched_at=at) for at in (1, 2))

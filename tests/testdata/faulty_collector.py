@@ -4,7 +4,7 @@ request.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,16 +92,14 @@ class FaultyCollector(fleet_pb2_grpc.FleetServicer):
 
 
 @asynccontextmanager
-async def serving(
-    collector: FaultyCollector, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-) -> AsyncIterator[grpc.aio.Channel]:
+async def serving(collector: FaultyCollector) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the collector, which runs for the duration of the block."""
     server = grpc.aio.server()
     fleet_pb2_grpc.add_FleetServicer_to_server(collector, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=interceptors) as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield channel
     finally:
         await server.stop(None)

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from isochrone_agent.plan import round_runner
+from isochrone_agent.plan import probe_scheduler
 from isochrone_agent.plan.credentials import Keyring
-from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
@@ -106,7 +106,7 @@ def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Han
             return from_at + round(loop.time() * SECOND_US)
 
         provider = _Provider(vantage="simulated", tls=ssl.create_default_context(), hangs=hangs, clock=clock)
-        rounds = RoundRunner(provider, cast(AsyncSpool, spool), Keyring(), concurrency=100, clock=clock)
+        rounds = ProbeScheduler(provider, cast(AsyncSpool, spool), Keyring(), concurrency=100, clock=clock)
         rounds.apply_plan(Plan(version=1, baseline="us", targets=tuple(targets)))
         running = asyncio.create_task(rounds.run())
         await asyncio.sleep((until_at - from_at) / SECOND_US)
@@ -115,6 +115,6 @@ def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Han
 
     with asyncio.Runner(loop_factory=_SimulatedTime) as runner, pytest.MonkeyPatch.context() as patch:
         # The simulated wall clock does not jump, so nothing has to look for jumps.
-        patch.setattr(round_runner, "MAX_SLEEP_US", DAY_US)
+        patch.setattr(probe_scheduler, "MAX_SLEEP_US", DAY_US)
         runner.run(run())
     return sorted(spool.samples, key=lambda sample: (sample.round_at, sample.target_id))

@@ -53,10 +53,10 @@ def test_constraints_are_versions_only() -> None:
 
 def test_a_connection_that_ends_lets_calls_end() -> None:
     """When a collector ends a connection for its age, a call in flight has longer than an agent waits for it."""
-    from isochrone_agent.delivery import uplink
+    from isochrone_agent import collector_client
     from isochrone_common import channel
 
-    assert uplink.CALL_SECONDS * 1000 < channel.CONNECTION_GRACE_MS < channel.MAX_CONNECTION_AGE_MS
+    assert collector_client.CALL_SECONDS * 1000 < channel.CONNECTION_GRACE_MS < channel.MAX_CONNECTION_AGE_MS
 
 
 def imports_between_packages() -> set[tuple[str, str]]:

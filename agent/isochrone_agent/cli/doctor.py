@@ -1,4 +1,4 @@
-"""`isochrone-agent doctor`: health checks of everything an agent depends on.
+"""`isochrone-agent doctor` and `check`: health checks of everything an agent depends on.
 
 No check sends a request to a provider, prints a key or leaves a change behind.
 """
@@ -17,21 +17,33 @@ from typing import Any
 
 import click
 
-from isochrone_agent.cli import health_checks, host_checks, options
+from isochrone_agent.cli import health_checks, options
+from isochrone_agent.cli.health_checks import (
+    check_clock,
+    check_collector,
+    check_policy,
+    check_receive_timestamps,
+    check_spool,
+    read_spend,
+)
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
+from isochrone_agent.plan.budget import budget_of
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
+from isochrone_agent.plan.limits import limit_violations
+from isochrone_agent.plan.plan_watcher import check_plan
 from isochrone_agent.plan.policy import Policy, load_policy
-from isochrone_agent.plan.watcher import check_plan
+from isochrone_agent.plan.schedule import ScheduledRound, next_rounds
+from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
-from isochrone_agent.url import DEFAULT_PORTS, parse_url
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
 from isochrone_common.trust import presented_certificate
 from isochrone_wire import __version__
-from isochrone_wire.model import Plan, Target
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import SECOND_US, Plan, Target, day_of
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -78,17 +90,17 @@ async def _results(settings: Settings) -> AsyncIterator[CheckResult]:
     yield _software()
     for finding in _folder(settings):
         yield finding
-    yield host_checks.check_receive_timestamps()
+    yield health_checks.check_receive_timestamps()
     yield _clock()
     yield _identity(settings)
     yield await asyncio.to_thread(_certificate, settings)
-    collector, plan = await host_checks.check_collector(settings)
+    collector, plan = await health_checks.check_collector(settings)
     yield collector
     if plan is None:
         yield warn("plan", "not available, so keys and names were not checked", "see the check `collector`")
         return
     yield _plan(settings, plan)
-    yield host_checks.check_policy(settings, plan)
+    yield health_checks.check_policy(settings, plan)
     yield _keys(settings, plan)
     yield await _names(settings, plan, _policy(settings))
 
@@ -115,7 +127,7 @@ def _folder(settings: Settings) -> Iterator[CheckResult]:
     else:
         yield ok("data folder", f"{folder} belongs to this user")
     yield health_checks.judge_disk(shutil.disk_usage(folder).free, where=str(folder))
-    yield host_checks.check_spool(settings)
+    yield health_checks.check_spool(settings)
     yield from _samples(folder / "spool.sqlite3")
 
 
@@ -130,7 +142,7 @@ def _samples(spool: Path) -> Iterator[CheckResult]:
 
 
 def _clock() -> CheckResult:
-    kernel = host_checks.kernel_clock()
+    kernel = health_checks.kernel_clock()
     if kernel is None:
         return health_checks.judge_clock(None, max_error_us=0)
     return health_checks.judge_clock(kernel.synchronised, max_error_us=kernel.max_error_us)
@@ -223,3 +235,112 @@ async def _why_unresolved(host: str, port: int) -> str:
     except (OSError, UnicodeError) as error:
         return getattr(error, "strerror", None) or str(error)
     return ""
+
+
+CHECK_SCHEMA = "isochrone.check/2"
+_ROUNDS = 5
+_LIMITS = ("usd", "tokens", "requests")
+
+
+@click.command(
+    "check", epilog=example("isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600")
+)
+@options.running
+@table_or_json
+def check_command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
+    """Check settings, credentials, policy, spool, clock, receive timestamps and collector; show the next five
+    rounds, and today's spend with the budgets.
+
+    Takes the options of `run`, sends no request to a provider and changes nothing.
+    """
+    settings = load_settings(settings_file, values)
+    results, plan = asyncio.run(_run_quick_checks(settings))
+    rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
+    if output == "json":
+        document = {
+            "schema": CHECK_SCHEMA,
+            "findings": [asdict(result) for result in results],
+            "rounds": [_round_json(due) for due in rounds],
+            "spend": allowances,
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _print_table(results, rounds, allowances)
+    if worst(results) is Verdict.FAIL:
+        raise SystemExit(1)
+
+
+async def _run_quick_checks(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
+    collector, plan = await check_collector(settings)
+    credentials = _check_credentials(settings, plan)
+    policy = check_policy(settings, plan)
+    return [check_receive_timestamps(), check_clock(), check_spool(settings), credentials, collector, policy], plan
+
+
+def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
+    try:
+        keyring = load_keyring(settings.credentials)
+        found = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
+        if plan:
+            check_plan(plan, keyring)
+    except AgentError as error:
+        return fail("credentials", str(error), error.hint)
+    targets = plan.targets if plan else ()
+    if missing := keyring.missing(targets):
+        return fail("credentials", describe_missing(missing), next(iter(missing.values())).hint)
+    for target in targets:
+        found.update(keyring.describe(target))
+    return ok("credentials", ", ".join(sorted(found)) or "none configured, none needed")
+
+
+def _round_json(due: ScheduledRound) -> dict[str, Any]:
+    return {
+        "round_at": rfc3339(due.round_at),
+        "begins_at": rfc3339(due.begins_at),
+        "target": due.target.name,
+        "paused": due.target.paused,
+    }
+
+
+def _next_rounds(plan: Plan | None, settings: Settings) -> list[ScheduledRound]:
+    # A plan that would be refused has no next rounds.
+    if plan is None or limit_violations(plan):
+        return []
+    name = settings.vantage.name
+    return next_rounds(plan.targets, now_at=now_at(), vantage=name, count=_ROUNDS, routes=plan.routes)
+
+
+def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
+    """Return the spend and the budget of every provider that has either, with the field names of the wire format."""
+    spent = {spend.provider: spend for spend in read_spend(settings, day_of(now_at()))}
+    budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
+    held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
+    return [
+        {
+            "provider": name,
+            "spent": {limit: getattr(spent.get(name), limit, 0) for limit in _LIMITS},
+            "per_day": {limit: getattr(held.get(name), f"{limit}_per_day", None) for limit in _LIMITS},
+        }
+        for name in sorted(spent.keys() | {name for name, budget in held.items() if budget})
+    ]
+
+
+def _print_table(
+    results: Sequence[CheckResult], rounds: Sequence[ScheduledRound], allowances: Sequence[dict[str, Any]]
+) -> None:
+    click.echo(results_table(results))
+    if rounds:
+        click.echo("\nnext rounds:")
+    for due in rounds:
+        name = due.target.name + (" (paused)" if due.target.paused else "")
+        click.echo(f"  {rfc3339(due.begins_at)}  in {(due.begins_at - now_at()) / SECOND_US:6.1f} s  {name}")
+    if allowances:
+        click.echo("\nspent today (UTC), and the daily budget:")
+    for allowance in allowances:
+        amounts = (_amount(limit, allowance["spent"][limit], allowance["per_day"][limit]) for limit in _LIMITS)
+        click.echo(f"  {allowance['provider']}: {', '.join(amounts)}")
+
+
+def _amount(limit: str, spent: float, per_day: float | None) -> str:
+    written, unit = (".4f", "USD") if limit == "usd" else ("d", limit)
+    return f"{spent:{written}} {unit}" if per_day is None else f"{spent:{written}} of {per_day:{written}} {unit}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.plan.signed_plans import pinned_key
+from isochrone_agent.plan.plan_watcher import pinned_key
 from isochrone_agent.settings import default_data_dir
 from isochrone_common import identity_file
 from isochrone_common.cli import join_command

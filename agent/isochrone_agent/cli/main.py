@@ -2,7 +2,14 @@
 
 import click
 
-from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
+from isochrone_common.cli.command_line import (
+    CONTEXT,
+    CommandGroup,
+    Entry,
+    completion_command,
+    example,
+    exit_codes,
+)
 from isochrone_wire import __version__
 
 _HELP_OF = {
@@ -16,7 +23,11 @@ _HELP_OF = {
     "doctor": "Check everything that an agent depends on, with a hint for each problem.",
     "completion": "Print the completion script of a shell.",
 }
-COMMANDS = {name: Entry(f"isochrone_agent.cli.{name}:command", text) for name, text in _HELP_OF.items()}
+_PLACE_OF = {"check": "doctor:check_command", "completion": "main:completion"}
+COMMANDS = {
+    name: Entry(f"isochrone_agent.cli.{_PLACE_OF.get(name, f'{name}:command')}", text)
+    for name, text in _HELP_OF.items()
+}
 _EPILOG = "\n\n".join(
     (
         exit_codes(
@@ -33,6 +44,14 @@ _EPILOG = "\n\n".join(
 @click.version_option(__version__, prog_name="isochrone-agent", message="%(prog)s %(version)s")
 def cli() -> None:
     """Measure LLM APIs from this machine."""
+
+
+completion = completion_command(
+    "isochrone-agent",
+    bash="~/.local/share/bash-completion/completions/isochrone-agent",
+    zsh="~/.zfunc/_isochrone-agent",
+    fish="~/.config/fish/completions/isochrone-agent.fish",
+)
 
 
 def main() -> None:

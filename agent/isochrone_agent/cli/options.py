@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from isochrone_agent.probe.transport import DialOptions
-from isochrone_agent.settings import parse_connect_to
+from isochrone_agent.settings import DialOptions, parse_connect_to
 from isochrone_common.cli.command_line import Choice
 
 

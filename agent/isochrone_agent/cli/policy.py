@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.cli.host_checks import read_spend
+from isochrone_agent.cli.health_checks import read_spend
 from isochrone_agent.clock import now_at
 from isochrone_agent.plan.budget import Account
 from isochrone_agent.plan.policy import TOTAL, Policy, load_policy

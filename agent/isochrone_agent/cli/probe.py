@@ -11,17 +11,15 @@ from typing import Any, TextIO
 
 import click
 
-from isochrone_agent.cli import options, probe_output, probe_summary
-from isochrone_agent.cli.burst import Burst, summarise
-from isochrone_agent.cli.probe_limits import Verdict, judge
-from isochrone_agent.cli.sweep import LinearFit, fit, make_prompt
-from isochrone_agent.cli.target_options import TargetOptions, check_effort, resolve_target_options
+from isochrone_agent.cli import options, probe_report
+from isochrone_agent.cli.catalogue import TargetOptions, check_effort, resolve_target_options
+from isochrone_agent.cli.probe_report import Burst, LinearFit, Verdict, fit, judge, make_prompt, summarise
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.tls import tls_context
+from isochrone_agent.probe.transport import tls_context
 from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import to_json_value
@@ -180,7 +178,7 @@ def command(
     show_progress = output == "table"
     if show_progress:
         click.echo(
-            f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_output.header_row(width=_width())}"
+            f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_report.header_row(width=_width())}"
         )
     batches: list[list[Sample]] = []
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
@@ -189,7 +187,7 @@ def command(
     verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
     _print_result(samples, bursts, fit(_points(samples)) if sweep else None, verdicts, output)
     if summary is not None:
-        summary.write(probe_summary.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
+        summary.write(probe_report.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
@@ -223,7 +221,7 @@ async def _probe_runs(
     for target in (target for _ in range(runs) for target in targets):
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
         for sample in batches[-1] if show_progress else ():
-            click.echo(probe_output.sample_row(len(batches), sample, width=_width()))
+            click.echo(probe_report.sample_row(len(batches), sample, width=_width()))
     await prober.aclose()
 
 
@@ -239,7 +237,7 @@ def _print_result(
     output: str,
 ) -> None:
     if output == "table":
-        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, verdicts, width=_width())))
+        click.echo("\n" + "\n".join(probe_report.footer(samples, bursts, linear_fit, verdicts, width=_width())))
         return
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
@@ -248,7 +246,7 @@ def _print_result(
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     for verdict in verdicts:
         if not verdict.kept:
-            click.echo(f"isochrone-agent: {probe_output.verdict_sentence(verdict)}", err=True)
+            click.echo(f"isochrone-agent: {probe_report.verdict_sentence(verdict)}", err=True)
 
 
 def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:

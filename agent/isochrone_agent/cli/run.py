@@ -11,7 +11,7 @@ from isochrone_common.cli import logs
 # `logs` comes first: it imports structlog without rich.
 # isort: split
 
-from isochrone_agent import runner, standalone
+from isochrone_agent import runner
 from isochrone_agent.cli import options
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_common.cli.command_line import example, log_format_option
@@ -35,4 +35,4 @@ def command(*, settings_file: Path | None, log_format: logs.Format, **values: An
 
 
 async def _until_signalled(settings: Settings) -> None:
-    await (standalone.run if settings.plan else runner.run)(settings, stop_event())
+    await (runner.run_standalone if settings.plan else runner.run)(settings, stop_event())

@@ -34,12 +34,21 @@ from typing import Any
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.budget import FREE, Account, highest_price
-from isochrone_agent.probe.destinations import LOOPBACK, Destinations, Network, UrlPrefix, parse_prefix
+from isochrone_agent.probe.destinations import (
+    DEFAULT_PORTS,
+    LOOPBACK,
+    Destinations,
+    Network,
+    Url,
+    UrlPrefix,
+    is_address,
+    parse_prefix,
+    parse_url,
+)
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.settings import Settings
-from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
 from isochrone_wire.plan_limits import POLICY_PREFIX

@@ -39,7 +39,7 @@ _RANDOM_PART = _WHOLE // 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class ScheduledRound:
     """One round of a target that is due, and its planned start on this vantage."""
 
     target: Target
@@ -70,20 +70,20 @@ class Timing:
         place = stable_id("spread", self.vantage, self.phase_id, at) % self.spread_us if self.spread_us else 0
         return jitter + place
 
-    def round(self, at: int) -> Due:
+    def round(self, at: int) -> ScheduledRound:
         """Return a round, given its instant."""
-        return Due(target=self.target, round_at=at, begins_at=at + self.offset_us(at))
+        return ScheduledRound(target=self.target, round_at=at, begins_at=at + self.offset_us(at))
 
-    def latest(self, now_at: int) -> Due:
+    def latest(self, now_at: int) -> ScheduledRound:
         """Return the last round that has started at `now_at`."""
         here = self.round(round_at(now_at, target_id=self.phase_id, every_us=self.target.every_us))
         return here if here.begins_at <= now_at else self.round(here.round_at - self.target.every_us)
 
-    def after(self, at: int) -> Due:
+    def after(self, at: int) -> ScheduledRound:
         """Return the first round whose instant is later than `at`."""
         return self.round(next_round_at(at, target_id=self.phase_id, every_us=self.target.every_us))
 
-    def coming(self, now_at: int) -> Iterator[Due]:
+    def coming(self, now_at: int) -> Iterator[ScheduledRound]:
         """Yield the rounds that start after `now_at`, in order."""
         due = self.latest(now_at)
         while True:
@@ -102,7 +102,7 @@ def timings(targets: Sequence[Target], *, vantage: str, routes: Iterable[Route])
 
 def next_rounds(
     targets: Sequence[Target], *, now_at: int, vantage: str, count: int, routes: Iterable[Route] = ()
-) -> list[Due]:
+) -> list[ScheduledRound]:
     """Return the first `count` rounds that a vantage starts after `now_at`, in order."""
     coming = [
         due
@@ -125,7 +125,7 @@ def _sweep(nth: int, phase_id: int) -> int:
     return min(turned, 2 * _WHOLE - 1 - turned)
 
 
-def _order(due: Due) -> tuple[int, int]:
+def _order(due: ScheduledRound) -> tuple[int, int]:
     """Order rounds by their start, and simultaneous ones pseudo-randomly."""
     return due.begins_at, stable_id("order", due.target.id, due.round_at)
 
@@ -150,7 +150,7 @@ class Schedule:
         self._timings = timings(self.targets, vantage=vantage, routes=routes)
         self._next = {timing.target.id: self._first(timing, now_at) for timing in self._timings}
 
-    def due(self, now_at: int) -> list[Due]:
+    def due(self, now_at: int) -> list[ScheduledRound]:
         """Return the rounds due since the last call, earliest first, and add missed ones to `missed`."""
         return sorted((due for timing in self._timings if (due := self._due(timing, now_at))), key=_order)
 
@@ -158,14 +158,14 @@ class Schedule:
         """Return the start of the next round on this vantage; `None` without targets."""
         return min((due.begins_at for due in self._next.values()), default=None)
 
-    def _first(self, timing: Timing, now_at: int) -> Due:
+    def _first(self, timing: Timing, now_at: int) -> ScheduledRound:
         first, begun_at = next(timing.coming(now_at)), self.begun.get(timing.target.id)
         # A round started far in the future means that the clock has been set back since.
         if begun_at is None or not first.round_at <= begun_at <= now_at + timing.target.every_us:
             return first
         return timing.after(begun_at)
 
-    def _due(self, timing: Timing, now_at: int) -> Due | None:
+    def _due(self, timing: Timing, now_at: int) -> ScheduledRound | None:
         number, every_us = timing.target.id, timing.target.every_us
         planned = self._next[number]
         if planned.round_at - now_at > every_us:

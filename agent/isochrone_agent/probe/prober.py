@@ -16,17 +16,29 @@ from itertools import groupby
 import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
-from isochrone_agent.probe.destinations import REFUSED, Destinations
+from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
-from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
+from isochrone_agent.probe.dialects.base import (
+    Failed,
+    Opened,
+    Sent,
+    Signal,
+    in_band_failure,
+    make_nonce,
+    parse_json,
+    stated_wait_us,
+)
 from isochrone_agent.probe.dialects.providers import quirks_of
-from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.tls import expects_tls, is_tls_record
-from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, NotAttempted, ProbeConnection
-from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
+from isochrone_agent.probe.transport import (
+    NotAttempted,
+    ProbeConnection,
+    expects_tls,
+    is_tls_record,
+)
+from isochrone_agent.settings import DialOptions
 from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
@@ -77,7 +89,7 @@ class Prober:
 
     vantage: str
     tls: ssl.SSLContext
-    dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
+    dial_options: DialOptions = field(default_factory=DialOptions)
     destinations: Destinations | None = None
     error_chars: int = ERROR_CHARS
     on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None

@@ -1,13 +1,114 @@
-"""Socket-level observations of one probe: phases of the connection, times of its reads and writes, loop lag."""
+"""Observations of one probe at its socket: phases of the connection, times of its reads and writes, loop lag, and the
+kernel's statistics (TCP_INFO in the layout of Linux, include/uapi/linux/tcp.h).
+
+Receive timestamps, theory of operation: with SO_TIMESTAMPING set, `recvmsg` on a Linux TCP socket also returns the
+arrival time of the last segment that it returns, as a CLOCK_REALTIME timespec. Its age at the time of the read (now
+minus arrival, both on the wall clock) is subtracted from the monotonic clock, which is read immediately before the wall
+clock. A step of the wall clock therefore matters only if it falls between arrival and read; the age is then usually
+negative or implausible, and the time of the read is used instead. The time of the read is also used if the kernel
+returns no timestamp. Source: Linux Documentation/networking/timestamping.rst; the first timespec of the control message
+is the software timestamp.
+"""
 
 import asyncio
+import socket
+import struct
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isochrone_agent.probe.measurement import Connection
-from isochrone_agent.probe.receive_timestamps import NEVER, Stamp
-from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo
+
+_TCP_INFO_BYTES = 192
+_COUNT = struct.Struct("@I")
+_RTT_OFFSET, _RETRANSMITS_OFFSET, _MIN_RTT_OFFSET = 68, 100, 148
+_NO_RTT = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpInfo:
+    """Statistics of one connection, which ends at the provider's edge; round trips in microseconds."""
+
+    rtt_us: int | None = None
+    rtt_min_us: int | None = None
+    retransmits: int | None = None
+
+    def since(self, earlier: "TcpInfo") -> "TcpInfo":
+        """Return these figures with the retransmits since `earlier`; the kernel counts all of the connection."""
+        if self.retransmits is None or earlier.retransmits is None:
+            return self
+        return replace(self, retransmits=max(0, self.retransmits - earlier.retransmits))
+
+
+NO_TCP_INFO = TcpInfo()
+
+
+def read_tcp_info(sock: socket.socket) -> TcpInfo:
+    """Read the kernel's statistics of `sock` (Linux `struct tcp_info`); empty where not available."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except (OSError, AttributeError):
+        return TcpInfo()
+    if len(info) < _RETRANSMITS_OFFSET + _COUNT.size:
+        return TcpInfo()
+    rtt_us, retransmits = (_COUNT.unpack_from(info, at)[0] for at in (_RTT_OFFSET, _RETRANSMITS_OFFSET))
+    rtt_min_us = _COUNT.unpack_from(info, _MIN_RTT_OFFSET)[0] if len(info) >= _MIN_RTT_OFFSET + _COUNT.size else _NO_RTT
+    return TcpInfo(
+        rtt_us=rtt_us or None, rtt_min_us=None if rtt_min_us == _NO_RTT else rtt_min_us, retransmits=retransmits
+    )
+
+
+_SO_TIMESTAMPING = 37
+_RX_SOFTWARE, _SOFTWARE = 1 << 3, 1 << 4
+_TIMESPEC = struct.Struct("@qq")
+ANCILLARY_BYTES = 128
+# No event loop is this late; a larger age means that the wall clock was stepped.
+MAX_AGE_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The arrival of bytes in monotonic nanoseconds, and the nanoseconds for which they then waited to be read.
+    `kernel` is false if the time of the read stands for the arrival.
+    """
+
+    at_ns: int
+    waited_ns: int
+    kernel: bool
+
+
+NEVER = Stamp(0, 0, kernel=False)
+
+
+def enable_receive_stamps(sock: socket.socket) -> bool:
+    """Enable kernel receive timestamps on `sock`; return false if they are not supported."""
+    if sys.platform != "linux":
+        return False
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE | _SOFTWARE)
+    except OSError:
+        return False
+    return True
+
+
+def read_stamp(ancillary: list[tuple[int, int, bytes]]) -> Stamp:
+    """Return the timestamp of a read that has just returned this ancillary data."""
+    monotonic_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+    arrival_ns = _arrival_ns(ancillary)
+    age_ns = wall_ns - arrival_ns if arrival_ns else -1
+    if 0 <= age_ns <= MAX_AGE_NS:
+        return Stamp(monotonic_ns - age_ns, age_ns, kernel=True)
+    return Stamp(monotonic_ns, 0, kernel=False)
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPING and len(data) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    return 0
+
 
 _TICK_NS = 10_000_000
 # Enough to distinguish protocols.

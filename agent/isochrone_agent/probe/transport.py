@@ -10,6 +10,10 @@ The laws:
 4. Memory is bounded: with `_MAX_WAITING_BYTES` unread, the socket is not read until they are consumed.
 5. During a stream, reads are collected, each with its timestamp, and delivered together every `READ_BATCH_SECONDS`.
    Decoding can wait, and the task of a probe is woken 30 times instead of 150.
+6. Names are looked up by the system's resolver in threads, created on demand: the default pool of the event loop has
+   six on two cores, so probes would wait for each other. The time of a lookup is measured in its thread, so it includes
+   neither loop lag nor a wait for a thread.
+7. Certificates are always verified, by the system's authorities and an optional own one.
 
 Each probe has its own `SocketObserver`, which records these times; a `ProbeConnection` that is reused gets a new one
 for every probe. Nothing here may be shared between event loops.
@@ -17,43 +21,136 @@ for every probe. Nothing here may be shared between event loops.
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import httpcore
 
-from isochrone_agent.probe.destinations import REFUSED, Destinations
-from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
-from isochrone_agent.probe.resolver import NoThread, resolve
-from isochrone_agent.probe.socket_observer import FIRST_BYTES, SocketObserver
-from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo, read_tcp_info
-from isochrone_agent.probe.tls import handshake_problem, tls_reason
+from isochrone_agent.errors import SettingsError
+from isochrone_agent.probe.destinations import REFUSED, SPEAKS_HTTP, Destinations, is_address
+from isochrone_agent.probe.socket_observer import (
+    ANCILLARY_BYTES,
+    FIRST_BYTES,
+    NEVER,
+    NO_TCP_INFO,
+    SocketObserver,
+    Stamp,
+    TcpInfo,
+    enable_receive_stamps,
+    read_stamp,
+    read_tcp_info,
+)
+from isochrone_agent.settings import DialOptions
+
+# A status line, and the page that a server sends to a client that it takes for one of HTTP/0.9.
+_PLAIN_ANSWERS = (b"HTTP/", b"<")
+_IF_HTTP = "if it speaks plain HTTP, try http://"
+# The types of an alert and of a handshake record, each followed by the major version of TLS.
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+# The bodies of nginx, Apache and Go for a plain request to a port with TLS.
+_TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
+
+
+def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
+    """Build a context that verifies certificates and host names; `ca_file` adds authorities (PEM) to the system's.
+
+    Build it once per process, because that can take longer than a handshake. Raises `SettingsError`.
+    """
+    context = ssl.create_default_context()
+    if ca_file is None:
+        return context
+    try:
+        context.load_verify_locations(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        hint = "--ca-file needs a file of PEM certificates"
+        raise SettingsError(f"cannot load {ca_file}: {error.strerror or error}", hint=hint) from error
+    return context
+
+
+def handshake_problem(error: Exception, received: bytes) -> str:
+    """Return why a handshake failed; `received` are the first bytes that the server sent, if any."""
+    if received.startswith(_PLAIN_ANSWERS):
+        return SPEAKS_HTTP
+    if received and getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
+        return f"this port does not speak TLS; {_IF_HTTP}"
+    if isinstance(error, ssl.SSLEOFError):
+        return f"the server closed the connection during the handshake; {_IF_HTTP}"
+    return tls_reason(error) if isinstance(error, ssl.SSLError) else str(error)
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Return the reason of a TLS error, such as the fault of the certificate."""
+    return getattr(error, "verify_message", "") or error.reason or str(error)
+
+
+def is_tls_record(received: bytes) -> bool:
+    """Return true if the first bytes of an answer are those of TLS, as from a server that expected a handshake."""
+    return received.startswith(_TLS_RECORDS)
+
+
+def expects_tls(body: bytes) -> bool:
+    """Return true if the body of a refusal states that the port speaks TLS."""
+    return _TLS_EXPECTED.search(body) is not None
+
+
+MAX_THREADS = 64
+
+
+class NoThread(OSError):  # noqa: N818  # reads as what happened
+    """The machine has no thread for a lookup, which says nothing about the provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The first address of a host, in the form that sockets use. `dns_us` is `None` if no lookup was needed."""
+
+    family: int
+    address: Any
+    dns_us: int | None
+
+
+async def resolve(host: str, port: int, *, family: int) -> Resolved:
+    """Return the first address of the given family. Raises `OSError` with the resolver's message if there is none, and
+    `NoThread`.
+    """
+    if is_address(host):
+        return _look_up(host, port, family, socket.AI_NUMERICHOST)
+    try:
+        looked_up = asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
+    except RuntimeError as error:
+        raise NoThread(f"no thread for the name lookup: {error}") from error
+    return await looked_up
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="resolver")
+
+
+def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
+    started_ns = time.monotonic_ns()
+    try:
+        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name") from error
+    took_us = (time.monotonic_ns() - started_ns) // 1000
+    return Resolved(family=found[0][0], address=found[0][4], dns_us=None if flags else took_us)
+
 
 READ_BATCH_SECONDS = 0.05
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
-
-Address = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialOptions:
-    """Options for connecting: `family` is 4, 6 or 0 for either; `connect_to` redirects connections from one host and
-    port to another, like curl's option of that name, without changing URL, Host header or TLS name.
-    """
-
-    family: int = 0
-    connect_to: Mapping[Address, Address] = field(default_factory=dict)
-
-
-DEFAULT_DIAL_OPTIONS = DialOptions()
 
 
 class NotAttempted(httpcore.ConnectError):

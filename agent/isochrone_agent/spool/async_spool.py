@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
-from isochrone_agent.clock import read_clocks
-from isochrone_agent.clock_offset import OffsetEstimator
+from isochrone_agent.clock import OffsetEstimator, read_clocks
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.spool import kept_batches
-from isochrone_agent.spool.database import SealedBatch
-from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain, Spool
-from isochrone_agent.spool.stats import SpoolStats
+from isochrone_agent.settings import REPLAY_BYTES, SPOOL_BYTES, Drain
+from isochrone_agent.spool.database import SealedBatch, SpoolStats
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import BatchRange, Plan, Quality, Sample, Spend
 
 Params = ParamSpec("Params")
@@ -32,8 +30,8 @@ class AsyncSpool:
         self,
         path: Path,
         *,
-        limit_bytes: int = DEFAULT_LIMIT_BYTES,
-        keep_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES,
+        limit_bytes: int = SPOOL_BYTES,
+        keep_bytes: int = REPLAY_BYTES,
         drain: Drain = Drain.NEWEST,
     ) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spool")

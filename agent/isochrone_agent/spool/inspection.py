@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.spool import database
-from isochrone_agent.spool.database import FORMAT
-from isochrone_agent.spool.stats import SpoolStats, read_stats
+from isochrone_agent.spool.database import FORMAT, SpoolStats, read_stats
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Sample

@@ -27,7 +27,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,16 +34,15 @@ import structlog
 
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import database, eviction, kept_batches, recovery, sealing
-from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, Transaction
+from isochrone_agent.settings import REPLAY_BYTES, SPOOL_BYTES, Drain
+from isochrone_agent.spool import batches, database, recovery
+from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, SpoolStats, Transaction, read_stats, with_uncounted
 from isochrone_agent.spool.side_files import DiskReserve, LockFile
-from isochrone_agent.spool.stats import SpoolStats, read_stats, with_uncounted
 from isochrone_wire import codec
 from isochrone_wire.accounting import Account
 from isochrone_wire.model import BatchRange, Plan, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
-DEFAULT_LIMIT_BYTES = 100_000_000
 SPOOL_FULL = "spool_full"
 DISK_FULL = "disk_full"
 DISK_FAILED = "disk_failed"
@@ -62,13 +60,6 @@ Result = TypeVar("Result")
 log = structlog.get_logger()
 
 
-class Drain(StrEnum):
-    """The order of delivery after an outage: newest first, with the backlog in every other batch, or oldest first."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
-
-
 class Spool:
     """A spool in one SQLite file of at most `limit_bytes`, which is created if missing and salvaged if damaged. Up to
     `keep_bytes` of it, but not more than a quarter, are copies of acknowledged batches.
@@ -80,8 +71,8 @@ class Spool:
         self,
         path: Path,
         *,
-        limit_bytes: int = DEFAULT_LIMIT_BYTES,
-        keep_bytes: int = kept_batches.DEFAULT_LIMIT_BYTES,
+        limit_bytes: int = SPOOL_BYTES,
+        keep_bytes: int = REPLAY_BYTES,
         drain: Drain = Drain.NEWEST,
     ) -> None:
         self._path = path
@@ -123,7 +114,7 @@ class Spool:
         body = codec.encode(sample).SerializeToString()
 
         def change() -> None:
-            sealing.record(self._db, self.epoch, now_at(), body)
+            batches.record(self._db, self.epoch, now_at(), body)
             database.add_spends(self._db, spends)
             self._keep_within_limit()
 
@@ -159,13 +150,13 @@ class Spool:
         stored = batch.samples - sum((rejected or {}).values())
 
         def change() -> None:
-            reasons = eviction.bounded_reasons(self._db, rejected or {})
+            reasons = batches.bounded_reasons(self._db, rejected or {})
             if self._keep_bytes and not self._disk_is_full:
-                kept_batches.keep(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
-            if sealing.delete_batch(self._db, batch):
+                batches.keep(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
+            if batches.delete_batch(self._db, batch):
                 earlier = 0 if batch.epoch == self.epoch else stored
                 self._db.execute("update spool set stored = stored + ?, earlier = earlier + ?", (stored, earlier))
-                eviction.count_dropped(self._db, reasons)
+                batches.count_dropped(self._db, reasons)
 
         self._replace_batch(batch, change)
         self._shrink()
@@ -176,7 +167,7 @@ class Spool:
         """
 
         def change() -> None:
-            if not sealing.delete_batch(self._db, batch):
+            if not batches.delete_batch(self._db, batch):
                 return
             bodies = batch.bodies
             if len(bodies) == 1:
@@ -193,17 +184,17 @@ class Spool:
         """Seal the samples of `targets`, which the collector does not know, apart from the others, and lease them only
         after `release_held`; drop those that are too old. Return whether others remained. Allowed only as for `split`.
         """
-        unknown, others = sealing.split_by_target(batch.bodies, targets)
+        unknown, others = batches.split_by_target(batch.bodies, targets)
         number = batch.id + len(others)
-        is_too_old = now_at() - batch.oldest_at > eviction.MAX_HELD_US
+        is_too_old = now_at() - batch.oldest_at > batches.MAX_HELD_US
 
         def change() -> None:
-            if not sealing.delete_batch(self._db, batch):
+            if not batches.delete_batch(self._db, batch):
                 return
             if others:
                 self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=others)
             if is_too_old:
-                eviction.count_dropped(self._db, {eviction.UNKNOWN_TARGET: len(unknown)})
+                batches.count_dropped(self._db, {batches.UNKNOWN_TARGET: len(unknown)})
             elif unknown:
                 self._insert_sealed(number=number, oldest_at=batch.oldest_at, bodies=unknown)
 
@@ -218,11 +209,11 @@ class Spool:
 
     def kept_ranges(self) -> tuple[BatchRange, ...]:
         """The numbers of the acknowledged batches of which there is a copy."""
-        return self._change(lambda: kept_batches.ranges(self._db))
+        return self._change(lambda: batches.ranges(self._db))
 
     def redeliver(self, ranges: Sequence[BatchRange]) -> int:
         """Seal the kept batches in these ranges again, under their numbers; return the number of batches."""
-        return self._change(lambda: kept_batches.restore(self._db, ranges, epoch=self.epoch))
+        return self._change(lambda: batches.restore(self._db, ranges, epoch=self.epoch))
 
     def renumber(self, batch: SealedBatch) -> None:
         """Begin a new epoch and seal the samples of a batch in it, because the collector has stored other samples under
@@ -230,7 +221,7 @@ class Spool:
         """
 
         def change() -> None:
-            if sealing.delete_batch(self._db, batch):
+            if batches.delete_batch(self._db, batch):
                 self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=batch.bodies)
 
         self.epoch, self._epoch_begun = _new_epoch(), False
@@ -387,7 +378,7 @@ class Spool:
 
     def _begin_epoch(self) -> None:
         if not self._epoch_begun:
-            kept_batches.create_table(self._db)
+            batches.create_table(self._db)
             # All stored samples were stored under earlier epochs.
             self.lineage = database.write_lineage(self._db, self.epoch, self.lineage)
             self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
@@ -395,17 +386,17 @@ class Spool:
     def _count_lost(self) -> None:
         if self._uncounted:
             self._db.execute("update spool set finished = finished + ?", (self._uncounted.total(),))
-            eviction.count_dropped(self._db, self._uncounted)
+            batches.count_dropped(self._db, self._uncounted)
 
     def _seal_waiting(self) -> bool:
         """Seal waiting samples, if any; return whether there were any."""
         if database.value(self._db, "select 1 from waiting limit 1") is None:
             return False
-        self._change(lambda: sealing.seal(self._db, self.epoch))
+        self._change(lambda: batches.seal(self._db, self.epoch))
         return True
 
     def _insert_sealed(self, *, number: int, oldest_at: int, bodies: list[bytes]) -> None:
-        sealing.insert_batch(self._db, self.epoch, number=number, oldest_at=oldest_at, bodies=bodies)
+        batches.insert_batch(self._db, self.epoch, number=number, oldest_at=oldest_at, bodies=bodies)
 
     def _replace_batch(self, batch: SealedBatch, change: Callable[[], None]) -> None:
         """Make a change that ends the delivery of a batch under its number."""
@@ -436,7 +427,7 @@ class Spool:
         return total - free
 
     def _drop_oldest(self, reason: str) -> bool:
-        return eviction.drop_oldest(self._db, reason, leased=self._leased, ever_leased=self._ever_leased)
+        return batches.evict_oldest(self._db, reason, leased=self._leased, ever_leased=self._ever_leased)
 
     def _shrink(self) -> None:
         """Return some free pages to the file system; only a few at a time, because samples wait meanwhile."""

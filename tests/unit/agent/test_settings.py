@@ -7,13 +7,14 @@ import pytest
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.settings import (
+    SPOOL_BYTES,
+    Drain,
     checked_collector_address,
     default_data_dir,
     load_settings,
     parse_connect_to,
     parse_size,
 )
-from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_common import identity_file
 from isochrone_common.address import parse_address
 from isochrone_common.credentials import Credential
@@ -186,7 +187,7 @@ def test_limit_and_order_come_from_flags_or_file(tmp_path: Path) -> None:
     """Both have defaults and can be set; an unknown order is an error."""
     options = {"vantage": "a", "region": "b", "data_dir": str(tmp_path)}
     defaults = load_settings(None, options)
-    assert (defaults.spool_limit_bytes, defaults.drain) == (DEFAULT_LIMIT_BYTES, Drain.NEWEST)
+    assert (defaults.spool_limit_bytes, defaults.drain) == (SPOOL_BYTES, Drain.NEWEST)
     settings = load_settings(None, options | {"spool_limit": "5MB", "drain": "oldest"})
     assert (settings.spool_limit_bytes, settings.drain) == (5_000_000, Drain.OLDEST)
     with pytest.raises(SettingsError, match="drain 'sideways' is not valid"):

@@ -1,11 +1,12 @@
 """Files that survive a crash."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from isochrone_common.files import replace_file
+from isochrone_common.files import FileWatch, replace_file
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -32,3 +33,27 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space"):
         replace_file(path, b"new")
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
+def test_changes_are_detected_once(tmp_path: Path) -> None:
+    """Creating, writing, touching, replacing and deleting a file are each reported once."""
+    file, other = tmp_path / "a", tmp_path / "b"
+    watch = FileWatch([file])
+    assert not watch.changed()
+
+    def replace_it() -> None:
+        other.write_text("12")
+        os.utime(other, ns=(1, 1))
+        other.replace(file)
+
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: file.write_text("1"),
+        lambda: file.write_text("12"),
+        lambda: os.utime(file, ns=(1, 1)),
+        replace_it,
+        file.unlink,
+    )
+    for change in changes:
+        change()
+        assert watch.changed()
+        assert not watch.changed()

@@ -10,15 +10,19 @@ from functools import partial
 from typing import Any
 
 from isochrone_agent.probe.dialects.base import (
+    Answer,
+    Finished,
     Quirks,
+    Reasoning,
     Request,
+    Signal,
+    Usage,
     count,
     error_sentence,
     in_band_failure,
     parse_json,
     with_nonce,
 )
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 

@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fixtures.collector import StartCollector
+from isochrone_agent.cli.health_checks import kernel_clock
 from isochrone_agent.spool.spool import Spool
 from testdata import preforked
 
@@ -129,3 +131,12 @@ def test_the_collector_is_unreachable(folder: Path) -> None:
     assert found["collector"]["verdict"] == "fail"
     assert found["plan"]["verdict"] == "warn"
     assert found["disk"]["verdict"] == "ok"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
+def test_the_kernel_reports_its_clock() -> None:
+    """The structure of adjtimex is read at the right offsets: the error bound is a time, and not another field."""
+    clock = kernel_clock()
+    assert clock is not None
+    # 16 s is what the kernel reports when the clock is not synchronised.
+    assert 0 <= clock.max_error_us <= 16_000_000

@@ -14,7 +14,7 @@ from psycopg import sql
 from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector
 from fixtures.simulator import API_KEY, Simulator
-from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
+from isochrone_agent.collector_client import ReconnectingChannel
 from isochrone_agent.settings import load_settings
 from isochrone_common import identity_file
 from isochrone_common.credentials import SECRET_BYTES, JoinToken, parse_credential

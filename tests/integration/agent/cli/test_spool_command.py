@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_agent.cli.main import cli
-from isochrone_agent.spool.spool import Drain, Spool
+from isochrone_agent.settings import Drain
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 
 

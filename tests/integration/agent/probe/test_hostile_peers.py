@@ -15,8 +15,9 @@ from fixtures.peer import ANSWER, STREAM_HEAD, Handler, peer, reset, saying, str
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.tcp_info import TcpInfo
+from isochrone_agent.probe.socket_observer import TcpInfo
 from isochrone_agent.probe.transport import StampingStream
+from isochrone_agent.settings import DialOptions
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
@@ -292,7 +293,7 @@ async def test_an_ipv6_address_stands_in_brackets_in_the_host_header() -> None:
         writer.write(STREAM_HEAD + ANSWER)
 
     async with peer(handle, reads_head=False) as port:
-        dial_options = transport.DialOptions(connect_to={("::1", 8080): ("127.0.0.1", port)})
+        dial_options = DialOptions(connect_to={("::1", 8080): ("127.0.0.1", port)})
         prober = Prober(vantage="v", tls=ssl.create_default_context(), dial_options=dial_options)
         sample = await prober.probe(target(0, base_url="http://[::1]:8080/v1"), round_at=now_at())
     assert sample.outcome is Outcome.OK

@@ -1,23 +1,27 @@
 """The prober with a real server on a real socket: outcomes, and times that agree with the ground truth."""
 
 import asyncio
+import json
+import os
 import re
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fixtures.peer import ANSWER, STREAM_HEAD, peer
-from fixtures.simulator import Simulator
+from fixtures.simulator import Simulator, StartSimulator
 from isochrone_agent.clock import now_at
-from isochrone_agent.probe import resolver, transport
+from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.transport import DialOptions
+from isochrone_agent.settings import DialOptions
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
@@ -182,7 +186,7 @@ async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
     """If the system refuses more threads for lookups, the streams that got none are skipped, the others are measured,
     and none is sent without a sample.
     """
-    resolver._pool.cache_clear()
+    transport._pool.cache_clear()
     start, started = threading.Thread.start, Counter[str]()
 
     def few(thread: threading.Thread) -> None:
@@ -193,13 +197,13 @@ async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", few)
-    monkeypatch.setattr(resolver, "_look_up", _slowly(resolver._look_up))
+    monkeypatch.setattr(transport, "_look_up", _slowly(transport._look_up))
     prober = Prober(vantage="here", tls=ssl.create_default_context())
     workload = Workload(max_output_tokens=2, timeouts=QUICK, concurrency=20)
     url = fault_simulator.base_url.replace("127.0.0.1", "localhost")
     at = target_at(url, "fault-crlf", workload=workload)
     samples = await prober.burst(at, round_at=now_at())
-    resolver._pool.cache_clear()
+    transport._pool.cache_clear()
     found = Counter(sample.outcome for sample in samples)
     assert found == {Outcome.OK: 8, Outcome.SKIPPED_NOT_READY: 12}
     skipped = [sample for sample in samples if sample.outcome.skipped]
@@ -208,8 +212,8 @@ async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
     }
 
 
-def _slowly(look_up: Callable[..., resolver.Resolved]) -> Callable[..., resolver.Resolved]:
-    def slow(*arguments: Any) -> resolver.Resolved:
+def _slowly(look_up: Callable[..., transport.Resolved]) -> Callable[..., transport.Resolved]:
+    def slow(*arguments: Any) -> transport.Resolved:
         time.sleep(0.2)
         return look_up(*arguments)
 
@@ -241,7 +245,7 @@ def test_the_agents_unit_has_room_for_its_threads() -> None:
     unit = (Path(__file__).resolve().parents[4] / "deploy" / "agent" / "isochrone-agent.service").read_text()
     found = re.search(r"^TasksMax=(\d+)$", unit, re.MULTILINE)
     assert found
-    assert int(found[1]) >= 2 * resolver.MAX_THREADS
+    assert int(found[1]) >= 2 * transport.MAX_THREADS
 
 
 @pytest.mark.parametrize("fault", ["silence", "cut", "stall"])
@@ -275,3 +279,93 @@ async def test_a_wall_clock_that_steps_moves_no_duration(monkeypatch: pytest.Mon
     assert 0 <= sample.ttft_us < sample.e2e_us - 250_000
     assert sample.e2e_us <= took_us
     assert Quality.CLOCK_STEPPED in sample.quality
+
+
+MEGABYTE = 1_000_000
+SCRIPT = """
+import pathlib, runpy, sys
+sys.argv[0] = "isochrone-agent"
+try:
+    runpy.run_module("isochrone_agent", run_name="__main__")
+finally:
+    # Not ru_maxrss: that one remembers the process this one was forked from.
+    status = pathlib.Path("/proc/self/status")
+    kilobytes = status.read_text().split("VmHWM:")[1].split()[0] if status.exists() else "0"
+    sys.stderr.write(f"peak {int(kilobytes) * 1024}")
+"""
+
+
+def test_a_stream_of_a_gigabyte(fault_simulator: Simulator) -> None:
+    """A flood of 1 GiB of healthy-looking tokens is given up at its limit, and the agent stays under 200 MB."""
+    options = ["probe", "--base-url", fault_simulator.base_url, "--model", "fault-flood", "--output", "json"]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ,
+        check=False,
+    )
+    [sample] = json.loads(done.stdout)["samples"]
+    assert (sample["outcome"], "larger than" in sample["error"]) == ("garbled", True)
+    assert int(done.stderr.rpartition("peak ")[2]) < 200 * MEGABYTE
+
+
+RATES = (100, 400, 1_000)
+WORLD = {
+    "title": "Steady models of several speeds",
+    "baseline": "us-east-2",
+    "regions": {"us-east-2": "here"},
+    "load_amplitude": 0,
+    "pace_amplitude": 0,
+    "models": [
+        {
+            "id": f"at-{rate}",
+            "provider": "sim",
+            "ttft_ms": 20,
+            "tokens_per_second": rate,
+            "answer_tokens": 200,
+            "jitter_ms": 0.0,
+        }
+        for rate in RATES
+    ],
+}
+
+
+def fast_target(base_url: str, rate: int, tokens: int) -> Target:
+    """A target whose answers have so many tokens."""
+    model = f"at-{rate}"
+    workload = Workload(max_output_tokens=tokens)
+    return Target(id=rate, name=model, provider="sim", model=model, base_url=base_url, workload=workload)
+
+
+def true_speed(record: Mapping[str, Any], tokens: int) -> float:
+    """The tokens after the first, by the time in which they were written."""
+    span_ns: int = record["last_token_at_ns"] - record["first_token_at_ns"]
+    return (tokens - 1) / (span_ns / 1e9)
+
+
+@pytest.mark.parametrize("tokens", [8, 20])
+async def test_short_answers_have_the_speed_at_which_they_were_written(
+    simulator: StartSimulator, tmp_path: Path, tokens: int
+) -> None:
+    """Answers that take 7 to 190 ms have a speed, and it is what the simulator recorded, at every rate."""
+    world = tmp_path / "world.json"
+    world.write_text(json.dumps(WORLD))
+    running = simulator(more=["--world", str(world)])
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    samples: dict[int, list[Sample]] = {}
+    for rate in RATES:
+        at = fast_target(running.base_url, rate, tokens)
+        samples[rate] = [await prober.probe(at, round_at=now_at()) for _ in range(9)]
+    truth = {record["request_id"]: record for record in running.truth()}
+    for found in samples.values():
+        assert {sample.output_tokens for sample in found} == {tokens}
+        # A busy machine merges the chunks of some of them; what the rule excludes, it excludes in each.
+        ratios = [
+            sample.tokens_per_second / true_speed(truth[sample.request_id], tokens)
+            for sample in found
+            if sample.tokens_per_second and sample.request_id
+        ]
+        assert ratios
+        assert min(abs(ratio - 1) for ratio in ratios) < 0.05

@@ -7,11 +7,19 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from fixtures.peer import peer, saying
+from fixtures.simulator import MakeBadCertificate, Simulator, StartSimulator
+from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
-from isochrone_agent.probe.transport import DialOptions, ProbeConnection, StampingBackend, StampingStream
+from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.transport import ProbeConnection, StampingBackend, StampingStream, tls_context
+from isochrone_agent.settings import DialOptions
+from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
 
 
 @asynccontextmanager
@@ -106,3 +114,114 @@ async def test_unread_bytes_are_bounded() -> None:
                 await asyncio.sleep(0.002)
         assert stream._waiting_bytes <= (1 << 20) + 65_536
         assert sent < 16 << 20
+
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=2_000_000, gap_us=500_000, total_us=9_000_000)
+
+
+async def probe(base_url: str, model: str, ca: str | Path | None) -> Sample:
+    workload = Workload(max_output_tokens=40, timeouts=QUICK)
+    target = Target(id=7, name=model, provider="sim", model=model, base_url=base_url, workload=workload)
+    prober = Prober(vantage="here", tls=tls_context(Path(ca) if ca else None))
+    return await prober.probe(target, round_at=now_at())
+
+
+async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
+    """DNS, TCP and TLS are timed separately, and are not in the time to first token."""
+    base_url = tls_simulator.base_url.replace("127.0.0.1", "localhost")
+    samples = [await probe(base_url, "fault-none", tls_simulator.ca) for _ in range(7)]
+    assert [(sample.outcome, sample.error) for sample in samples] == [(Outcome.OK, None)] * 7
+    assert None not in [sample.dns_us for sample in samples]
+    # A busy machine delays some of them; what is measured wrong is wrong in each.
+    assert min(sample.tls_us or 0 for sample in samples) > min(sample.tcp_us or 0 for sample in samples)
+    errors_us = [abs((sample.ttft_us or 0) - true_ttft_us(tls_simulator, sample)) for sample in samples]
+    assert sorted(errors_us)[1] < 2_000
+
+
+def true_ttft_us(simulator: Simulator, sample: Sample) -> float:
+    """The time to first token of a sample as its simulator recorded it."""
+    [record] = simulator.truth(sample.request_id)
+    return float(record["first_token_at_ns"] - record["request_at_ns"]) / 1000
+
+
+async def test_stamps_are_the_kernels_under_tls(tls_simulator: Simulator, fault_simulator: Simulator) -> None:
+    """Decrypted reads have kernel timestamps if plain reads have them."""
+    plain = await probe(fault_simulator.base_url, "fault-none", None)
+    if Quality.USER_STAMPS in plain.quality:
+        pytest.skip("this kernel gives no receive timestamps")
+    ciphered = await probe(tls_simulator.base_url, "fault-none", tls_simulator.ca)
+    assert Quality.USER_STAMPS not in ciphered.quality
+
+
+@pytest.mark.parametrize("fault", ["stall", "cut", "reset", "byte-by-byte", "split-code-points", "huge-line"])
+async def test_faults_are_the_same_under_tls(tls_simulator: Simulator, fault_simulator: Simulator, fault: str) -> None:
+    """A stream that breaks or is cut into bytes comes to the same outcome and chunks with and without TLS."""
+    plain = await probe(fault_simulator.base_url, f"fault-{fault}", None)
+    ciphered = await probe(tls_simulator.base_url, f"fault-{fault}", tls_simulator.ca)
+    assert (ciphered.outcome, ciphered.chunks) == (plain.outcome, plain.chunks)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "words"),
+    [("expired", "certificate has expired"), ("wrong-host", "not valid for"), ("untrusted", "self-signed certificate")],
+)
+async def test_bad_certificates_are_refused(
+    simulator: StartSimulator, bad_certificate: MakeBadCertificate, flaw: str, words: str
+) -> None:
+    """An expired, a mismatched and an untrusted certificate each end the probe with the reason."""
+    bad = bad_certificate(flaw)
+    running = simulator("us-east-2", more=bad.options)
+    sample = await probe(running.base_url, "fault-none", bad.trusted)
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert words in (sample.error or "").replace("self signed", "self-signed")
+    assert sample.tcp_us is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", f"TLS: {SPEAKS_HTTP}"),
+        (b"<!DOCTYPE HTML>", f"TLS: {SPEAKS_HTTP}"),
+        (b"220 mail.example ready\r\n", "TLS: this port does not speak TLS; if it speaks plain HTTP, try http://"),
+        (
+            b"",
+            "TLS: the server closed the connection during the handshake; if it speaks plain HTTP, try http://",
+        ),
+    ],
+    ids=["http", "page", "another-protocol", "closed"],
+)
+async def test_a_port_without_tls_is_named(answer: bytes, error: str) -> None:
+    """A handshake with a port that does not speak TLS fails with what the port speaks, not with OpenSSL's constant."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        await saying(answer)(reader, writer)
+
+    async with peer(handle, reads_head=False) as port:
+        sample = await probe(f"https://127.0.0.1:{port}/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x03\x00\x02\x02\x46",
+        b"HTTP/1.1 400 No\r\nconnection: close\r\n\r\n<h1>400</h1>The plain HTTP request was sent to HTTPS port",
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+    ],
+    ids=["alert", "nginx", "go"],
+)
+async def test_a_port_with_tls_is_named(answer: bytes) -> None:
+    """A plain request to a port that speaks TLS fails with that reason, whether TLS or HTTP answers it."""
+    async with peer(saying(answer)) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert sample.outcome in (Outcome.GARBLED, Outcome.HTTP_ERROR)
+    assert (sample.error or "").endswith(SPEAKS_TLS)
+
+
+async def test_real_servers_name_the_scheme(tls_simulator: Simulator, fault_simulator: Simulator) -> None:
+    """With the wrong scheme, a real server with TLS and one without end in an error that leads to the right one."""
+    plain = await probe(fault_simulator.base_url.replace("http://", "https://"), "m", None)
+    assert (plain.outcome, "try http://" in (plain.error or "")) == (Outcome.CONNECT_FAILED, True), plain.error
+    ciphered = await probe(tls_simulator.base_url.replace("https://", "http://"), "m", None)
+    assert ciphered.outcome in (Outcome.GARBLED, Outcome.TRUNCATED), ciphered.error

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe import measurement, receive_timestamps, stream_metrics
+from isochrone_agent.probe import measurement, socket_observer, stream_metrics
+from isochrone_agent.probe.dialects.base import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
-from isochrone_agent.probe.receive_timestamps import Stamp
+from isochrone_agent.probe.socket_observer import Stamp
 from isochrone_common.sse import Event
 from testdata.transcripts import OPENAI_CHAT
 
@@ -56,7 +56,7 @@ def ignore_usage(patch: pytest.MonkeyPatch) -> None:
 
 def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """`time.time()`: timestamps of a clock that can be set."""
-    patch.setattr(receive_timestamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
+    patch.setattr(socket_observer, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
 
 
 def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def dialect_law(transcript: str) -> Callable[[], None]:
 
 def stamp_law() -> None:
     module = laws("test_receive_timestamps")
-    vars(module)["read_stamp"] = receive_timestamps.read_stamp
+    vars(module)["read_stamp"] = socket_observer.read_stamp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
         patch.setattr(time, "time_ns", lambda: module.WALL_NS)

@@ -8,9 +8,10 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from isochrone_agent.settings import Drain
 from isochrone_agent.spool import inspection
 from isochrone_agent.spool.database import SealedBatch
-from isochrone_agent.spool.spool import Drain, Spool
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample, Spend
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import database, eviction, sealing, side_files
+from isochrone_agent.settings import Drain
+from isochrone_agent.spool import batches, database, side_files
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
-from isochrone_agent.spool.spool import Drain, Spool
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire import codec
 from isochrone_wire.accounting import Account
 from isochrone_wire.model import DAY_US, Outcome, Plan, Sample, Spend
@@ -126,10 +127,10 @@ def test_a_leased_batch_is_not_leased_again(tmp_path: Path) -> None:
 def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch stays within its limits but has at least one sample; a full batch is sealed without a lease."""
     size = len(codec.encode(sample(1)).SerializeToString())
-    monkeypatch.setattr(sealing, "MAX_BATCH_BYTES", 2 * size + 1)
+    monkeypatch.setattr(batches, "MAX_BATCH_BYTES", 2 * size + 1)
     spool = spool_of(tmp_path, range(1, 6), drain=Drain.OLDEST)
     assert [rounds(spool.lease()) for _ in range(4)] == [[1, 2], [3, 4], [5], []]
-    monkeypatch.setattr(sealing, "MAX_BATCH_BYTES", 1)
+    monkeypatch.setattr(batches, "MAX_BATCH_BYTES", 1)
     spool.record(sample(6))
     assert rounds(leased(spool, seal=False)) == [6]
 
@@ -166,7 +167,7 @@ def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, range(200))
     spool.acknowledge(leased(spool), rejected={f"{number}{'x' * 10_000}": 1 for number in range(200)})
     dropped = spool.account().dropped
-    assert (len(dropped), dropped[eviction.OTHER]) == (eviction.MAX_REASONS + 1, 200 - eviction.MAX_REASONS)
+    assert (len(dropped), dropped[batches.OTHER]) == (batches.MAX_REASONS + 1, 200 - batches.MAX_REASONS)
     assert max(map(len, dropped)) < 100
     assert spool.account().holds
     assert spool.redeliver(spool.kept_ranges()) == 1
@@ -242,7 +243,7 @@ def test_the_file_shrinks_after_a_backlog(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.sqlite3", keep_bytes=100_000)
     with database.Transaction(spool._db):
         for number in range(12_000):
-            sealing.record(spool._db, spool.epoch, number, os.urandom(300))
+            batches.record(spool._db, spool.epoch, number, os.urandom(300))
     before = database.value(spool._db, "pragma page_count")
     while (batch := spool.lease()) is not None:
         spool.acknowledge(batch)
@@ -329,7 +330,7 @@ def test_lost_samples_are_counted_in_memory_first(tmp_path: Path) -> None:
         raise error
 
     with pytest.MonkeyPatch.context() as disk:
-        disk.setattr(sealing, "record", fail)
+        disk.setattr(batches, "record", fail)
         for number in range(4):
             with pytest.raises(SpoolError, match="full"):
                 spool.record(sample(number))
@@ -368,7 +369,7 @@ def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.sqlite3")
     with database.Transaction(spool._db):
         for number in range(5000):
-            sealing.record(spool._db, spool.epoch, number, codec.encode(realistic_sample(number)).SerializeToString())
+            batches.record(spool._db, spool.epoch, number, codec.encode(realistic_sample(number)).SerializeToString())
     used = spool._used_pages() * database.PAGE_BYTES
     assert used / 5000 * 604_800 + spool_module._SIDE_FILES_BYTES < 100_000_000
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from isochrone_agent.probe.tcp_info import read_tcp_info
+from isochrone_agent.probe.socket_observer import read_tcp_info
 from isochrone_collector.http_api import acceptor, listener
 from isochrone_collector.http_api.acceptor import Acceptor
 from isochrone_collector.http_api.listener import listening

@@ -5,11 +5,22 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS, Quirks
-from isochrone_wire.model import Outcome, Quality, Target, Workload
+from isochrone_agent.probe.dialects import DIALECTS, Quirks
+from isochrone_agent.probe.dialects.base import (
+    NO_QUIRKS,
+    Failed,
+    Opened,
+    Sent,
+    in_band_failure,
+    make_nonce,
+    stated_wait_us,
+)
+from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
+from isochrone_agent.probe.measurement import Measurement
+from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
 from isochrone_wire.reasoning_effort import supported_efforts
 from testdata.replay import arrivals, replay, whole
-from testdata.transcripts import EVERY, Transcript
+from testdata.transcripts import EVERY, FULL, ROLE, Transcript, sse
 
 
 def by_name(case: Transcript) -> str:
@@ -189,3 +200,199 @@ def test_cached_prompts_are_counted_and_flagged() -> None:
     case = next(case for case in EVERY if case.name == "anthropic")
     sample = whole("anthropic", case.body)
     assert (sample.prompt_tokens, sample.cached_tokens, sample.quality.labels[:2]) == (14, 4, ("buffered", "cached"))
+
+
+# The shape of Gemini's 429 when a quota of the free tier is used up.
+GEMINI = {
+    "code": 429,
+    "message": "You exceeded your current quota, please check your plan and billing details.",
+    "status": "RESOURCE_EXHAUSTED",
+    "details": [
+        {
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{"quotaMetric": "requests", "quotaId": "PerMinute", "quotaValue": "10"}],
+        },
+        {"@type": "type.googleapis.com/google.rpc.Help", "links": [{"description": "More", "url": "https://x.test"}]},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "12s"},
+    ],
+}
+
+
+def delayed(delay: Any) -> dict[str, Any]:
+    return {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "wait_us"),
+    [
+        ({"error": GEMINI}, 12_000_000),
+        ([{"error": GEMINI}], 12_000_000),
+        ({"error": delayed("0.837192s")}, 837_192),
+        ({"error": delayed("0s")}, 0),
+        ({"error": delayed("-3s")}, None),
+        ({"error": delayed("soon")}, None),
+        ({"error": delayed("1000000s")}, None),
+        ({"error": delayed(12)}, None),
+        ({"error": {"details": ["12s", None]}}, None),
+        ({"error": {"details": "retryDelay: 12s"}}, None),
+        ({"error": {"message": "Try again in 12s."}}, None),
+        ({"error": "12s"}, None),
+        ({}, None),
+        ([], None),
+    ],
+)
+def test_a_wait_in_the_body(body: object, wait_us: int | None) -> None:
+    """Only `RetryInfo` is used; anything else is an unknown wait, and never an error."""
+    assert stated_wait_us(json.dumps(body).encode()) == wait_us
+
+
+def test_a_body_cut_short_says_nothing() -> None:
+    """A body longer than the part that is read has no wait, and does no harm."""
+    assert stated_wait_us(json.dumps({"error": GEMINI}).encode()[:-9]) is None
+
+
+def test_a_wait_inside_a_stream() -> None:
+    """The same error as an event under status 200 has the same wait."""
+    failure = in_band_failure(GEMINI)
+    assert (failure.outcome, failure.retry_after_us) == (Outcome.THROTTLED, 12_000_000)
+
+
+@pytest.mark.parametrize(
+    ("error", "throttled"),
+    [
+        ({"code": "RateLimitExceeded.EndpointRPMExceeded", "type": "TooManyRequests"}, True),
+        ({"code": "AccountRateLimitExceeded"}, True),
+        ({"code": "TooManyRequests"}, True),
+        ({"code": "Throttling.RateQuota"}, True),
+        ({"code": "ThrottlingException"}, True),
+        ({"code": "limit_requests", "type": "limit_requests"}, True),
+        ({"code": "limit_burst_rate"}, True),
+        ({"type": "rate_limit_error"}, True),
+        ({"code": "rate_limit_exceeded"}, True),
+        ({"code": 429}, True),
+        ({"code": "HTTP_429"}, True),
+        ({"status": "RESOURCE_EXHAUSTED"}, True),
+        ({"code": 14290}, False),
+        ({"type": "overloaded_error"}, False),
+        ({"code": "context_length_exceeded"}, False),
+        ({"message": "the rate limit of 429 rooms"}, False),
+        ("rate limit", False),
+    ],
+)
+def test_a_throttle_has_many_names(error: object, throttled: bool) -> None:  # noqa: FBT001  # a case
+    """A rate limit inside a stream is recognised by its code, type or status, not by its message."""
+    assert in_band_failure(error).outcome is (Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (None, RateLimit(retry_after_us=12)),
+        (RateLimit(limit_requests=5), RateLimit(limit_requests=5, retry_after_us=12)),
+        (RateLimit(retry_after_us=7), RateLimit(retry_after_us=7)),
+    ],
+)
+def test_headers_are_believed_first(told: RateLimit | None, expected: RateLimit) -> None:
+    """The wait of the body is used only if the headers have none."""
+    measurement = Measurement()
+    measurement.observe(Sent(), 0)
+    measurement.observe(Opened(status=429, ratelimit=told), 1)
+    measurement.observe(Failed(outcome=Outcome.THROTTLED, error="HTTP 429", retry_after_us=12), 1)
+    assert measurement.sample(target_id=1, round_at=0, dispatched_at=0).ratelimit == expected
+
+
+NAMED = "openai anthropic google groq cerebras together fireworks deepinfra cohere xai deepseek moonshot minimax qwen"
+NAMED += " zhipu stepfun hunyuan doubao global-apis crazyrouter openrouter azure vllm ollama llamacpp"
+
+
+def test_every_named_provider_is_there() -> None:
+    """Every provider and gateway that appears in published figures is in the catalogue."""
+    assert set(NAMED.split()) <= set(CATALOGUE)
+
+
+@pytest.mark.parametrize("provider", CATALOGUE.values(), ids=lambda provider: provider.slug)
+def test_every_entry_can_be_used(provider: Provider) -> None:
+    """An entry has a known dialect, and a key variable and TLS unless it is on this machine."""
+    assert provider.dialect in DIALECTS
+    assert provider.base_url.startswith("https://" if provider.key_env else "http://127.0.0.1:")
+    assert not provider.base_url.endswith("/")
+
+
+def test_quirks_follow_the_provider_and_its_dialect() -> None:
+    """OpenAI's own chat needs the new name of the token limit; an unknown provider has no quirks."""
+    target = Target(id=1, name="t", provider="openai", model="m", base_url="https://api.openai.com/v1")
+    assert quirks_of(target).token_limit == "max_completion_tokens"
+    assert quirks_of(Target(id=1, name="t", provider="nobody", model="m", base_url="http://x")) == NO_QUIRKS
+
+
+DIALECT = DIALECTS["openai-chat"]
+
+
+def test_the_role_is_not_a_token() -> None:
+    """A server that sends the role after 3 ms and the first word after 300 ms has a TTFT of 300 ms."""
+    sample = replay("openai-chat", [(3, sse(ROLE)), (300, sse(*FULL[1:]))])
+    assert sample.ttft_us == 300_000
+
+
+def test_reasoning_starts_the_clock_and_the_answer_its_own() -> None:
+    """TTFT counts the first token of any channel, TTFAT the first of the answer."""
+    thought = '{"choices":[{"delta":{"reasoning":"hm"}}]}'
+    sample = replay("openai-chat", [(50, sse(thought)), (900, sse(*FULL[1:]))])
+    assert (sample.ttft_us, sample.ttfat_us) == (50_000, 900_000)
+
+
+def test_requests_differ_only_in_their_nonce() -> None:
+    """Two vantages in one round send bodies of one length that differ in the nonce alone."""
+    target = Target(id=7, name="m", provider="p", model="m", base_url="https://api.example.com/v1/")
+    nonces = [make_nonce(target_id=7, round_at=60, vantage=name) for name in ("us-1", "sg-1")]
+    ours, theirs = (DIALECT.request(target, nonce=nonce, key="sk-1", quirks=NO_QUIRKS) for nonce in nonces)
+    assert nonces[0] != nonces[1]
+    assert ours.body.replace(nonces[0].encode(), b"") == theirs.body.replace(nonces[1].encode(), b"")
+    assert ours.url == "https://api.example.com/v1/chat/completions"
+    assert "sk-1" not in repr(ours)
+
+
+def test_the_request_says_what_the_workload_asks_for() -> None:
+    """Model, limit, temperature, effort and the wish for usage are in the body."""
+    workload = Workload(prompt="Hi", max_output_tokens=9, temperature=0.0, reasoning_effort="low")
+    target = Target(id=7, name="m", provider="p", model="m", base_url="http://x", workload=workload)
+    body = json.loads(DIALECT.request(target, nonce="n", key=None, quirks=NO_QUIRKS).body)
+    assert body["stream_options"] == {"include_usage": True}
+    assert (body["max_tokens"], body["temperature"], body["reasoning_effort"]) == (9, 0.0, "low")
+    assert body["messages"] == [{"role": "user", "content": "[n] Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (
+            b'{"error":{"message":"Incorrect API key provided: sk-abc12345","code":"invalid_api_key"}}',
+            "Incorrect API key provided: ***",
+        ),
+        (b'{"error":"model not found"}', "model not found"),
+        (b'{"detail":"Not Found"}', "Not Found"),
+        (b"<html>", ""),
+        (b"[]", ""),
+    ],
+)
+def test_error_bodies_become_a_sentence_without_keys(body: bytes, sentence: str) -> None:
+    """The provider's error message is kept on one line, with anything like a key masked."""
+    assert DIALECT.error(body) == sentence
+
+
+def test_usage_with_every_chunk_counts_the_first_one() -> None:
+    """If usage comes with every chunk, the tokens of the first chunk are its count, not an estimate."""
+    said = '{{"choices":[{{"delta":{{"content":"{}"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":{}}}}}'
+    first, *rest = [said.format("abcd" * n, tokens) for n, tokens in ((5, 2), (1, 10), (1, 20), (1, 42))]
+    reads = [(100, sse(first)), *((100 + 100 * n, sse(text)) for n, text in enumerate(rest, 1)), (400, sse(*FULL[4:5]))]
+    sample = replay("openai-chat", reads)
+    assert (sample.first_chunk_tokens, sample.output_tokens) == (2, 42)
+    assert sample.tokens_per_second == pytest.approx(40 / 0.3)
+
+
+def test_groqs_own_times_are_kept() -> None:
+    """Groq's queue and prompt times are the provider's own time to first token."""
+    counts = '"prompt_tokens":9,"completion_tokens":3,"queue_time":0.02,"prompt_time":0.003'
+    usage = f'{{"choices":[],"x_groq":{{"usage":{{{counts}}}}}}}'
+    sample = whole("openai-chat", sse(*FULL[:5], usage, FULL[6]))
+    assert (sample.provider_us, sample.output_tokens) == (23_000, 3)

@@ -1,0 +1,368 @@
+"""Results of `probe`: bursts, sweeps and limits, as a table and as Markdown. Pure.
+
+Times are in milliseconds; a dash stands for an unknown value. A sweep over prompt lengths fits TTFT = a + b * prompt
+tokens with the Theil-Sen estimator, which a single slow answer cannot distort: b is the median of the slopes between
+all pairs of points with different lengths, a the median of the residuals. The bounds of b are the order statistics of
+those slopes at the ranks given by Kendall's S (Sen, 1968, JASA 63:1379-1389, eq. 2.6, with the variance corrected for
+ties).
+"""
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import inf, isfinite
+from statistics import median
+
+from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
+from isochrone_wire.model import SECOND_US, Outcome, Quality, Sample
+from isochrone_wire.text import escaped_markdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """The result of a burst. `tokens_per_second` is the total of all streams: the output tokens of the successful ones
+    divided by the time from the first request sent to the last token. `slowest`, `median` and `fastest` refer to single
+    streams.
+    """
+
+    streams: int
+    succeeded: int
+    tokens_per_second: float | None
+    slowest_tokens_per_second: float | None
+    median_tokens_per_second: float | None
+    fastest_tokens_per_second: float | None
+    ttft_median_us: float | None
+    ttft_max_us: int | None
+
+
+def summarise(samples: Sequence[Sample]) -> Burst:
+    """Summarise one burst; a figure is `None` if no stream succeeded or none has a speed."""
+    succeeded_samples = [sample for sample in samples if sample.outcome is Outcome.OK]
+    speeds = sorted(sample.tokens_per_second for sample in succeeded_samples if sample.tokens_per_second is not None)
+    firsts = [sample.ttft_us for sample in succeeded_samples if sample.ttft_us is not None]
+    return Burst(
+        streams=len(samples),
+        succeeded=len(succeeded_samples),
+        tokens_per_second=_throughput(succeeded_samples),
+        slowest_tokens_per_second=speeds[0] if speeds else None,
+        median_tokens_per_second=median(speeds) if speeds else None,
+        fastest_tokens_per_second=speeds[-1] if speeds else None,
+        ttft_median_us=median(firsts) if firsts else None,
+        ttft_max_us=max(firsts, default=None),
+    )
+
+
+def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
+    if not succeeded_samples:
+        return None
+    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
+    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
+    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
+    span_us = max(end_at) - min(sent_at)
+    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
+    return tokens * SECOND_US / span_us if span_us > 0 else None
+
+
+TTFT, SPEED = "ttft_us", "tokens_per_second"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether the median of the `runs` is at most the `limit` of `ttft_us`, in microseconds, or at least that of
+    `tokens_per_second`.
+
+    `median` is `None` if half of the runs or more `failed`, and if no run has a value; then the limit is not kept.
+    """
+
+    metric: str
+    limit: float
+    median: float | None
+    runs: int
+    failed: int
+    kept: bool
+
+
+def judge(samples: Sequence[Sample], *, max_ttft_us: int | None, min_tokens_per_second: float | None) -> list[Verdict]:
+    """The verdict on each limit that is given, a duration in microseconds and a speed."""
+    failed = sum(sample.outcome is not Outcome.OK for sample in samples)
+    verdicts = []
+    if max_ttft_us is not None:
+        found = _median(sample.ttft_us if sample.outcome is Outcome.OK else inf for sample in samples)
+        kept = found is not None and found <= max_ttft_us
+        verdicts.append(
+            Verdict(metric=TTFT, limit=max_ttft_us, median=found, runs=len(samples), failed=failed, kept=kept)
+        )
+    if min_tokens_per_second is not None:
+        found = _median(sample.tokens_per_second if sample.outcome is Outcome.OK else -inf for sample in samples)
+        kept = found is not None and found >= min_tokens_per_second
+        verdicts.append(
+            Verdict(
+                metric=SPEED, limit=min_tokens_per_second, median=found, runs=len(samples), failed=failed, kept=kept
+            )
+        )
+    return verdicts
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of the known values; `None` without any, and if it is infinite."""
+    known = [value for value in values if value is not None]
+    found = median(known) if known else inf
+    return found if isfinite(found) else None
+
+
+NORMAL_95 = 1.959964
+MIN_POINTS = 6
+_WORDS = "recursion means that a function calls itself on a smaller part of the same task until nothing is left to do "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearFit:
+    """`ttft_us = fixed_us + us_per_token * prompt tokens`. `low` and `high` are the bounds of the 95 % interval of the
+    slope, `None` with fewer than six points.
+    """
+
+    fixed_us: float
+    us_per_token: float
+    low: float | None
+    high: float | None
+    points: int
+
+
+def fit(points: Sequence[tuple[int, int]]) -> LinearFit | None:
+    """Fit a line to points of (prompt tokens, TTFT in microseconds); `None` without two different lengths."""
+    slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x1 != x2)
+    if not slopes:
+        return None
+    slope = median(slopes)
+    low, high = _interval(slopes, points) if len(points) >= MIN_POINTS else (None, None)
+    fixed = median(y - slope * x for x, y in points)
+    return LinearFit(fixed_us=fixed, us_per_token=slope, low=low, high=high, points=len(points))
+
+
+def make_prompt(words: int) -> str:
+    """Return a prompt of `words` words; a word is about a token."""
+    vocabulary = _WORDS.split()
+    text = " ".join(vocabulary[number % len(vocabulary)] for number in range(max(0, words - 4)))
+    return f"{text} Summarise this in brief.".strip()
+
+
+def _interval(slopes: Sequence[float], points: Sequence[tuple[int, int]]) -> tuple[float | None, float | None]:
+    n, ties = len(points), Counter(x for x, _ in points).values()
+    variance = (n * (n - 1) * (2 * n + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    reach = NORMAL_95 * math.sqrt(variance)
+    lower, upper = math.floor((len(slopes) - reach) / 2), math.ceil((len(slopes) + reach) / 2)
+    if lower < 0 or upper >= len(slopes):
+        return None, None
+    return slopes[lower], slopes[upper]
+
+
+UNKNOWN = "–"  # noqa: RUF001  # a dash, because a minus would look like a number
+HEADINGS = ("run", "dns", "tcp", "tls", "ttfb", "ttft", "e2e", "tok/s", "tokens", "rtt", "outcome")
+_WIDTHS = (3, 6, 6, 6, 6, 6, 6, 6, 6, 5, 0)
+# A narrower terminal has no room for the phases of the connection.
+_ROOMY = 80
+_PHASES = ("dns", "tcp", "tls")
+_DETAILS_INDENT = " " * 4
+_TIMES = ("dns_us", "tcp_us", "tls_us", "ttfb_us", "ttft_us", "e2e_us")
+LEGEND = (
+    "times in ms; ttfb, ttft and e2e are from the request sent to the first byte, first token and last token, "
+    "without the connection (dns + tcp + tls); rtt is measured by the kernel, to the provider's edge"
+)
+
+_EXPLANATIONS = {
+    Outcome.THROTTLED: "The provider throttled the request (429), so its latency was not measured.",
+    Outcome.HTTP_ERROR: "The provider returned an error; see its message above.",
+    Outcome.CONNECT_FAILED: "No connection; check the address, the host name and the certificate.",
+    Outcome.TIMED_OUT: "The timeout was reached; increase --timeout if the model needs longer.",
+    Outcome.STALLED: "The stream stalled in the middle of the answer.",
+    Outcome.TRUNCATED: "The stream ended before its terminal marker.",
+    Outcome.GARBLED: "The response is not a stream of this dialect; check --base-url (it usually ends in /v1).",
+}
+_FLAGS = {
+    Quality.LAGGED: "this machine was busy, and received bytes waited for more than 5 ms before they were read",
+    Quality.BUFFERED: "the text arrived in fewer than 3 pieces, or faster than it can be timed, so it has no tok/s",
+    Quality.CACHED: "the provider took a part of the prompt from its cache",
+    Quality.ESTIMATED_TOKENS: "the provider sent no token counts; about 4 characters count as a token (~)",
+    Quality.CLOCK_STEPPED: "the wall clock was set during the run; durations do not depend on it",
+    Quality.REUSED: "the connection of the run before was used, so there is no dns, tcp and tls",
+    Quality.USER_STAMPS: "without receive timestamps of the kernel, the times include the wait for this process",
+}
+_ZERO_TOKENS = "tokens 0: the provider's usage counts no output tokens although it sent text, so there is no tok/s"
+# The ends of the errors that suggest another scheme.
+_OTHER_SCHEME = ("try http://", "try https://")
+_WRONG_SCHEME = "The scheme of --base-url may not fit the port; see the outcome above."
+_NO_MESSAGE = "The provider returned an error without a message; the server's log may have the reason."
+_CLOSED_AT_ONCE = "The connection was closed before an answer; if the port speaks TLS, use https:// in --base-url."
+_HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
+_NOT_FOUND = "The model or the path was not found (404); check both: --base-url usually ends in /v1."
+
+
+def header_row(*, width: int) -> str:
+    """Return the header row of the table."""
+    return _row(HEADINGS, width)
+
+
+def cells(number: int, sample: Sample) -> tuple[str, ...]:
+    """The texts below the headings for one sample."""
+    times = [ms(getattr(sample, name)) for name in _TIMES]
+    rate, tokens, rtt = _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us)
+    return (str(number), *times, rate, tokens, rtt, _outcome(sample))
+
+
+def sample_row(number: int, sample: Sample, *, width: int) -> str:
+    """Format one sample as a row; flags and errors that do not fit follow on lines of their own."""
+    *numbers, _ = texts = cells(number, sample)
+    row = _row(texts, width)
+    if len(row) <= width:
+        return row
+    details = _outcome(sample).removeprefix(sample.outcome.value).removeprefix(":").strip()
+    return f"{_row((*numbers, sample.outcome.value), width)}\n{_wrapped(details, width, indent=_DETAILS_INDENT)}"
+
+
+def _wrapped(text: str, width: int, *, indent: str = "", then: str | None = None) -> str:
+    """Break a text between words; only a word longer than a line, such as an address, is broken."""
+    later = indent if then is None else then
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
+
+
+def summary(samples: Sequence[Sample]) -> list[str]:
+    """Summarise the runs: medians, and one sentence for each kind of failure, each flag and a count of 0 tokens."""
+    succeeded = [sample for sample in samples if sample.outcome is Outcome.OK]
+    by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
+    explained = dict.fromkeys(filter(None, map(_explanation, by_outcome)))
+    flags = [f"{flag.labels[0]}: {text}" for flag, text in _FLAGS.items() if any(flag in s.quality for s in samples)]
+    zero = [_ZERO_TOKENS] if any(sample.output_tokens == 0 and sample.output_chars for sample in samples) else []
+    return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *zero]
+
+
+def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
+    """The medians, in one line if all successful runs have a speed: a run may have a first token but no speed."""
+    ttft = median(sample.ttft_us or 0 for sample in succeeded)
+    cold = [sample.ttft_cold_us for sample in succeeded if sample.ttft_cold_us is not None]
+    fresh = f" ({ms(median(cold))} ms on a new connection)" if cold else ""
+    rates = [sample.tokens_per_second for sample in succeeded if sample.tokens_per_second]
+    speed = f"{_rate(median(rates) if rates else None)} tokens/s"
+    first = f"first token after {ms(ttft)} ms{fresh}"
+    if len(rates) == len(succeeded):
+        return [f"{first}, {speed}: median of {len(succeeded)} of {runs} runs"]
+    measured = f"{speed}: median of {len(rates)} of {runs} runs" if rates else "no run has a speed"
+    return [f"{first}: median of {len(succeeded)} of {runs} runs", measured]
+
+
+def _explanation(sample: Sample) -> str:
+    """Explain the outcome of a run; empty for a success."""
+    error = sample.error or ""
+    if error == ONLY_HIDDEN_REASONING:
+        return _HIDDEN_REASONING
+    if error.endswith(_OTHER_SCHEME):
+        return _WRONG_SCHEME
+    if sample.http_status == 404:  # noqa: PLR2004  # Not Found
+        return _NOT_FOUND
+    if sample.outcome is Outcome.HTTP_ERROR and error == f"HTTP {sample.http_status}":
+        return _NO_MESSAGE
+    if sample.outcome is Outcome.TRUNCATED and sample.http_status is None and sample.tls_us is None:
+        return _CLOSED_AT_ONCE
+    return _EXPLANATIONS.get(sample.outcome, "")
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """The limit, whether it is kept, and the median that decides it."""
+    is_time = verdict.metric == TTFT
+    show, unit = (ms, "ms") if is_time else (_rate, "tokens/s")
+    limit = (
+        f"first token after at most {ms(verdict.limit)} ms" if is_time else f"at least {_rate(verdict.limit)} tokens/s"
+    )
+    if verdict.median is not None:
+        reason = f"the median of {verdict.runs} runs is {show(verdict.median)} {unit}"
+    elif verdict.failed:
+        reason = f"{verdict.failed} of {verdict.runs} runs failed"
+    else:
+        reason = f"none of {verdict.runs} runs has a {'first token' if is_time else 'speed'}"
+    return f"limit {'kept' if verdict.kept else 'not kept'}: {limit}; {reason}"
+
+
+def footer(
+    samples: Sequence[Sample],
+    bursts: Sequence[Burst],
+    linear_fit: LinearFit | None,
+    verdicts: Sequence[Verdict],
+    *,
+    width: int,
+) -> list[str]:
+    """Return the texts below the table: limits, the summary, bursts, the fit of a sweep, and the legend."""
+    lines = [*map(verdict_sentence, verdicts), *summary(samples)]
+    lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
+    if linear_fit is not None:
+        lines.append(_sweep_summary(linear_fit))
+    return [_wrapped(line, width, then="  ") for line in (*lines, LEGEND)]
+
+
+def _burst_summary(number: int, burst: Burst) -> str:
+    slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
+    return (
+        f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
+        f"{_rate(burst.tokens_per_second)} tokens/s in total, {slowest} to {fastest} each, "
+        f"first token after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
+    )
+
+
+def _sweep_summary(fit: LinearFit) -> str:
+    interval = "" if fit.low is None or fit.high is None else f", 95 % interval {fit.low:.2f} … {fit.high:.2f}"
+    return (
+        f"first token = {ms(fit.fixed_us)} ms + {fit.us_per_token:.2f} µs per prompt token{interval} "
+        f"({fit.points} points, Theil-Sen)"
+    )
+
+
+def ms(us: float | None) -> str:
+    """Format microseconds as milliseconds with a suitable number of digits: 0.05, 12.3, 1204."""
+    if us is None:
+        return UNKNOWN
+    value = us / 1000
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 1000 else f"{value:.0f}"  # noqa: PLR2004  # digits
+
+
+def _rate(tokens_per_second: float | None) -> str:
+    return UNKNOWN if tokens_per_second is None else f"{tokens_per_second:.1f}"
+
+
+def _tokens(sample: Sample) -> str:
+    if sample.output_tokens is None:
+        return UNKNOWN
+    return f"{'~' if Quality.ESTIMATED_TOKENS in sample.quality else ''}{sample.output_tokens}"
+
+
+def _outcome(sample: Sample) -> str:
+    flags = f" ({', '.join(sample.quality.labels)})" if sample.quality else ""
+    return f"{sample.outcome.value}{flags}" + (f": {sample.error}" if sample.error else "")
+
+
+def _row(cells: Sequence[str], width: int) -> str:
+    shown = [place for place, name in enumerate(HEADINGS) if width >= _ROOMY or name not in _PHASES]
+    return " ".join(cells[place].rjust(_WIDTHS[place]) for place in shown).rstrip()
+
+
+def markdown(title: str, batches: Sequence[Sequence[Sample]], verdicts: Sequence[Verdict]) -> str:
+    """The Markdown text; `batches` are the samples of each run. Texts from elsewhere are escaped."""
+    samples = [sample for batch in batches for sample in batch]
+    rows = [cells(number, sample) for number, batch in enumerate(batches, 1) for sample in batch]
+    blocks = [
+        f"### {escaped_markdown(title)}",
+        *_list(verdict_sentence(verdict) for verdict in verdicts),
+        "\n".join(map(_line, [HEADINGS, ["---:"] * len(HEADINGS), *rows])),
+        *_list((*summary(samples), LEGEND)),
+    ]
+    return "\n\n".join(blocks) + "\n\n"
+
+
+def _list(sentences: Iterable[str]) -> Iterator[str]:
+    items = [f"- {escaped_markdown(sentence)}" for sentence in sentences]
+    if items:
+        yield "\n".join(items)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(escaped_markdown, cells))} |"

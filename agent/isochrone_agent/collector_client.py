@@ -1,0 +1,202 @@
+"""The client of the collector: its calls for agents, the channel, and the renewal of the identity."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import grpc
+import grpc.aio
+import structlog
+
+from isochrone_agent.clock import now_at
+from isochrone_agent.errors import CollectorRefused, SettingsError
+from isochrone_agent.settings import Settings, read_identity
+from isochrone_common import renewal
+from isochrone_common.address import Address
+from isochrone_common.channel import open_aio_channel
+from isochrone_common.credentials import fingerprint_of, format_fingerprint
+from isochrone_common.files import FileWatch
+from isochrone_common.identity_file import Identity
+from isochrone_common.trust import PLAIN
+from isochrone_wire import codec
+from isochrone_wire.model import Batch, Heartbeat, Plan, Vantage
+from isochrone_wire.operations import Receipt
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+CALL_SECONDS = 30
+RENEWAL_RETRY_SECONDS = 15.0
+_RENEWAL_CALL_SECONDS = 10.0
+# How long calls in flight may continue on a channel that has a successor.
+_GRACE_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class CollectorClient:
+    """The collector's calls for agents. `channel` returns the channel for the next call. `on_fingerprints` is called
+    with the SHA-256 of the certificates that the collector presents now and next, as of every receipt.
+
+    `pushes` counts the pushes that ended, by gRPC status; `heartbeat` are those of the newest push, even if it failed.
+    """
+
+    channel: Callable[[], grpc.aio.Channel]
+    vantage: Vantage
+    on_fingerprints: Callable[[Sequence[bytes]], None] = lambda _fingerprints: None
+    pushes: Counter[str] = field(default_factory=Counter)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+
+    async def fetch_plan(self, running: int | None, content_hash: bytes = b"") -> Plan | None:
+        """The plan in force, or `None` if it is version `running` with this content. Raises `grpc.aio.AioRpcError`."""
+        vantage = codec.encode(self.vantage)
+        request = fleet_pb2.FetchPlanRequest(vantage=vantage, if_version=running, if_content_hash=content_hash)
+        response = await fleet_pb2_grpc.FleetStub(self.channel()).FetchPlan(request, timeout=CALL_SECONDS)
+        return codec.decode(Plan, response.plan) if response.HasField("plan") else None
+
+    async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
+        """Push one batch; a receipt means that it is committed. Raises `grpc.aio.AioRpcError`, and `CollectorRefused`
+        for a receipt that cannot be decoded.
+
+        `content` is the encoded field `samples` from the spool. It is appended to the encoded `batch`, which protobuf
+        allows, so that no sample is decoded and encoded again.
+        """
+        push: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel().unary_unary(
+            "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
+        )
+        compression = grpc.Compression.Gzip if content or batch.samples else None
+        request = codec.encode(batch).SerializeToString() + content
+        self.heartbeat = batch.heartbeat
+        call = push(request, timeout=CALL_SECONDS, compression=compression)
+        try:
+            response: fleet_pb2.PushResponse | None = await call
+        finally:
+            self.pushes[(await call.code()).name] += 1
+        if response is None:  # gRPC's answer when the deserializer fails
+            raise CollectorRefused("the receipt cannot be decoded")
+        self.on_fingerprints(response.fingerprints)
+        try:
+            return codec.decode(Receipt, response)
+        except codec.CodecError as error:
+            raise CollectorRefused(f"the receipt cannot be decoded: {error}") from error
+
+
+class ReconnectingChannel:
+    """The channel to the collector, opened again when the agent's identity changes. Calls in flight end on the old one.
+
+    Use `async with`, take `current` for every call, and call `refresh` periodically. `identity` is the one in use.
+    Raises `SettingsError`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._current = open_collector_channel(settings)
+        self.identity = settings.identity
+        self._watch = FileWatch(_files(settings, settings.identity))
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        for task in self._closing:
+            task.cancel()
+        await self._current.close()
+
+    @property
+    def current(self) -> grpc.aio.Channel:
+        """The channel for the next call."""
+        return self._current
+
+    def refresh(self) -> None:
+        """Open the channel again if the identity file or the client certificate has changed.
+
+        An identity that cannot be used is logged, and the current channel stays.
+        """
+        if not self._watch.changed():
+            return
+        try:
+            identity = read_identity(self._settings.identity_path)
+            self._reopen(identity)
+        except SettingsError as error:
+            log.error("identity.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+
+    def _reopen(self, identity: Identity | None) -> None:
+        vantage = self._settings.vantage
+        if identity is None or (identity.name, identity.region) != (vantage.name, vantage.region):
+            log.error("identity.ignored", hint="it is missing or belongs to another vantage: restart this agent")
+            return
+        old, self._current = self._current, _open(self._address(identity), identity)
+        self.identity = identity
+        self._watch = FileWatch(_files(self._settings, identity))
+        task = asyncio.get_running_loop().create_task(old.close(_GRACE_SECONDS))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        log.info("identity.renewed", collector=str(self._address(identity)))
+
+    def _address(self, identity: Identity) -> Address:
+        """The address of `identity`, unless the settings named another one at the start."""
+        first = self._settings.identity
+        is_explicit = first is None or first.address != self._settings.collector
+        return self._settings.collector if is_explicit else identity.address
+
+
+def open_collector_channel(settings: Settings) -> grpc.aio.Channel:
+    """A channel for a few calls, with the identity of now. Raises `SettingsError`."""
+    return _open(settings.collector, settings.identity)
+
+
+def _open(address: Address, identity: Identity | None) -> grpc.aio.Channel:
+    trust, credential = (identity.trust, identity.credential) if identity else (PLAIN, None)
+    try:
+        return open_aio_channel(address, trust, credential)
+    except ValueError as error:
+        raise SettingsError(str(error), hint="join again: isochrone-agent join") from error
+
+
+def _files(settings: Settings, identity: Identity | None) -> list[Path]:
+    client = identity.trust.client if identity else None
+    return [settings.identity_path, *((client.certificate, client.key) if client else ())]
+
+
+class IdentityRenewal:
+    """Renewal of the credential and of the pinned certificates in the identity file, with which the
+    channel is then opened again.
+    Call `note` with the fingerprints of every receipt, and `run_if_due` periodically.
+    """
+
+    def __init__(self, settings: Settings, connection: ReconnectingChannel) -> None:
+        self._path = settings.identity_path
+        self._connection = connection
+        self._fingerprints: tuple[bytes, ...] = ()
+        self._not_before = 0.0
+
+    def note(self, fingerprints: Sequence[bytes]) -> None:
+        """Keep the fingerprints of the certificates that the collector presents now and next."""
+        self._fingerprints = tuple(fingerprints)
+
+    async def run_if_due(self) -> None:
+        """Renew the identity if that is due. A failure is logged, and the call repeated later."""
+        identity = self._connection.identity
+        if identity is None or time.monotonic() < self._not_before:
+            return
+        if renewal.is_due(identity, now_at=now_at()) or renewal.has_other_pins(identity, self._fingerprints):
+            self._not_before = time.monotonic() + RENEWAL_RETRY_SECONDS
+            await self._renew(identity)
+
+    async def _renew(self, identity: Identity) -> None:
+        try:
+            stub = fleet_pb2_grpc.FleetStub(self._connection.current)
+            response = await stub.Renew(renewal.request_of(identity, now_at=now_at()), timeout=_RENEWAL_CALL_SECONDS)
+            later = renewal.renewed(identity, response)
+            renewal.store(self._path, identity, later)
+        except grpc.aio.AioRpcError as error:
+            log.warning("identity.not_renewed", status=error.code().name, details=error.details())
+        except (OSError, ValueError) as error:
+            log.error("identity.not_renewed", reason=str(error), hint=f"make {self._path} writable")  # noqa: TRY400  # no traceback
+        else:
+            pins = [format_fingerprint(fingerprint_of(pin)) for pin in later.trust.pins]
+            log.info("identity.stored", credential=later.credential != identity.credential, certificates=pins)

@@ -1,1 +1,0 @@
-"""Delivery of batches to the collector over gRPC, each until it is acknowledged."""

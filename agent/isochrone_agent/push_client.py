@@ -1,0 +1,385 @@
+"""Push client: pushes the sealed batches of the spool to the collector until each is acknowledged.
+
+With a backlog, up to four calls are in flight, because a single call would mostly wait on a link with high latency.
+After a failure only one call is in flight, until one succeeds. `isochrone_agent.retry_policy` maps the collector's
+replies to actions. No reply stops the measurement: at worst the spool fills.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+import structlog
+
+from isochrone_agent.clock import TimestampExchange, now_at, read_clocks
+from isochrone_agent.collector_client import CollectorClient
+from isochrone_agent.errors import CollectorRefused, SpoolError
+from isochrone_agent.retry_policy import (
+    Backoff,
+    RetryAction,
+    action_for,
+    draw,
+    spread_delay_us,
+    unknown_targets,
+)
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.database import SealedBatch, is_policy_account
+from isochrone_wire import __version__
+from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, day_of
+from isochrone_wire.operations import Receipt
+from isochrone_wire.text import shortened
+
+HEARTBEAT_US = 15 * SECOND_US
+
+_CHECK_SECONDS = 0.25
+# As many as a collector keeps; plans that follow each other on a day may name more providers.
+_MAX_SPEND_LINES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The part of the heartbeat that comes from the rounds and the plan: the running version (0 for none), the number
+    of planned rounds that were not started, the refused plan's version with the reason, the targets without a key, and
+    those that the agent's policy refuses.
+    """
+
+    plan_version: int = 0
+    rounds_missed: int = 0
+    refused_plan: tuple[int, str] | None = None
+    missing_keys: str | None = None
+    refused_targets: str | None = None
+
+
+class LoopLag:
+    """The maximum delay of the event loop since the last reading, in microseconds."""
+
+    def __init__(self) -> None:
+        self._max_us = 0
+
+    async def run(self) -> None:
+        """Measure the delay four times a second, forever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _CHECK_SECONDS
+            await asyncio.sleep(_CHECK_SECONDS)
+            self._max_us = max(self._max_us, round((loop.time() - due) * SECOND_US))
+
+    def take_us(self) -> int:
+        """Return the maximum since the last call, and reset it."""
+        max_us, self._max_us = self._max_us, 0
+        return max_us
+
+
+async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Heartbeat:
+    """Collect the heartbeat of this moment. Raises `SpoolError`."""
+    stats = await spool.stats()
+    at = now_at()
+    spend = await spool.spend(day_of(at))
+    offset = spool.offset_estimator.estimate(lead_us=read_clocks().lead_us)
+    plan = conditions()
+    refused_version, refused_reason = plan.refused_plan or (None, None)
+    return Heartbeat(
+        agent_version=__version__,
+        plan_version=plan.plan_version,
+        spool_depth=stats.waiting,
+        spool_oldest_at=stats.oldest_at,
+        dropped=stats.dropped,
+        next_heartbeat_us=HEARTBEAT_US,
+        # The collector's ledger counts per epoch, so samples stored under earlier epochs are left out.
+        finished=stats.finished - stats.earlier,
+        stored=stats.stored - stats.earlier,
+        quarantined=stats.quarantined,
+        rounds_missed=plan.rounds_missed,
+        clock_offset_us=offset.offset_us if offset else None,
+        clock_uncertainty_us=offset.uncertainty_us if offset else None,
+        loop_lag_us=loop_lag_us,
+        refused_plan_version=refused_version,
+        refused_plan_reason=refused_reason,
+        missing_keys=plan.missing_keys,
+        refused_targets=plan.refused_targets,
+        spend=tuple(one for one in spend if not is_policy_account(one.provider))[:_MAX_SPEND_LINES],
+        epoch=spool.epoch,
+    )
+
+
+MAX_CALLS = 4
+MAX_SHOWN_REASON_CHARS = 200
+LINGER_SECONDS = 0.5
+SPOOL_RETRY_SECONDS = 5.0
+REFUSED_HEARTBEAT_SECONDS = 15.0
+REFUSAL_LOG_SECONDS = 60.0
+VERIFY_SECONDS = 900.0
+VERIFY_AGAIN_SECONDS = 10.0
+HOLD_SECONDS = 3600.0
+# Parts of gRPC's messages, and what they mean.
+HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "the collector's certificate is not the one that this agent has pinned: if it was "
+    "replaced while this agent was offline, join again: isochrone-agent join; samples stay in the spool",
+    "Socket closed": "a collector without --trust-loopback requires TLS: join it, isochrone-agent join, or as its user "
+    "use its Unix socket, --collector unix:PATH; samples stay in the spool",
+}
+
+log = structlog.get_logger()
+
+
+class PushClient:
+    """Pushes the batches of the spool, and a heartbeat when there has been no push for a while.
+
+    `on_plan` is called with the version and the content hash of the plan, from every receipt; `conditions` becomes part
+    of the heartbeat. While the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed.
+    Now and then, and after the collector was away, a push without samples lists the delivered batches of which there is
+    a copy; those that the collector's database has lost are pushed again.
+    """
+
+    def __init__(
+        self,
+        collector: CollectorClient,
+        spool: AsyncSpool,
+        *,
+        on_plan: Callable[[int, bytes], Awaitable[int]],
+        conditions: Callable[[], Conditions] = Conditions,
+    ) -> None:
+        self._collector = collector
+        self._spool = spool
+        self._on_plan = on_plan
+        self._conditions = conditions
+        self._lag = LoopLag()
+        self._backoff = Backoff()
+        self._plan_lock = asyncio.Lock()
+        self._in_flight = 0
+        self._call_ended = asyncio.Event()
+        self._healthy = False
+        # Instants of the monotonic clock, in seconds.
+        self._not_before = self._heartbeat_due = self._seal_due = self._failed_at = self._refusal_logged = 0.0
+        self._verify_due = self._verified_at = self._hold_until = 0.0
+        self._plan: tuple[int, bytes] | None = None
+        self.refusal: str | None = None
+
+    async def run(self) -> None:
+        """Deliver forever."""
+        async with asyncio.TaskGroup() as calls:
+            calls.create_task(self._lag.run())
+            while True:
+                try:
+                    await self._start_or_wait(calls)
+                except SpoolError as error:
+                    await _pause_after(error)
+
+    async def drain(self) -> None:
+        """Push every batch of the spool once, one after the other, until the first failure."""
+        if self.refusal is not None:
+            return
+        while (batch := await self._spool.lease()) is not None:
+            if await self._push(batch) is not RetryAction.STORED:
+                return
+
+    async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
+        """Start a call, or wait until there may be a call to start."""
+        await self._wait_for_call_slot()
+        if time.monotonic() >= min(self._heartbeat_due, self._verify_due) and not self._in_flight:
+            # First, even while refused: a push returns the plan version and the clock.
+            self._start_call(calls, None)
+        elif self.refusal is not None:
+            await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
+        elif (batch := await self._next_batch()) is not None:
+            self._start_call(calls, batch)
+        elif await self._spool.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
+            # Waiting a moment turns many small commits into one.
+            await asyncio.sleep(LINGER_SECONDS)
+
+    async def _wait_for_call_slot(self) -> None:
+        while self._in_flight >= (MAX_CALLS if self._healthy else 1):
+            self._call_ended.clear()
+            await self._call_ended.wait()
+        await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
+
+    async def _next_batch(self) -> SealedBatch | None:
+        """Lease the next batch. While the collector is unreachable, waiting samples are not sealed until they fill a
+        batch.
+        """
+        seal = self._healthy and time.monotonic() >= self._seal_due
+        if seal:
+            self._seal_due = time.monotonic() + LINGER_SECONDS
+        return await self._spool.lease(seal=seal)
+
+    def _start_call(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
+        self._in_flight += 1
+        self._heartbeat_due = time.monotonic() + HEARTBEAT_US / SECOND_US
+        calls.create_task(self._call(batch))
+
+    async def _call(self, batch: SealedBatch | None) -> None:
+        try:
+            await self._push(batch)
+        except SpoolError as error:
+            await _pause_after(error)
+        finally:
+            # No effect on a batch that was delivered.
+            self._spool.release(batch)
+            self._in_flight -= 1
+            self._call_ended.set()
+
+    async def _push(self, batch: SealedBatch | None) -> RetryAction:
+        """Push one batch, or a heartbeat for `None`, and handle the reply."""
+        started = time.monotonic()
+        try:
+            receipt = await self._send(batch)
+            rejected = _rejected_counts(receipt, batch)
+        except grpc.aio.AioRpcError as error:
+            return await self._handle_error(batch, error, started)
+        except CollectorRefused as error:
+            return self._stop_pushing(str(error))
+        except SpoolError:
+            raise
+        except Exception:  # whatever a collector answers, it must not end the agent
+            log.exception("push.failed")
+            self._slow_down(started, ())
+            return RetryAction.RETRY
+        await self._handle_receipt(batch, receipt, rejected)
+        return RetryAction.STORED
+
+    async def _send(self, batch: SealedBatch | None) -> Receipt:
+        heartbeat = await gather_heartbeat(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
+        epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
+        verifies = batch is None and time.monotonic() >= self._verify_due
+        before = read_clocks()
+        head = Batch(
+            vantage=self._collector.vantage,
+            epoch=epoch,
+            seq=seq,
+            heartbeat=heartbeat,
+            sent_at=before.wall_at,
+            lineage=self._spool.lineage,
+            protocol=PUSH_PROTOCOL,
+            kept=await self._spool.kept_ranges() if verifies else (),
+        )
+        receipt = await self._collector.push(head, batch.content if batch else b"")
+        after = read_clocks()
+        if verifies:
+            self._verified_at = time.monotonic()
+            self._verify_due = self._verified_at + VERIFY_SECONDS
+        if not after.stepped_since(before):
+            exchange = TimestampExchange(
+                sent_at=before.wall_at,
+                received_at=receipt.received_at,
+                server_at=receipt.server_at,
+                returned_at=after.wall_at,
+            )
+            self._spool.offset_estimator.add(exchange, lead_us=after.lead_us)
+        return receipt
+
+    async def _handle_receipt(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:
+        self._healthy = True
+        self._backoff.reset()
+        if self.refusal is not None:
+            self.refusal = None
+            log.info("push.accepted_again")
+        if receipt.delay_us:
+            self._delay_calls(spread_delay_us(receipt.delay_us, draw()))
+        if batch is not None:
+            await self._spool.acknowledge(batch, rejected=rejected)
+            log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
+            for rejection in receipt.rejections:
+                reason = shortened(rejection.reason, MAX_SHOWN_REASON_CHARS)
+                log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=reason)
+        if receipt.missing:
+            batches = await self._spool.redeliver(receipt.missing)
+            log.warning("batches.delivered_again", batches=batches, reason="the collector's database has lost them")
+        if not self._plan_lock.locked():
+            async with self._plan_lock:
+                await self._on_plan(receipt.plan_version, receipt.plan_hash)
+        await self._release_held((receipt.plan_version, receipt.plan_hash))
+
+    async def _release_held(self, plan: tuple[int, bytes]) -> None:
+        """Push held samples again if the collector has another plan, or once an hour."""
+        if plan != self._plan or 0 < self._hold_until <= time.monotonic():
+            self._plan, self._hold_until = plan, 0.0
+            await self._spool.release_held()
+
+    async def _handle_error(
+        self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, started: float
+    ) -> RetryAction:
+        status, details = error.code().name, error.details() or ""
+        action = action_for(status, details)
+        if action is RetryAction.STOP:
+            return self._stop_pushing(f"{details} ({status})")
+        hint = next((hint for part, hint in HINTS.items() if part in details), None)
+        more = {} if hint is None else {"hint": hint}
+        log.warning("push.failed", status=status, details=details, action=action.value, **more)
+        if action is RetryAction.SPLIT and batch is not None:
+            await self._split(batch, f"{status}: {details}")
+            return action
+        if action is RetryAction.PARK and batch is not None and await self._hold(batch, error):
+            return action
+        if action is RetryAction.RENUMBER and batch is not None:
+            await self._spool.renumber(batch)
+            log.warning("batch.renumbered", seq=batch.seq, samples=batch.samples, epoch=self._spool.epoch)
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            # The database may be another one, or restored from a backup, when it is back.
+            self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
+        self._slow_down(started, error.trailing_metadata() or ())
+        return action
+
+    async def _hold(self, batch: SealedBatch, error: grpc.aio.AioRpcError) -> bool:
+        """Hold the samples of the targets that the refusal names; return whether the batch had others."""
+        targets = unknown_targets(error.trailing_metadata() or ())
+        if not targets:
+            return False
+        self._hold_until = self._hold_until or time.monotonic() + HOLD_SECONDS
+        # The plan has changed, and only a receipt says so. While all samples are refused, only heartbeats have one.
+        self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
+        return await self._spool.hold(batch, targets)
+
+    def _slow_down(self, started: float, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Wait before the next call after one that began at `started` of the monotonic clock and failed."""
+        self._healthy = False
+        # Calls that were in flight at the same time often fail together, which counts as one failure.
+        if started >= self._failed_at:
+            self._failed_at = time.monotonic()
+            self._delay_calls(self._backoff.next_wait_us(metadata, draw()))
+
+    async def _split(self, batch: SealedBatch, reason: str) -> None:
+        await self._spool.split(batch, reason)
+        if batch.samples == 1:
+            log.error("sample.quarantined", seq=batch.seq, reason=reason)
+        else:
+            log.warning("batch.split", seq=batch.seq, samples=batch.samples, reason=reason)
+
+    def _stop_pushing(self, reason: str) -> RetryAction:
+        """Push only heartbeats until one is accepted; log the reason once a minute."""
+        now = time.monotonic()
+        if self.refusal is None or now >= self._refusal_logged + REFUSAL_LOG_SECONDS:
+            self._refusal_logged = now
+            hint = "probing continues and the spool keeps every sample; join again, or compare the versions"
+            log.error("push.refused", reason=reason, hint=hint)
+        self.refusal = reason
+        self._healthy = False
+        self._heartbeat_due = now + REFUSED_HEARTBEAT_SECONDS
+        return RetryAction.STOP
+
+    def _delay_calls(self, wait_us: int) -> None:
+        log.info("push.waiting", wait_ms=wait_us // 1000)
+        self._not_before = max(self._not_before, time.monotonic() + wait_us / SECOND_US)
+
+
+def _rejected_counts(receipt: Receipt, batch: SealedBatch | None) -> Counter[str]:
+    """The number of rejected samples by reason. Raises `CollectorRefused` when the counts are inconsistent."""
+    samples = batch.samples if batch else 0
+    accounted = receipt.stored + receipt.duplicate + receipt.rejected
+    named = {rejection.index for rejection in receipt.rejections if 0 <= rejection.index < samples}
+    is_valid = min(receipt.stored, receipt.duplicate) >= 0 and len(named) == len(receipt.rejections)
+    if accounted != samples or receipt.rejected != len(receipt.rejections) or not is_valid:
+        raise CollectorRefused(
+            f"the collector accounts for {accounted} of {samples} samples and names {len(receipt.rejections)} of "
+            f"{receipt.rejected} rejected; compare the versions of agent and collector"
+        )
+    return Counter(rejection.reason.partition(":")[0].strip() or "unnamed" for rejection in receipt.rejections)
+
+
+async def _pause_after(error: SpoolError) -> None:
+    """Log a spool error and wait before the next attempt; measuring continues meanwhile."""
+    log.error("spool.failed", reason=str(error), hint=error.hint)
+    await asyncio.sleep(SPOOL_RETRY_SECONDS)
