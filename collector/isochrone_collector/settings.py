@@ -12,13 +12,12 @@ from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_common import address as wire_address
 from isochrone_common import local_socket
-from isochrone_common.address import DEFAULT_PORT, Address
+from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address
 from isochrone_wire import durations
 from isochrone_wire.model import DAY_US, SECOND_US
 
-HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
-DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
+DEFAULT_HTTP_LISTEN = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
 _SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"
 DEFAULT_DISK_LOW_PERCENT = 15.0
 FOREVER = ("forever", "0")
@@ -120,7 +119,7 @@ def check(
     key: Path | None = None,
     client_ca: Path | None = None,
     unix_socket: str | None = None,
-    http_listen: str = "off",
+    http_listen: str | None = None,
     http_host: Sequence[str] = (),
     public_page: bool = False,
     public_target: Sequence[str] = (),
@@ -142,7 +141,8 @@ def check(
     """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
     machines can reach one of the addresses, with `tls`, and if there are certificate files. Raises `SettingsError`.
     """
-    address, http = parse_address(listen), _http_address(http_listen)
+    address = parse_address(listen)
+    http = Address(address.host, DEFAULT_HTTP_PORT) if http_listen is None else _http_address(http_listen)
     if (certificate is None) != (key is None):
         given, missing = ("--certificate", "--key") if certificate else ("--key", "--certificate")
         raise SettingsError(
@@ -196,7 +196,7 @@ def _http_address(text: str) -> Address | None:
     if text == "off":
         return None
     try:
-        return wire_address.parse_address(text, default_port=HTTP_PORT)
+        return wire_address.parse_address(text, default_port=DEFAULT_HTTP_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
 

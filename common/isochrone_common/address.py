@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 DEFAULT_PORT = 4600
+DEFAULT_HTTP_PORT = 4680
 UNIX = "unix:"
 # Linux allows 107 bytes for the path of a socket and macOS 103.
 MAX_SOCKET_PATH_BYTES = 103

@@ -77,6 +77,7 @@ def join(
         credential=joined.credential,
         expires_at=joined.expires_at,
         renew_at=joined.renew_at,
+        http_port=joined.http_port,
     )
 
 

@@ -1,7 +1,8 @@
 """Files that survive a crash: a reader sees the old file or the new one, never a part of it; and files to watch."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,6 +21,16 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     finally:
         beside.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Create files, such as a Unix socket, for this user only, whatever the environment's mask is."""
+    usual = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(usual)
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isochrone_common.address import Address, parse_address
+from isochrone_common.address import DEFAULT_HTTP_PORT, Address, parse_address
 from isochrone_common.credentials import parse_credential
 from isochrone_common.files import replace_file
 from isochrone_common.trust import PLAIN, ClientCertificate, Trust
@@ -24,6 +24,7 @@ FILE_NAME = "identity.json"
 class Identity:
     """The identity of a client at one collector. `region` is set for a vantage only; the instants of expiry and renewal
     for a credential with a lifetime only. `plan_key` is the public key by which plans must be signed, if any.
+    `http_port` is the port of the collector's HTTP interface; 0 if it stated none.
     """
 
     address: Address
@@ -35,6 +36,12 @@ class Identity:
     expires_at: int | None = None
     renew_at: int | None = None
     plan_key: str | None = None
+    http_port: int = 0
+
+    @property
+    def http_address(self) -> Address:
+        """The address of the collector's HTTP interface."""
+        return Address(self.address.host, self.http_port or DEFAULT_HTTP_PORT)
 
 
 def to_text(identity: Identity) -> str:
@@ -53,6 +60,7 @@ def to_text(identity: Identity) -> str:
         "expires_at": identity.expires_at,
         "renew_at": identity.renew_at,
         "plan_key": identity.plan_key,
+        "http_port": identity.http_port or None,
         "client_certificate": str(client.certificate) if client else None,
         "client_key": str(client.key) if client else None,
     }
@@ -82,6 +90,7 @@ def parse(text: str) -> Identity:
             expires_at=_instant(document, "expires_at"),
             renew_at=_instant(document, "renew_at"),
             plan_key=document.get("plan_key"),
+            http_port=_instant(document, "http_port") or 0,
         )
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from None

@@ -10,6 +10,7 @@ from isochrone_common.identity_file import Identity
 from isochrone_common.trust import speaks_tls
 
 FILE_NAME = "collector.sock"
+_HTTP = ".http"
 _ANSWERS_WITHIN_S = 1.0
 
 
@@ -52,6 +53,11 @@ def default_socket(environment: Mapping[str, str]) -> Address:
     """Return the socket of this user's collector, and the place where it is by default if none listens yet."""
     default = _given(environment) or default_data_dir(environment).absolute() / FILE_NAME
     return _listening(environment) or Address(f"{UNIX}{default}", 0)
+
+
+def http_socket(path: Path) -> Path:
+    """Return the Unix socket for HTTP beside the one at `path`: `collector.http.sock` beside `collector.sock`."""
+    return path if path.stem.endswith(_HTTP) else path.with_name(f"{path.stem}{_HTTP}{path.suffix}")
 
 
 def is_listening(path: Path) -> bool:

@@ -54,6 +54,7 @@ def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity
         identity = replace(
             identity, credential=answer.credential, expires_at=answer.expires_at, renew_at=answer.renew_at
         )
+    identity = replace(identity, http_port=answer.http_port)
     if identity.trust.pins and answer.certificates:
         for certificate in answer.certificates:
             fingerprint_of(certificate)

@@ -1,5 +1,6 @@
 """Value classes of the collector's answers to operators and to pushes. Units as in `isochrone_wire.model`."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -9,6 +10,8 @@ from isochrone_wire.stable_ids import public_id
 
 ALERT_PREFIX, INCIDENT_PREFIX, SILENCE_PREFIX = "alert_", "incident_", "silence_"
 """The prefixes of the public forms of ids."""
+
+_INCIDENT = re.compile(rf"(?:{INCIDENT_PREFIX})?([0-7][0-9a-f]{{15}})")
 
 
 class Role(StrEnum):
@@ -99,7 +102,8 @@ class Invitation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     """The result of enrolment. The credential is never shown again; `region` is set for a vantage only, the instants of
-    expiry and renewal for a credential with a lifetime only.
+    expiry and renewal for a credential with a lifetime only. `http_port` is the port of the HTTP interface on the
+    collector's host, 0 if it has none.
     """
 
     MESSAGE: ClassVar[str] = "JoinResponse"
@@ -110,12 +114,13 @@ class Joined:
     region: str | None = None
     expires_at: int | None = None
     renew_at: int | None = None
+    http_port: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
     """The successor of a credential, if one was requested, and the certificates (PEM) that the collector presents now
-    and will present next.
+    and will present next; `http_port` as in `Joined`.
     """
 
     MESSAGE: ClassVar[str] = "RenewResponse"
@@ -124,6 +129,7 @@ class Renewed:
     expires_at: int | None = None
     renew_at: int | None = None
     certificates: tuple[str, ...] = ()
+    http_port: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +284,12 @@ def alert_name(alert_id: int) -> str:
 def incident_name(incident_id: int) -> str:
     """Return the public form of the id of an incident."""
     return public_id(INCIDENT_PREFIX, incident_id)
+
+
+def parse_incident_name(text: str) -> int | None:
+    """Return the id of an incident from its public form, or from its digits alone; `None` if it is not one."""
+    found = _INCIDENT.fullmatch(text)
+    return int(found[1], 16) if found else None
 
 
 def silence_name(silence_id: int) -> str:

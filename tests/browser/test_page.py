@@ -275,7 +275,7 @@ def test_the_queries_of_the_matrix_begin_with_the_document(page: Page) -> None:
     """The browser asks them before the script of the page does, which takes the same answers; for all metrics."""
     page.open("/?metric=speed&window=6h")
     begun = page.browser.seen("Network.requestWillBeSent")
-    for path in ("/v1/leaderboard?window=6h&quantity=", "/v1/targets", "/v1/regions"):
+    for path in ("/v1/leaderboard?window=6h&quantity=", "/v1/targets", "/v1/vantages"):
         asked = [one for one in begun if one["request"]["url"].startswith(f"{page.collector.http}{path}")]
         assert len({one["request"]["url"] for one in asked}) == 1
         assert asked[0]["initiator"]["type"] != "script", asked[0]["initiator"]

@@ -65,9 +65,8 @@ def _kept(kept_us: int | None) -> str:
 @click.option(
     "--http-listen",
     envvar="ISOCHRONE_HTTP_LISTEN",
-    default=settings.DEFAULT_HTTP_LISTEN,
-    show_default=True,
-    help="Address for HTTP: route tables, /metrics; port 0 takes a free one, `off` disables it.",
+    help="Address for HTTP: readers, the page, route tables, /metrics; port 0 takes a free one, `off` disables it.  "
+    "[default: the host of --listen, port 4680]",
 )
 @click.option(
     "--http-host",

@@ -21,7 +21,7 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
     """Joining, renewal, plans and pushes. `certificates` returns what the collector presents now and will present next,
-    in PEM, and `fingerprints` the SHA-256 of both.
+    in PEM, and `fingerprints` the SHA-256 of both; `http_port` is the port of HTTP, or 0.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         clock: Callable[[], int],
         certificates: Callable[[], Sequence[str]] = tuple,
         fingerprints: Callable[[], Sequence[bytes]] = tuple,
+        http_port: int = 0,
     ) -> None:
         self._ingest = ingest
         self._plans = plans
@@ -42,6 +43,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self._clock = clock
         self._certificates = certificates
         self._fingerprints = fingerprints
+        self._http_port = http_port
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
@@ -54,7 +56,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             address=address_key(context.peer()),
             version=request.version,
         )
-        return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
+        return codec.encode(replace(joined, http_port=self._http_port))  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def Renew(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.RenewRequest, context: Context
@@ -64,7 +66,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if request.credential:
             credential = bearer_credential(context.invocation_metadata())
             renewed = await answer(context, self._enrolment.renew(credential))
-        renewed = replace(renewed, certificates=tuple(self._certificates()))
+        renewed = replace(renewed, certificates=tuple(self._certificates()), http_port=self._http_port)
         return codec.encode(renewed)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto

@@ -19,6 +19,7 @@ from functools import partial
 from isochrone_collector.auth.call_limits import network_of
 from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.http_api.connection import FULL, Connection
+from isochrone_common.address import UNIX
 
 FIRST_BYTE_S = 10.0
 HANDSHAKE_S = 5.0
@@ -28,6 +29,8 @@ _AT_ONCE = 16
 _BEGUN_AT_ONCE = 2
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
+# The first byte of a TLS connection, with which no request of HTTP begins.
+_TLS_HANDSHAKE = b"\x16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,8 @@ class _Silent:
 
 class Acceptor:
     """Serves the connections of a listening socket: at most `most` at once, a quarter of them of one address. Others
-    are closed, without TLS after a 503. It has the methods of an asyncio server that uvicorn calls.
+    are closed, without TLS after a 503. With `allows_plain_text` the first byte of a connection decides whether
+    it has TLS. It has the methods of an asyncio server that uvicorn calls.
     """
 
     def __init__(
@@ -50,12 +54,14 @@ class Acceptor:
         create_connection: Callable[[], Connection],
         *,
         tls: ssl.SSLContext | None,
+        allows_plain_text: bool,
         most: int,
     ) -> None:
         self.most = most
         self._listener = listener
         self._create_connection = create_connection
         self._tls = tls
+        self._allows_plain_text = allows_plain_text or tls is None
         self._loop = asyncio.get_running_loop()
         # Of each address, and in total.
         self._open: Counter[str] = Counter()
@@ -105,12 +111,12 @@ class Acceptor:
                 self._pause = self._loop.call_later(_PAUSE_S, self._resume)
                 return
             accepted.setblocking(False)
-            self._admit(accepted, network_of(peer[0]))
+            self._admit(accepted, network_of(peer[0]) if peer else UNIX)
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         if self._count >= self.most or self._open[address] >= max(1, self.most // 4):
             REFUSALS.write(listener="http", reason="too many connections", client=address)
-            if self._tls is None:
+            if self._allows_plain_text:
                 with suppress(OSError):
                     accepted.send(FULL)
             accepted.close()
@@ -180,10 +186,9 @@ class Acceptor:
         connection = self._create_connection()
         # asyncio closes a connection without a handshake.
         with suppress(OSError):
+            is_plain = self._allows_plain_text and accepted.recv(1, socket.MSG_PEEK) != _TLS_HANDSHAKE
+            tls = None if is_plain else self._tls
             await self._loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
+                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S if tls else None
             )
             await connection.closed

@@ -24,6 +24,7 @@ from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.http_api.page import PageRoutes
 from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
 from isochrone_collector.http_api.route_tables import TableRoutes
+from isochrone_collector.http_api.sample_streams import SampleStreams
 from isochrone_collector.http_api.status import STATUS, StatusRoutes
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.plans.service import Plans
@@ -79,6 +80,7 @@ def create_app(
     page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
     status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
     queries = QueryRoutes(sources.query_context)
+    streams = SampleStreams(query_context=sources.query_context, authenticator=sources.authenticator)
     discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
     # One after the other, because the metrics of many series take much of a second.
     scrape = asyncio.Lock()
@@ -103,8 +105,11 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/v1/routes", tables.overview, methods=_GET),
+            Route("/v1/routes/watch", tables.watch_all, methods=_GET),
             Route("/v1/routes/{client_region}", tables.region, methods=_GET),
             Route("/v1/routes/{client_region}/watch", tables.watch, methods=_GET),
+            Route("/v1/samples/export", streams.export, methods=_GET),
+            Route("/v1/samples/watch", streams.watch, methods=_GET),
             *(Route(endpoint.path, queries.handler(endpoint), methods=_GET) for endpoint in ENDPOINTS),
             Route("/v1/changes", changes.watch, methods=_GET),
             Route("/v3/discovery:clusters", discovery.clusters, methods=_POST),

@@ -32,8 +32,8 @@ _READING = frozenset({"GET", "HEAD"})
 
 class BearerAuth:
     """Middleware that authenticates every request as `request.state.principal`, except those to paths that `is_public`,
-    and refuses malformed paths and, unless `hosts` is `None`, as under TLS, requests to a host that it does not
-    contain. If the interface `is_exposed` to the public, metrics are not open.
+    and refuses malformed paths and, unless `hosts` is `None`, requests without TLS to a host that it does not contain.
+    If the interface `is_exposed` to the public, metrics are not open.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BearerAuth:
     def _require_host(self, request: Request) -> None:
         """Raises `BadRequest`. A request without a Host header is not from a browser."""
         given = request.headers.get("host")
-        if self._hosts is None or given is None:
+        if self._hosts is None or given is None or request.url.scheme == "https":
             return
         try:
             host = parse_address(given).host.lower()

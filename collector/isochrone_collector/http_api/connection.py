@@ -21,7 +21,7 @@ _FULL = (
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
 )
 _PROBLEM = (
-    b'{"type":"urn:isochrone:problem:too-many","title":"Service Unavailable","status":503,'
+    b'{"type":"urn:isochrone:problem:resource-exhausted","title":"Service Unavailable","status":503,'
     b'"detail":"too many connections; retry later, or reuse one connection"}'
 )
 FULL = _FULL % (len(_PROBLEM), _PROBLEM)

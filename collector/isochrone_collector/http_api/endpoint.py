@@ -62,6 +62,10 @@ class ParsedRequest:
         """Return a number of seconds as microseconds, 0 if missing."""
         return query_parameters.seconds_us(self.query.one(name), name=name)
 
+    def number(self, name: str) -> float:
+        """Return a positive number, 0 if missing."""
+        return query_parameters.number(self.query.one(name), name=name)
+
     def flag(self, name: str) -> bool:
         """Return a truth value, false if missing."""
         return self.choice(name, _FLAG) == "true"

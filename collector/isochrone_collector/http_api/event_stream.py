@@ -1,4 +1,5 @@
-"""Server-sent events for one reader: items as they come, heartbeats, and a disconnect of slow readers.
+"""Streams for one reader: items as they come, as server-sent events with heartbeats or as lines, and a disconnect of
+slow readers.
 
 Pending data is bounded by the connection's buffer: while it is full nothing is written, and a reader that does not read
 for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it received.
@@ -35,7 +36,8 @@ Item = TypeVar("Item")
 
 class EventStream(Response, Generic[Item]):
     """A streaming response, created by `start`, with the events of `items`; `None` among them is a heartbeat.
-    `authenticate` raises if the reader's credential has been revoked.
+    `authenticate` raises if the reader's credential has been revoked. A stream of lines is complete only if its body
+    ends: after an error the connection is aborted.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class EventStream(Response, Generic[Item]):
         *,
         event: Callable[[Item], bytes],
         authenticate: Callable[[], Awaitable[object]],
+        media_type: str,
     ) -> None:
-        super().__init__(headers=HEADERS, media_type=MEDIA_TYPE)
+        super().__init__(headers=HEADERS, media_type=media_type)
         # A stream has no content length.
         del self.headers["content-length"]
         self._items = items
@@ -63,9 +66,10 @@ class EventStream(Response, Generic[Item]):
             sending = asyncio.ensure_future(self._send_events(send))
             pending += (sending, asyncio.ensure_future(disconnected(receive)))
             await asyncio.wait(pending[1:], return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-            await send(_END)
+            if sending.done() and not sending.result():
+                scope["state"]["abort"]()
+            else:
+                await send(_END)
         except TimeoutError:
             _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
             scope["state"]["abort"]()
@@ -75,16 +79,21 @@ class EventStream(Response, Generic[Item]):
             await asyncio.gather(*pending, return_exceptions=True)
             await self._items.aclose()
 
-    async def _send_events(self, send: Send) -> None:
-        """Send events until the stream ends. Raises `TimeoutError` if the reader does not read."""
+    async def _send_events(self, send: Send) -> bool:
+        """Send events until the stream ends; return false if the connection must be aborted. Raises `TimeoutError` if
+        the reader does not read.
+        """
         try:
             await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:
             _log.info("watcher.ended", reason=str(error))
+            return self.media_type == MEDIA_TYPE
+        return True
 
     async def _copy(self, send: Send) -> None:
         # Without a task for each event: a table goes to a thousand readers at once.
-        await send(_body(_RETRY))
+        if self.media_type == MEDIA_TYPE:
+            await send(_body(_RETRY))
         with suppress(StopAsyncIteration):
             item = await self._first
             while True:
@@ -97,15 +106,17 @@ async def start(
     *,
     event: Callable[[Item], bytes],
     authenticate: Callable[[], Awaitable[object]],
+    media_type: str = MEDIA_TYPE,
+    first_timeout_s: float | None = _FIRST_TIMEOUT_S,
 ) -> EventStream[Item]:
     """Start a stream of items as events. Raises the errors of the first item, such as `TooMany`."""
     first = asyncio.ensure_future(anext(items))
-    await asyncio.wait({first}, timeout=_FIRST_TIMEOUT_S)
+    await asyncio.wait({first}, timeout=first_timeout_s)
     error = first.exception() if first.done() else None
-    if error is not None:
+    if error is not None and not isinstance(error, StopAsyncIteration):
         await items.aclose()
         raise error
-    return EventStream(items, first, event=event, authenticate=authenticate)
+    return EventStream(items, first, event=event, authenticate=authenticate, media_type=media_type)
 
 
 async def disconnected(receive: Receive) -> None:

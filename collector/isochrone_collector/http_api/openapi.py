@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from isochrone_collector.http_api.endpoint import Endpoint, Parameter
-from isochrone_collector.http_api.parameters import COUNT, FORMAT, INSTANT, TEXT
+from isochrone_collector.http_api.parameters import COUNT, EXPORT, FORMAT, INSTANT, LINES, TEXT, WATCH
 from isochrone_collector.http_api.schemas import Schema, components, reference
 from isochrone_collector.publishing.notice import Notice
 from isochrone_wire import __version__
@@ -90,6 +90,7 @@ _TABLE_HEADERS: Schema = {
     "ETag": {"schema": TEXT, "description": "Changes with every table in the answer."},
     "Cache-Control": {"schema": TEXT},
     "X-Isochrone-Generation": {"schema": COUNT, "description": "The newest generation in the answer."},
+    "X-Isochrone-Answered-At": {"schema": INSTANT},
     "X-Isochrone-Stale-Since": {
         "schema": INSTANT,
         "description": "Present while the database is unavailable to the collector: newer tables may exist.",
@@ -142,8 +143,11 @@ def document(endpoints: Sequence[Endpoint]) -> Schema:
 def _paths() -> dict[str, Schema]:
     return {
         "/v1/routes": _operation("The regions and routes that have a table.", _named("Overview")),
+        "/v1/routes/watch": _watch(_in_query("client_region", TEXT, "One region; all if missing.")),
         "/v1/routes/{client_region}": _tables(),
-        "/v1/routes/{client_region}/watch": _watch(),
+        "/v1/routes/{client_region}/watch": _watch(_in_path("client_region")),
+        "/v1/samples/export": _export(),
+        "/v1/samples/watch": _sample_watch(),
         "/v1/changes": _changes(),
         "/v1/openapi.json": _operation("This document.", {"type": "object"}),
         "/metrics": _metrics(),
@@ -188,11 +192,33 @@ def _tables() -> Schema:
     return operation
 
 
-def _watch() -> Schema:
+def _export() -> Schema:
+    operation = _operation(
+        "All samples of a selection, as lines of JSON with the rows of /v1/samples; complete if the body ends.",
+        _named("StoredSample"),
+        *map(_described, EXPORT),
+    )
+    operation["responses"]["200"]["content"] = {LINES: {"schema": TEXT}}
+    return operation
+
+
+def _sample_watch() -> Schema:
+    operation = _operation(
+        "Samples as they are stored, as server-sent events: data has rows as /v1/samples, and resume_at, which is the "
+        "id in microseconds: samples received before it have been sent, later ones may have been.",
+        _named("StoredSample"),
+        *map(_described, WATCH),
+        _header("Last-Event-ID", "Continue from this id."),
+    )
+    operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": TEXT}}
+    return operation
+
+
+def _watch(region: Schema) -> Schema:
     operation = _operation(
         "Tables as they change, as server-sent events: id is the generation, data one RouteTable.",
         reference(RouteTable),
-        _in_path("client_region"),
+        region,
         _ROUTE,
         _in_query("after", COUNT, "Resume after this generation; a snapshot comes first if it is missing."),
         _header("Last-Event-ID", "As after, with precedence."),

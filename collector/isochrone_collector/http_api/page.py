@@ -139,7 +139,7 @@ def _early_requests(request: Request) -> str:
     if request.query_params.get("from") or _WINDOW.fullmatch(window) is None:
         return ""
     query = urlencode({"window": window, "quantity": _QUANTITIES}, doseq=True)
-    paths = (f"/v1/leaderboard?{query}", "/v1/targets", "/v1/regions")
+    paths = (f"/v1/leaderboard?{query}", "/v1/targets", "/v1/vantages")
     return ", ".join(f"<{path}>; rel=preload; as=fetch; crossorigin" for path in paths)
 
 

@@ -30,6 +30,22 @@ WINDOW = (
 )
 SELECTION = (TARGET, REGION, *WINDOW, FORMAT)
 
+LINES = "application/x-ndjson"
+EXPORT = (
+    Parameter(
+        name="newest",
+        schema={**COUNT, "maximum": 10_000},
+        description="So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
+    ),
+    Parameter(name="after", schema=TEXT, description="Continue after the sample with this id; not with newest."),
+    *SELECTION,
+)
+WATCH = (
+    Parameter(name="since", schema=INSTANT, description="Samples received from this instant on; now if missing."),
+    TARGET,
+    REGION,
+)
+
 
 def limit(description: str) -> Parameter:
     """A limit on a latency in seconds, at most a day."""

@@ -38,11 +38,11 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
     UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
     Conflict: (HTTPStatus.CONFLICT, "conflict"),
-    NotAdmitted: (HTTPStatus.UNAUTHORIZED, "not-admitted"),
+    NotAdmitted: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
     Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
-    TooMany: (HTTPStatus.SERVICE_UNAVAILABLE, "too-many"),
+    TooMany: (HTTPStatus.SERVICE_UNAVAILABLE, "resource-exhausted"),
     MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
-    TookTooLong: (HTTPStatus.GATEWAY_TIMEOUT, "took-too-long"),
+    TookTooLong: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
     DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
 }
 _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")

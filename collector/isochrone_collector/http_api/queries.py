@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from isochrone_collector.analysis.time_series import FEWEST_BINS, MAX_BINS, MAX_POINTS
 from isochrone_collector.auth.call_limits import CallSlots
-from isochrone_collector.errors import BadRequest
+from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.http_api import entity_tags
 from isochrone_collector.http_api.bodies import VARY, JsonResponse
 from isochrone_collector.http_api.encoded_documents import (
@@ -45,19 +45,35 @@ from isochrone_collector.queries import (
     latency_targets,
     ranking,
     rate_limits,
+    region_costs,
     routes,
     samples,
     series,
+    simulations,
 )
 from isochrone_collector.queries.context import QueryContext
-from isochrone_wire.answers import Decision, DifferentialList, Order
+from isochrone_wire.answers import Decision, DifferentialList, Order, Window
 from isochrone_wire.fleet import CoverageList, SampleList, SpendList, TargetList, VantageList
-from isochrone_wire.insights import AlertList, DriftList, IncidentList, LatencyBudgetList, Leaderboard, RateLimitList
+from isochrone_wire.insights import (
+    AlertList,
+    DriftList,
+    IncidentList,
+    LatencyBudgetList,
+    Leaderboard,
+    RateLimitList,
+    RegionCostList,
+    SimulationList,
+    TierList,
+)
+from isochrone_wire.model import DAY_US
+from isochrone_wire.operations import parse_incident_name
 from isochrone_wire.queries.differential_order import DECIDED, DEFAULT_SORT, SORTS, select_rows
 from isochrone_wire.queries.series import SeriesList
 from isochrone_wire.routes import Explanation, RouteEventList
+from isochrone_wire.text import shortened
 
 _USUAL_SAMPLES, _MAX_SAMPLES = 20, 1_000
+_MAX_SHOWN = 80
 _ONLY = (DECIDED, *(decision.value for decision in Decision))
 
 
@@ -85,6 +101,14 @@ def _limit_of(request: ParsedRequest) -> int:
     return limit
 
 
+async def _incident(context: QueryContext, request: ParsedRequest) -> IncidentList:
+    incident_id = parse_incident_name(request.path["id"])
+    if incident_id is None:
+        raise UnknownName(f"{shortened(request.path['id'], _MAX_SHOWN)!r} is not the id of an incident")
+    window = Window(from_at=request.now_at - DAY_US, until_at=request.now_at)
+    return await incidents.incidents(context, window, past=True, id=incident_id)
+
+
 ENDPOINTS = (
     Endpoint(
         path="/v1/targets",
@@ -94,7 +118,7 @@ ENDPOINTS = (
         parameters=(FORMAT,),
     ),
     Endpoint(
-        path="/v1/regions",
+        path="/v1/vantages",
         summary="The vantages of all regions, with their state.",
         answer=VantageList,
         query=lambda context, _request: fleet.vantage_list(context),
@@ -132,6 +156,7 @@ ENDPOINTS = (
             by=request.text("by"),
             answer_tokens=request.count("answer"),
             limit_us=request.seconds_us("limit"),
+            min_tokens_per_second=request.number("min-speed"),
         ),
         parameters=(
             Parameter(name="use", schema=SEVERAL, description="Uses, such as voice or chat; all if missing."),
@@ -146,6 +171,11 @@ ENDPOINTS = (
                 description="Limit an answer of so many tokens, estimated for each request.",
             ),
             limit("A limit in seconds in place of the uses: on the answer, else on the first token."),
+            Parameter(
+                name="min-speed",
+                schema={"type": "number", "exclusiveMinimum": 0},
+                description="The tokens per second that each request must reach.",
+            ),
             *SELECTION,
         ),
     ),
@@ -176,6 +206,38 @@ ENDPOINTS = (
             TARGET,
             *WINDOW,
             FORMAT,
+        ),
+    ),
+    Endpoint(
+        path="/v1/region-costs",
+        summary="The fastest region of each provider, and the latency that the others add.",
+        answer=RegionCostList,
+        query=lambda context, request: region_costs.region_costs(
+            context, request.selection, metric=request.text("metric")
+        ),
+        parameters=(METRIC, *SELECTION),
+    ),
+    Endpoint(
+        path="/v1/tiers",
+        summary="Targets ranked within their price tier, per region.",
+        answer=TierList,
+        query=lambda context, request: ranking.price_tiers(context, request.selection),
+        parameters=SELECTION,
+    ),
+    Endpoint(
+        path="/v1/simulations",
+        summary="Other policies replayed on the recorded rounds of interchangeable targets.",
+        answer=SimulationList,
+        query=lambda context, request: simulations.simulations(
+            context, request.selection, policies=request.texts("policy")
+        ),
+        parameters=(
+            Parameter(
+                name="policy",
+                schema=SEVERAL,
+                description="static:TARGET, nearest, routed, race:K or fallback:MILLISECONDS; one of each if missing.",
+            ),
+            *SELECTION,
         ),
     ),
     Endpoint(
@@ -249,6 +311,13 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
+        path="/v1/incidents/{id}",
+        summary="One incident.",
+        answer=IncidentList,
+        query=_incident,
+        parameters=(FORMAT,),
+    ),
+    Endpoint(
         path="/v1/alerts",
         summary="The alerts raised in the window, with their delivery.",
         answer=AlertList,
@@ -263,7 +332,7 @@ ENDPOINTS = (
         parameters=SELECTION,
     ),
     Endpoint(
-        path="/v1/limits",
+        path="/v1/rate-limits",
         summary="Rate limits as response headers state them, with their history and a forecast of exhaustion.",
         answer=RateLimitList,
         query=lambda context, request: rate_limits.rate_limits(

@@ -18,7 +18,7 @@ USUAL_WINDOW = "24h"
 MILLISECOND_US = 1_000
 
 _MAX_COUNT = 2**63 - 1
-_MAX_FIELDS = 100
+_MAX_FIELDS = 500
 _MAX_SHOWN = 200
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DIGITS = re.compile(r"[0-9]{1,19}")
@@ -95,6 +95,13 @@ def seconds_us(text: str, *, name: str) -> int:
     return found
 
 
+def number(text: str, *, name: str) -> float:
+    """Parse a positive number, 0 if empty."""
+    if text and (_NUMBER.fullmatch(text) is None or not float(text)):
+        raise BadRequest(f"{name}: {text[:40]!r} is not a positive number")
+    return float(text or 0)
+
+
 def wait_us(text: str) -> int:
     """Parse the time to wait for a newer table, in microseconds; 0 if empty."""
     if not text:
@@ -130,14 +137,18 @@ def window(parameters: QueryParameters, *, now_at: int) -> Window:
 def _between(begin: str, end: str, now_at: int) -> Window:
     if not begin:
         raise BadRequest("until needs from, the beginning of the window")
-    found = Window(from_at=_instant("from", begin), until_at=_instant("until", end) if end else now_at)
+    found = Window(from_at=instant("from", begin), until_at=instant("until", end) if end else now_at)
     if found.from_at >= found.until_at:
         raise BadRequest("the window ends before it begins")
     return found
 
 
-def _instant(name: str, text: str) -> int:
-    """Parse an RFC 3339 instant as microseconds since the epoch; a space stands for a `+` that was not escaped."""
+def instant(name: str, text: str) -> int:
+    """Parse an RFC 3339 instant as microseconds since the epoch, 0 if empty; a space stands for a `+` that was not
+    escaped.
+    """
+    if not text:
+        return 0
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         since = moment - _EPOCH

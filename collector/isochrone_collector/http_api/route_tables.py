@@ -18,6 +18,7 @@ from isochrone_collector.http_api.bodies import JsonResponse
 from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
 from isochrone_collector.http_api.entity_tags import is_current, none_match, quoted
 from isochrone_collector.http_api.problems import NotBuilt
+from isochrone_collector.http_api.query_parameters import QueryParameters
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.routes import NO_TABLE
@@ -26,10 +27,12 @@ from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteTable
 
 GENERATION = "X-Isochrone-Generation"
+ANSWERED_AT = "X-Isochrone-Answered-At"
 STALE_SINCE = "X-Isochrone-Stale-Since"
 
 ONE_REGION = ("route", "format", "wait", "after")
 WATCHING = ("route", "after")
+WATCHING_ALL = ("client_region", *WATCHING)
 
 MAX_AGE_US = 5 * SECOND_US
 """The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
@@ -98,15 +101,22 @@ class TableRoutes:
     async def watch(self, request: Request) -> Response:
         """Stream the tables of a region as server-sent events."""
         parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING)
-        route = parameters.one("route")
+        found = self._find(request, parameters.one("route"))
+        return await self._stream(request, parameters, found.client_region)
+
+    async def watch_all(self, request: Request) -> Response:
+        """Stream the tables of all regions, or of one, as server-sent events."""
+        parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING_ALL)
+        return await self._stream(request, parameters, parameters.one("client_region"))
+
+    async def _stream(self, request: Request, parameters: QueryParameters, client_region: str) -> Response:
         after = query_parameters.generation(
             request.headers.get("last-event-id") or parameters.one("after"), name="Last-Event-ID or after"
         )
-        found = self._find(request, route)
         if request.method == "HEAD":
             return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
         return await event_stream.start(
-            self._watched(request, found, route, after=after),
+            self._watched(request, client_region, parameters.one("route"), after=after),
             event=self._encoded.event,
             authenticate=self._authenticate(request),
         )
@@ -135,17 +145,17 @@ class TableRoutes:
         return partial(bearer_auth.authenticate, self._authenticator, request)
 
     async def _watched(
-        self, request: Request, found: RegionTables, route: str, *, after: int
+        self, request: Request, client_region: str, route: str, *, after: int
     ) -> AsyncGenerator[RouteTable | None, None]:
         """Yield as `Publisher.watch`, counted for the caller. Raises `TooMany`."""
         with self._watches.hold(request.state.principal.key):
-            async with aclosing(self._publisher.watch(found.client_region, route, after=after)) as tables:
+            async with aclosing(self._publisher.watch(client_region, route, after=after)) as tables:
                 async for table in tables:
                     yield table
 
     async def _wait(self, request: Request, found: RegionTables, route: str, *, after: int, wait_us: int) -> bool:
         """Wait for a table after that generation; return whether there was one in time. Raises as `_watched`."""
-        tables = self._watched(request, found, route, after=after)
+        tables = self._watched(request, found.client_region, route, after=after)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
                 async for table in tables:
@@ -158,6 +168,7 @@ class TableRoutes:
             "ETag": quoted(found.etag),
             "Cache-Control": cache_control(found, now_at=self._clock()),
             GENERATION: str(found.generation),
+            ANSWERED_AT: rfc3339(found.answered_at),
             **self._staleness(),
         }
 

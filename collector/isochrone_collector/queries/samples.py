@@ -6,7 +6,7 @@ may take, and batches already reported are skipped.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -99,7 +99,7 @@ async def one_sample(context: QueryContext, name: str) -> SampleList:
     """Return the sample with this id, in the window of its round. Raises `UnknownName`."""
     position = parse_sample_name(name)
     if position is None:
-        raise UnknownName(f"{shortened(name, _MAX_SHOWN)!r} is not the id of a sample", hint=_IDS)
+        raise UnknownName(_not_an_id(name), hint=_IDS)
     window = Window(from_at=position.round_at, until_at=position.round_at + 1)
     async with context.database.connection() as connection:
         resolved = await resolve_names(connection, Selection(window=window))
@@ -109,25 +109,34 @@ async def one_sample(context: QueryContext, name: str) -> SampleList:
     return SampleList(window=window, samples=tuple(_values(records, resolved)))
 
 
-async def export(context: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
-    """Yield every sample of a selection in portions, oldest round first; or the `newest` ones, newest first.
+async def export(
+    context: QueryContext, selection: Selection, *, newest: int = 0, after: str = ""
+) -> AsyncGenerator[list[StoredSample], None]:
+    """Yield every sample of a selection in portions, oldest round first, or those after the sample with the id `after`
+    in this order; or the `newest` ones, newest first. The first portion, which may be empty, comes at once.
 
     Samples are read page by page, so that neither side holds more than a page and a slow reader does not hold a
-    database connection. A sample stored meanwhile is included if its round was not read yet.
+    database connection. A sample stored meanwhile is included if its round was not read yet. Raises `BadRequest` and
+    `UnknownName`.
     """
+    position = parse_sample_name(after)
+    if after and (newest or position is None):
+        raise BadRequest("an export of the newest samples cannot be continued" if newest else _not_an_id(after))
     if newest:
         found = await samples(context, selection, limit=newest)
+        yield []
         for newest_first in _portions(found.samples):
             yield [*newest_first]
         return
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-    async for records in _pages(context, resolved):
+    yield []
+    async for records in _pages(context, resolved, after=position):
         for portion in _portions(records):
             yield _values(portion, resolved)
 
 
-async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
+async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncGenerator[SampleList, None]:
     """Yield samples received from `since_at` (0: now) on, as they are stored, each once.
 
     The first portion comes at once; empty portions follow as keepalives. Raises `BadRequest`.
@@ -167,10 +176,14 @@ async def _samples_of(context: QueryContext, resolved: ResolvedSelection, group:
         return await sample_table.of_batches(connection, resolved.scope, group)
 
 
-async def _pages(context: QueryContext, resolved: ResolvedSelection) -> AsyncIterator[list[Record]]:
-    """Yield all records of a scope. The span of a page is adapted to the fill of the page before."""
+async def _pages(
+    context: QueryContext, resolved: ResolvedSelection, *, after: Position | None
+) -> AsyncIterator[list[Record]]:
+    """Yield the records of a scope after a position. The span of a page is adapted to the fill of the page before."""
     window = resolved.scope.window
     position, stride_us = Position(round_at=window.from_at), MINUTE_US
+    if after is not None and after.round_at >= window.from_at:
+        position = after
     while position.round_at < window.until_at:
         until_at = min(position.round_at + stride_us, window.until_at)
         part = replace(resolved.scope, window=Window(from_at=position.round_at, until_at=until_at))
@@ -180,6 +193,10 @@ async def _pages(context: QueryContext, resolved: ResolvedSelection) -> AsyncIte
         position = position_of(records[-1]) if full else Position(round_at=until_at)
         stride_us = max(_LEAST_STRIDE_US, stride_us // 2) if full else 2 * stride_us
         yield records
+
+
+def _not_an_id(name: str) -> str:
+    return f"{shortened(name, _MAX_SHOWN)!r} is not the id of a sample"
 
 
 def _values(records: Sequence[Record], resolved: ResolvedSelection) -> list[StoredSample]:

@@ -5,13 +5,10 @@ The Unix socket has a server of its own, because an interceptor does not see how
 
 import os
 import pwd
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
-import structlog
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -28,9 +25,9 @@ from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair
 from isochrone_collector.server.listen_check import check_unix_socket
-from isochrone_collector.settings import Settings
 from isochrone_common.address import UNIX, Address
 from isochrone_common.channel import SERVER_OPTIONS
+from isochrone_common.files import private_files
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import (
     fleet_pb2,
@@ -44,14 +41,14 @@ from isochrone_wire.v1 import (
 
 _MAX_CONNECTIONS = 4_000
 
-_log = structlog.get_logger()
 
-
-def grpc_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.Server:
-    """Create a server with every service."""
+def grpc_server(
+    parts: Parts, authenticator: Authenticator, health_of: health.aio.HealthServicer, *, http_port: int
+) -> grpc.aio.Server:
+    """Create a server with every service; `http_port` is the port of HTTP, or 0."""
     server = grpc.aio.server(
         interceptors=[
-            AuthInterceptor(parts.authenticator, on_refused=parts.push_metrics.count_refused),
+            AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused),
             parts.push_metrics,
         ],
         # Above the limit gRPC closes a connection when it is accepted.
@@ -62,10 +59,11 @@ def grpc_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.
         ingest=parts.ingest,
         plans=parts.plans,
         enrolment=parts.enrolment,
-        authenticator=parts.authenticator,
+        authenticator=authenticator,
         clock=parts.clock.now_at,
         certificates=lambda: [pair.certificate for pair in _announced(parts)],
         fingerprints=lambda: [pair.fingerprint for pair in _announced(parts)],
+        http_port=http_port,
     )
     add_to_server(fleet, server)
     operations = OperationsService(
@@ -97,11 +95,10 @@ def grpc_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.
     return server
 
 
-def socket_server(parts: Parts, health_of: health.aio.HealthServicer) -> grpc.aio.Server:
-    """Create the server of the Unix socket, on which every caller is the operator of this process's user."""
+def socket_authenticator(parts: Parts) -> Authenticator:
+    """Create the authenticator of the Unix sockets, on which every caller is the operator of this process's user."""
     user = Principal(role=Role.OPERATOR, name=f"{UNIX}{_user()}", has_credential=False)
-    local = Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
-    return grpc_server(replace(parts, authenticator=local), health_of)
+    return Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
 
 
 def _user() -> str:
@@ -119,7 +116,7 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
     """Bind the server, and return the address with its real port. Raises `StartError`."""
     try:
         if certificates is None:
-            with _private():
+            with private_files():
                 port = server.add_insecure_port(str(listen))
         else:
             port = server.add_secure_port(str(listen), certificates.credentials())
@@ -130,29 +127,8 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
     return Address(listen.host, port)
 
 
-def bind_socket(server: grpc.aio.Server, settings: Settings) -> Address | None:
-    """Bind the server to the Unix socket, and return its address, if there is one. Raises `StartError` if it is
-    required and cannot be made.
-    """
-    address = settings.unix_socket
-    if address is None:
-        return None
-    try:
-        Path(address.host.removeprefix(UNIX)).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        check_unix_socket(address)
-        return bind(server, address, None)
-    except (OSError, StartError) as error:
-        if settings.unix_socket_required:
-            raise
-        _log.warning("unix_socket.unavailable", listen=str(address), reason=str(error), hint="set --unix-socket PATH")
-        return None
-
-
-@contextmanager
-def _private() -> Iterator[None]:
-    """Create files, such as a Unix socket, for this user only, whatever the environment's mask is."""
-    usual = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(usual)
+def bind_socket(server: grpc.aio.Server, address: Address) -> None:
+    """Bind the server to a Unix socket. Raises `StartError`, and `OSError` for its folder."""
+    Path(address.host.removeprefix(UNIX)).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    check_unix_socket(address)
+    bind(server, address, None)

@@ -24,9 +24,10 @@ _log = structlog.get_logger()
 class OperatorFile:
     """The file `operator.json`, with this collector's address, its current certificate and a valid credential."""
 
-    def __init__(self, *, data_dir: Path, listen: Address, enrolment: Enrolment) -> None:
+    def __init__(self, *, data_dir: Path, listen: Address, http_port: int, enrolment: Enrolment) -> None:
         self.path = data_dir / FILE_NAME
         self._address = Address(_EVERY_ADDRESS.get(listen.host, listen.host), listen.port)
+        self._http_port = http_port
         self._enrolment = enrolment
         self._announced: list[bytes] = []
 
@@ -52,7 +53,14 @@ class OperatorFile:
             next_certificate=coming.certificate if coming else None,
             client=current.trust.client if current else None,
         )
-        wanted = Identity(address=self._address, name=name, role=Role.OPERATOR, trust=trust, credential=str(credential))
+        wanted = Identity(
+            address=self._address,
+            name=name,
+            role=Role.OPERATOR,
+            trust=trust,
+            credential=str(credential),
+            http_port=self._http_port,
+        )
         if wanted == current:
             return
         try:

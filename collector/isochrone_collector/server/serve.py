@@ -4,20 +4,24 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
+import grpc.aio
 import structlog
 from grpc_health.v1 import health, health_pb2
 from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
-from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
+from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, StartError
 from isochrone_collector.http_api.app import Sources
-from isochrone_collector.http_api.listener import serving
+from isochrone_collector.http_api.listener import serving, serving_socket
 from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.certificates import Certificates
-from isochrone_collector.server.grpc_server import bind, bind_socket, grpc_server, socket_server
+from isochrone_collector.server.grpc_server import bind, bind_socket, grpc_server, socket_authenticator
+from isochrone_collector.server.listen_check import check_unix_socket
 from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
@@ -25,8 +29,10 @@ from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.connection import unverified_hosts
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
+from isochrone_common.address import UNIX, Address
 from isochrone_common.cli.signals import stop_event
 from isochrone_common.credentials import format_fingerprint
+from isochrone_common.local_socket import http_socket
 from isochrone_common.probe_metrics import Series
 
 _log = structlog.get_logger()
@@ -52,33 +58,28 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             return
         certificates, publisher = parts.certificates, parts.publishing.publisher
 
-        health_of = health.aio.HealthServicer()
-        servers = grpc_server(parts, health_of), socket_server(parts, health_of)
-        address = bind(servers[0], settings.listen, certificates)
-        local = bind_socket(servers[1], settings)
-        operator = OperatorFile(data_dir=settings.data_dir, listen=address, enrolment=parts.enrolment)
-        # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
-        await (operator.write(certificates) if certificates else operator.remove())
+        sources = _sources(parts)
         http = await stack.enter_async_context(
             serving(
-                Sources(
-                    publisher=publisher,
-                    changes=parts.publishing.changes,
-                    plans=parts.plans,
-                    query_context=parts.query_context,
-                    authenticator=parts.authenticator,
-                    snapshots=parts.snapshots,
-                    rejections=parts.rejections,
-                    clock=parts.clock.now_at,
-                    metrics=partial(_metrics, parts),
-                ),
+                sources,
                 settings.http,
-                tls=certificates.context() if certificates and settings.https else None,
+                tls=certificates.context() if certificates else None,
+                allows_plain_text=not settings.https,
                 hosts=settings.http_hosts,
                 public_page=settings.public_page,
                 public_targets=settings.public_targets,
             )
         )
+        http_port = http.port if http else 0
+        health_of, own = health.aio.HealthServicer(), socket_authenticator(parts)
+        servers = [grpc_server(parts, one, health_of, http_port=http_port) for one in (parts.authenticator, own)]
+        address = bind(servers[0], settings.listen, certificates)
+        local = await _listen_locally(settings, servers[1], replace(sources, authenticator=own), stack)
+        operator = OperatorFile(
+            data_dir=settings.data_dir, listen=address, http_port=http_port, enrolment=parts.enrolment
+        )
+        # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
+        await (operator.write(certificates) if certificates else operator.remove())
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             works = parts.jobs.run(), parts.notifications.run(), publisher.run()
@@ -89,7 +90,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
             identity = _identity(certificates, operator) | ({"socket": str(local)} if local else {})
             _log.info("collector.started", listen=str(address), **identity)
-            announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **identity})
+            urls = {"http": f"{'https' if settings.https else 'http'}://{http}"} if http else {}
+            announce({"listen": str(address), "database": "embedded" if postgres else "external", **urls, **identity})
 
             await stop_requested.wait()
             _log.info("collector.stopping")
@@ -99,6 +101,42 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             for task in tasks:
                 task.cancel()
     _log.info("collector.stopped")
+
+
+def _sources(parts: Parts) -> Sources:
+    return Sources(
+        publisher=parts.publishing.publisher,
+        changes=parts.publishing.changes,
+        plans=parts.plans,
+        query_context=parts.query_context,
+        authenticator=parts.authenticator,
+        snapshots=parts.snapshots,
+        rejections=parts.rejections,
+        clock=parts.clock.now_at,
+        metrics=partial(_metrics, parts),
+    )
+
+
+async def _listen_locally(
+    settings: Settings, server: grpc.aio.Server, sources: Sources, stack: AsyncExitStack
+) -> Address | None:
+    """Listen on the Unix sockets of gRPC and of HTTP, and return the address of the first, if there is one. Raises
+    `StartError` if it is required and cannot be made.
+    """
+    address = settings.unix_socket
+    if address is None:
+        return None
+    http = Address(f"{UNIX}{http_socket(Path(address.host.removeprefix(UNIX)))}", 0)
+    try:
+        bind_socket(server, address)
+        check_unix_socket(http)
+        await stack.enter_async_context(serving_socket(sources, http))
+    except (OSError, StartError) as error:
+        if settings.unix_socket_required:
+            raise
+        _log.warning("unix_socket.unavailable", listen=str(address), reason=str(error), hint="set --unix-socket PATH")
+        return None
+    return address
 
 
 async def _prepare(

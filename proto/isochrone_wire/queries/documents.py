@@ -78,7 +78,8 @@ FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
         "Leaderboard": DocumentFormat(
             schema="isochrone.leaderboard/1", rows="standings", order=attrgetter("region", "rank", "target")
         ),
-        "RateLimitList": DocumentFormat(schema="isochrone.limits/1", rows="limits"),
+        "RateLimitList": DocumentFormat(schema="isochrone.rate-limits/1", rows="limits"),
+        "RegionCostList": DocumentFormat(schema="isochrone.region-costs/1", rows="costs"),
         "RouteEventList": DocumentFormat(schema="isochrone.route-events/1", rows="events"),
         "SampleList": DocumentFormat(
             schema="isochrone.samples/1",
@@ -88,13 +89,15 @@ FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
             omitted=("resume_at",),
         ),
         "SeriesList": DocumentFormat(schema="isochrone.series/1", rows="series", order=attrgetter("region", "target")),
+        "SimulationList": DocumentFormat(schema="isochrone.simulate/1", rows="simulations"),
         "SpendList": DocumentFormat(
             schema="isochrone.spend/1", rows="spend", order=attrgetter("region", "vantage", "provider")
         ),
         "StatusList": DocumentFormat(schema="isochrone.status/1", rows="rows"),
         "TargetList": DocumentFormat(schema="isochrone.targets/1", rows="targets", order=attrgetter("name")),
+        "TierList": DocumentFormat(schema="isochrone.tiers/1", rows="tiers"),
         "VantageList": DocumentFormat(
-            schema="isochrone.regions/1", rows="vantages", order=attrgetter("region", "name")
+            schema="isochrone.vantages/1", rows="vantages", order=attrgetter("region", "name")
         ),
     }
 )

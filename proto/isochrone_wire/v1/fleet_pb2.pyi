@@ -81,6 +81,7 @@ class JoinResponse(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     RENEW_AT_FIELD_NUMBER: _builtins.int
+    HTTP_PORT_FIELD_NUMBER: _builtins.int
     credential: _builtins.str
     role: _builtins.str
     name: _builtins.str
@@ -89,6 +90,8 @@ class JoinResponse(_message.Message):
     expires_at: _builtins.int
     """When the credential expires and from when it should be renewed; absent for one without a lifetime."""
     renew_at: _builtins.int
+    http_port: _builtins.int
+    """The port of the HTTP interface on this collector's host; 0 if it has none."""
     def __init__(
         self,
         *,
@@ -98,10 +101,11 @@ class JoinResponse(_message.Message):
         region: _builtins.str | None = ...,
         expires_at: _builtins.int | None = ...,
         renew_at: _builtins.int | None = ...,
+        http_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_region", b"_region", "_renew_at", b"_renew_at", "expires_at", b"expires_at", "region", b"region", "renew_at", b"renew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_region", b"_region", "_renew_at", b"_renew_at", "credential", b"credential", "expires_at", b"expires_at", "name", b"name", "region", b"region", "renew_at", b"renew_at", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_region", b"_region", "_renew_at", b"_renew_at", "credential", b"credential", "expires_at", b"expires_at", "http_port", b"http_port", "name", b"name", "region", b"region", "renew_at", b"renew_at", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
     _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
@@ -146,10 +150,13 @@ class RenewResponse(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     RENEW_AT_FIELD_NUMBER: _builtins.int
     CERTIFICATES_FIELD_NUMBER: _builtins.int
+    HTTP_PORT_FIELD_NUMBER: _builtins.int
     credential: _builtins.str
     """The earlier credential stays valid until a few minutes after the first use of this one."""
     expires_at: _builtins.int
     renew_at: _builtins.int
+    http_port: _builtins.int
+    """As in JoinResponse."""
     @_builtins.property
     def certificates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The collector's certificate (PEM), and the one that it will present next; empty without TLS."""
@@ -161,10 +168,11 @@ class RenewResponse(_message.Message):
         expires_at: _builtins.int | None = ...,
         renew_at: _builtins.int | None = ...,
         certificates: _abc.Iterable[_builtins.str] | None = ...,
+        http_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_expires_at", b"_expires_at", "_renew_at", b"_renew_at", "credential", b"credential", "expires_at", b"expires_at", "renew_at", b"renew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_expires_at", b"_expires_at", "_renew_at", b"_renew_at", "certificates", b"certificates", "credential", b"credential", "expires_at", b"expires_at", "renew_at", b"renew_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_expires_at", b"_expires_at", "_renew_at", b"_renew_at", "certificates", b"certificates", "credential", b"credential", "expires_at", b"expires_at", "http_port", b"http_port", "renew_at", b"renew_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015

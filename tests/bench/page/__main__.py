@@ -50,7 +50,7 @@ PAGES, TABS = 100, 2
 # The requests of the matrix (`views/matrix.js`).
 QUANTITIES = ("ttft_p50_us", "e2e_p50_us", "tokens_per_second_p50", "success")
 PATHS = [f"/v1/leaderboard?{urlencode({'window': '24h', 'quantity': QUANTITIES}, doseq=True)}"]
-PLANNED = ["/v1/targets", "/v1/regions"]
+PLANNED = ["/v1/targets", "/v1/vantages"]
 OPENING_S = 10.0
 _LEAST_PRIORITY = 19
 SERIES_DAYS, SERIES_POINTS, SERIES_BUCKET_US = 30, 120, 6 * HOUR_US

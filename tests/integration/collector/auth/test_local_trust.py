@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pwd
+import ssl
 import stat
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import grpc
+import httpx
 import pytest
 
 from fixtures.collector import Caller, Collector, StartCollector, run_command
 from isochrone_common import identity_file
+from isochrone_common.local_socket import http_socket
 from isochrone_wire.model import Vantage
 from testdata import preforked
 
@@ -85,8 +88,9 @@ def test_the_owner_needs_no_option(collector: Collector, environment: dict[str, 
 
 
 def test_another_user_cannot_use_the_socket(collector: Collector, home: Path) -> None:
-    """The socket has mode 0600, also where every user may enter its folder."""
-    path = collector.data_dir / "collector.sock"
+    """The sockets have mode 0600, also where every user may enter their folder."""
+    http_path, path = collector.data_dir / "collector.http.sock", collector.data_dir / "collector.sock"
+    assert stat.S_IMODE(http_path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
@@ -125,6 +129,33 @@ def test_http_takes_a_credential(collector: Collector) -> None:
     assert status_of(f"{collector.http}/v1/openapi.json") == 401
     operator = identity_file.read(collector.data_dir / "operator.json")
     assert status_of(f"{collector.http}/v1/openapi.json", operator.credential) == 200
+
+
+def test_http_has_tls_on_the_same_port(collector: Collector) -> None:
+    """Where HTTP on loopback takes plain text it accepts TLS, too, with the certificate of gRPC: a credential never
+    needs to be sent in plain text. Requests may then name any host, because no page of another site has the credential.
+    """
+    operator = identity_file.read(collector.data_dir / "operator.json")
+    assert collector.http == f"http://{operator.http_address}"
+    context = ssl.create_default_context(cadata=operator.trust.roots)
+    headers = {"Authorization": f"Bearer {operator.credential}", "Host": "isochrone-collector"}
+    extensions = {"sni_hostname": operator.trust.server_name}
+    with httpx.Client(base_url=f"https://{operator.http_address}", verify=context, trust_env=False) as client:
+        assert client.get("/v1/targets", headers=headers, extensions=extensions).status_code == 200
+        assert client.get("/v1/targets", extensions=extensions).status_code == 401
+    assert httpx.get(f"{collector.http}/v1/targets", headers=headers).status_code == 400
+
+
+def test_http_on_the_unix_socket(collector: Collector) -> None:
+    """HTTP has a Unix socket beside the one of gRPC, on which the user needs no credential; it ends with the
+    collector.
+    """
+    path = http_socket(collector.data_dir / "collector.sock")
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://any.example") as client:
+        assert client.get("/v1/targets").json()["plan_version"] == 0
+        assert client.get("/session").json()["name"] is None
+    assert collector.stop() == 0
+    assert not path.exists()
 
 
 def test_the_socket_names_the_user(collector: Collector) -> None:

@@ -86,7 +86,7 @@ async def test_too_many_watchers_are_refused(start_web: StartWeb) -> None:
         for path in (WATCH, f"{WATCH}?after=48", "/v1/routes/us-east-2?wait=5s&after=48"):
             refused = await web.get(path)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), path
-            assert refused.json()["type"] == "urn:isochrone:problem:too-many"
+            assert refused.json()["type"] == "urn:isochrone:problem:resource-exhausted"
         assert (await web.get("/v1/routes/us-east-2")).status_code == 200
     await until(lambda: web.publisher.watchers == 0)
     async with web.watch(WATCH) as again:
@@ -198,7 +198,7 @@ async def test_watches_are_counted_per_credential(start_web: StartWeb, monkeypat
         assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [48, 48]
         for path in (WATCH, "/v1/routes/us-east-2?wait=5s&after=48"):
             refused = await web.get(path, authorization="ida")
-            assert (refused.status_code, refused.json()["type"]) == (503, "urn:isochrone:problem:too-many")
+            assert (refused.status_code, refused.json()["type"]) == (503, "urn:isochrone:problem:resource-exhausted")
         assert (await web.get("/v1/routes/us-east-2", authorization="ida")).status_code == 200
     await until(lambda: web.publisher.watchers == 0)
     async with web.watch(WATCH, authorization="ida") as again:

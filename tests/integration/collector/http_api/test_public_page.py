@@ -123,7 +123,7 @@ def test_every_other_path_needs_a_credential(public: Public) -> None:
                 assert answer.status_code == 200, path
                 continue
             assert answer.status_code == 401, (method, path)
-            assert answer.json()["type"] == "urn:isochrone:problem:not-admitted"
+            assert answer.json()["type"] == "urn:isochrone:problem:unauthenticated"
             tried += 1
     assert tried > 20
     assert public.http.get("/metrics", headers=public.operator).status_code == 200

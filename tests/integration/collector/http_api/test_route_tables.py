@@ -242,7 +242,7 @@ ANSWERS = [
     ("/v1/routes", "/v1/routes"),
     ("/v1/routes/{client_region}", US),
     ("/v1/diff", "/v1/diff"),
-    ("/v1/limits", "/v1/limits?window=1h&points=10"),
+    ("/v1/rate-limits", "/v1/rate-limits?window=1h&points=10"),
     ("/v1/openapi.json", "/v1/openapi.json"),
     ("/healthz", "/healthz"),
     ("/readyz", "/readyz"),

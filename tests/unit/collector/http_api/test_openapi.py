@@ -17,6 +17,15 @@ from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_wire.queries.differential_order import FORMER_SORT
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 
+COMMAND_OF = {
+    "vantages": ["regions"],
+    "rate-limits": ["limits"],
+    "region-costs": ["regions"],
+    "simulations": ["simulate"],
+    "spend": ["coverage"],
+    "route-events": ["routes", "history"],
+}
+
 
 def routes() -> dict[str, Route]:
     """Return the served paths, without those of the live page."""
@@ -67,7 +76,7 @@ def test_parameters_are_the_options_of_the_command(endpoint: Endpoint) -> None:
     """
     name = endpoint.path.removeprefix("/v1/")
     command: click.Command | None = cli
-    for word in {"spend": ["coverage"], "route-events": ["routes", "history"]}.get(name, [name]):
+    for word in COMMAND_OF.get(name, [name]):
         assert isinstance(command, click.Group), endpoint.path
         command = command.get_command(click.Context(command), word)
     assert command is not None, endpoint.path

@@ -23,7 +23,7 @@ export const FLEET = {
   everyMs: 10_000,
   requests: ({ options }) => ({
     incidents: apiPath("/v1/incidents", { ...windowQuery(options), past: "true" }),
-    regions: "/v1/regions",
+    regions: "/v1/vantages",
     coverage: apiPath("/v1/coverage", windowQuery(options)),
     spend: "/v1/spend",
   }),

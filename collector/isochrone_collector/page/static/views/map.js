@@ -37,7 +37,7 @@ export const MAP = {
     return {
       board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
-      regions: "/v1/regions",
+      regions: "/v1/vantages",
       ...(target && { series: apiPath("/v1/series", { ...window, target, metric: "rtt", points: ROUND_TRIP_POINTS }) }),
     };
   },

@@ -32,7 +32,7 @@ export const MATRIX = {
       // In no order, so that all metrics share one answer, which the document preloads.
       board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
-      regions: "/v1/regions",
+      regions: "/v1/vantages",
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),
       ...(baseline && { diff: apiPath("/v1/diff", { ...window, baseline, metric: metric.differential ?? "" }) }),
     };
