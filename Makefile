@@ -51,7 +51,7 @@ check: $(DEV_STAMP) ## check lint, format, types, layering, generated code and R
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/python tests/tools/proto_drift.py
-	$(BIN)/python tests/tools/readme_drift.py
+	PYTHONPATH=tests $(BIN)/python -m tools.readme_drift
 
 proto: $(DEV_STAMP) ## regenerate the code of every .proto
 	@$(BIN)/python tests/tools/proto_drift.py --write

@@ -47,7 +47,7 @@ def delivery_families(
 ) -> Iterator[Metric]:
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
     newest = heartbeat()
-    yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
+    yield _counter("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
     if (end_at := expires_at()) is not None:
         described = "When the agent's credential expires, unless the agent renews it."
         name = "isochrone_credential_expires_timestamp_seconds"
@@ -69,7 +69,7 @@ def _delivery(heartbeat: Heartbeat, spool: Path) -> Iterator[Metric]:
     yield CounterMetricFamily("isochrone_samples_finished", recorded, value=heartbeat.finished)
     stored = "Samples that the collector acknowledged, in the current epoch of the spool."
     yield CounterMetricFamily("isochrone_samples_stored", stored, value=heartbeat.stored)
-    yield _by("isochrone_samples_dropped", "Dropped samples.", "reason", heartbeat.dropped)
+    yield _counter("isochrone_samples_dropped", "Dropped samples.", "reason", heartbeat.dropped)
 
 
 def _clocks(heartbeat: Heartbeat) -> Iterator[Metric]:
@@ -84,7 +84,7 @@ def _clocks(heartbeat: Heartbeat) -> Iterator[Metric]:
             yield GaugeMetricFamily(name, documentation, value=us / SECOND_US)
 
 
-def _by(name: str, documentation: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+def _counter(name: str, documentation: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
     family = CounterMetricFamily(name, documentation, labels=[label])
     for value, count in sorted(counts.items()):
         family.add_metric([value], count)

@@ -1,9 +1,11 @@
-"""The reference pages of the documentation, made from the code: every command, and every setting.
+"""The reference pages of the documentation, made from the code: every command, setting, key of a plan and metric.
 
 usage: PYTHONPATH=tests docs_reference.py FOLDER
 """
 
+import ast
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -48,24 +50,29 @@ PARTS: Mapping[str, type[schema.Shape]] = {
     "slo": routes.SloShape,
     "objective": routes.ObjectiveShape,
 }
-"""The parts of a plan document, as `docs/collector.md` names them."""
+"""The parts of a plan document."""
 
-# These parts are explained in the row of the key that holds them.
-HOLDERS = {"price": ("price", "target"), "timeouts": ("timeouts", "workload")}
 _WIDTH = 100
-_COLUMNS = 5
+# Endings that Prometheus adds to the names, by the class or helper that makes them.
+_SUFFIXES = {"Counter": "_total", "_counter": "_total", "Info": "_info"}
+METRIC_ROOMS = {"common": "Probes", "collector": "The collector", "agent": "The agent", "clients/python": "LiteLLM"}
+_ABOUT_METRICS = (
+    "Counters end in `_total` and start at 0 with the process; durations are in seconds. Metrics of probes have the "
+    "labels `region` (of the vantage), `target`, `provider` and `model`; those of route tables have `client_region` "
+    "and `route`, and of their members `target`, `provider` and `model` too. [prometheus.md](../prometheus.md) "
+    "describes how to scrape them."
+)
 _INTRODUCTION = (
     "A plan document has what agents measure; options and environment variables have everything else. The files of an "
     "agent, for its settings, keys and policy, are described in [agent.md](../agent.md), the contexts of `isochrone` "
     "in [asking.md](../asking.md#collectors-and-contexts)."
 )
-_KEY = re.compile(r"`([a-z_0-9]+)`")
 
 
 def pages() -> dict[str, str]:
     """The pages by their path in the site, as Markdown."""
     commands = {f"reference/{program}.md": cli_page(program) for program in PROGRAMS}
-    return commands | {"reference/configuration.md": configuration_page()}
+    return commands | {"reference/configuration.md": configuration_page(), "reference/metrics.md": metrics_page()}
 
 
 def cli_page(program: str) -> str:
@@ -105,7 +112,7 @@ def configuration_page() -> str:
                 "# Configuration",
                 _INTRODUCTION,
                 "## Plan document",
-                "[collector.md](../collector.md#plans) has an example, and how to apply a plan.",
+                "[collector.md](../collector.md#plans) has an annotated example, and how to apply a plan.",
                 *(_part(name, shape) for name, shape in PARTS.items()),
                 "## Environment variables",
                 "An option of the command line precedes its variable.",
@@ -114,6 +121,78 @@ def configuration_page() -> str:
         )
         + "\n"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric as the code creates it. `labels` are those that its creation names."""
+
+    name: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def metrics_page() -> str:
+    """The page of the metrics for Prometheus, by the package that creates them."""
+    sections = [
+        f"## {title}\n\n"
+        + _table(
+            ("Name", "Labels", "Meaning"),
+            [(f"`{one.name}`", ", ".join(f"`{label}`" for label in one.labels), one.meaning) for one in metrics(room)],
+        )
+        for room, title in METRIC_ROOMS.items()
+    ]
+    return "\n\n".join(["# Metrics", _ABOUT_METRICS, *sections]) + "\n"
+
+
+def metrics(room: str) -> list[Metric]:
+    """The metrics that the code in a folder creates, by name."""
+    found: dict[str, Metric] = {}
+    for path in sorted((ROOT / room).rglob("*.py")):
+        texts: dict[str, str] = {}
+        # In the order of the file: a description is often assigned just before it is used.
+        for node in sorted(ast.walk(ast.parse(path.read_text())), key=lambda one: getattr(one, "lineno", 0)):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                    texts[name] = text
+                case ast.Call() | ast.Tuple():
+                    for one in _metrics_of(node, texts):
+                        found.setdefault(one.name, one)
+    return [found[name] for name in sorted(found)]
+
+
+def _metrics_of(node: ast.Call | ast.Tuple, texts: Mapping[str, str]) -> Iterator[Metric]:
+    """Yield the metric of a call or tuple that begins with a name and a sentence, or has them as keywords."""
+    places = node.args if isinstance(node, ast.Call) else node.elts
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    named = {keyword.arg: keyword.value for keyword in keywords}
+    first = places or [named.get("name"), named.get("documentation")]
+    name, meaning = (_text(one, texts) for one in (*first, None, None)[:2])
+    if not re.fullmatch(r"isochrone_\w+", name) or " " not in meaning:
+        return
+    maker = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    suffix = next((end for start, end in _SUFFIXES.items() if maker.startswith(start)), "")
+    labels = named.get("labels", named.get("labelnames", places[2] if len(places) > 2 else None))
+    yield Metric(name=name + suffix, labels=tuple(_labels(labels)), meaning=meaning.rstrip("."))
+
+
+def _labels(node: ast.expr | None) -> Iterator[str]:
+    """Yield the labels of a list or of one text, but not the common ones, which a name stands for."""
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            for part in parts:
+                yield from _labels(part)
+        case ast.Constant(value=str(text)):
+            yield text
+
+
+def _text(node: ast.expr | None, texts: Mapping[str, str]) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return texts.get(name, "")
+    return ""
 
 
 def environment() -> list[tuple[str, ...]]:
@@ -152,32 +231,19 @@ def _shortened(paths: list[str]) -> str:
     return ", ".join(f"{sum(path.split()[0] == one for path in paths)} of `{one}`" for one in programs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
-    """A row of the table of keys in docs/collector.md."""
-
-    keys: tuple[str, ...]
-    parts: tuple[str, ...]
-    sentence: str
-    default: str
-
-
 @cache
-def meanings() -> tuple[Meaning, ...]:
-    """The rows of the table of keys in docs/collector.md: keys, parts, meaning, default, bounds."""
-    lines = (ROOT / "docs" / "collector.md").read_text().splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
-    return tuple(
-        Meaning(keys=tuple(_KEY.findall(row[0])), parts=tuple(row[1].split(", ")), sentence=row[2], default=row[3])
-        for row in rows
-        if len(row) == _COLUMNS and row[1].partition(", ")[0] in PARTS
-    )
-
-
-def meaning_of(key: str, part: str) -> Meaning | None:
-    """The row of a key in a part of the document."""
-    key, part = HOLDERS.get(part, (key, part))
-    return next((row for row in meanings() if key in row.keys and part in row.parts), None)
+def meanings(shape: type[schema.Shape]) -> Mapping[str, str]:
+    """The docstrings below the fields of a part and of the parts that it extends, by attribute."""
+    found: dict[str, str] = {}
+    for one in reversed(shape.__mro__):
+        if one.__module__.startswith("isochrone_wire."):
+            body = ast.parse(inspect.getsource(one)).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, below in itertools.pairwise(body.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.split())
+    return found
 
 
 def keys_of(shape: type[schema.Shape]) -> dict[str, FieldInfo]:
@@ -187,19 +253,12 @@ def keys_of(shape: type[schema.Shape]) -> dict[str, FieldInfo]:
 
 def _part(name: str, shape: type[schema.Shape]) -> str:
     hints = typing.get_type_hints(shape, include_extras=True)
-    rows = []
-    for (key, field), attribute in zip(keys_of(shape).items(), shape.model_fields, strict=True):
-        meaning = meaning_of(key, name)
-        sentence = "" if meaning is None or name in HOLDERS else _linked(meaning.sentence)
-        default = default_of(field) or (meaning.default if meaning and not field.is_required() else "")
-        rows.append((f"`{key}`", sentence, values_of(hints[attribute]), default))
+    rows = [
+        (f"`{key}`", meanings(shape)[attribute], values_of(hints[attribute]), default_of(field))
+        for (key, field), attribute in zip(keys_of(shape).items(), shape.model_fields, strict=True)
+    ]
     intro = inspect.cleandoc(shape.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     return f"### {name}\n\n{intro}\n\n{_table(('Key', 'Meaning', 'Values', 'Default'), rows)}"
-
-
-def _linked(sentence: str) -> str:
-    """A sentence of docs/collector.md for a page in another folder."""
-    return re.sub(r"\]\((?!http)", "](../", sentence)
 
 
 def default_of(field: FieldInfo) -> str:

@@ -1,7 +1,7 @@
 """The hook of MkDocs that completes the documentation site: `make docs`.
 
-The home page is the README. Contributing and changelog are pages, too, and the reference is made from the code. A
-link from a page to another file of the repository leads to a copy of that file.
+The home page is the README. The other pages of the root are pages, too, and the reference is made from the code. A link
+from a page to another file of the repository leads to a copy of that file.
 """
 
 import logging
@@ -16,7 +16,9 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where the pages outside docs/ are in the site, by their path in the repository.
-MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+MOVED = {"README.md": "index.md"} | {
+    f"{name}.md": f"{name.lower()}.md" for name in ("ARCHITECTURE", "AGENTS", "CONTRIBUTING", "CHANGELOG")
+}
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
 _FENCES = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 

@@ -1,19 +1,16 @@
-"""Fail when the README promises what is not there: a make target, a command or option, a file it links to.
+"""Fail when a page names a make target, command, option or file that does not exist.
 
-usage: readme_drift.py
+usage: PYTHONPATH=tests readme_drift.py
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# The end of click's usage line of a command with subcommands, which may be optional.
-_A_GROUP = ("COMMAND [ARGS]...", "[COMMAND] [ARGS]...")
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "llms.txt", *sorted((ROOT / "docs").glob("*.md"))]
 _SHELLS = ("", "sh", "console", "bash")
-PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
+NAMES = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
 
 
 def main() -> int:
@@ -49,23 +46,29 @@ def command_lines(text: str) -> list[str]:
     blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     fenced = "\n".join(block for language, block in blocks if language in _SHELLS).replace("\\\n", " ")
     lines = (line.strip().removeprefix("$ ") for line in fenced.splitlines())
-    return [line for line in lines if line.split(" ")[0].rpartition("/")[2] in PROGRAMS]
+    return [line for line in lines if line.split(" ")[0].rpartition("/")[2] in NAMES]
 
 
 def check_command(line: str) -> list[str]:
     """What is wrong with one command line: an unknown subcommand or option."""
+    import click
+
+    from tools.docs_reference import PROGRAMS  # imports every program, which finding the lines does not need
+
     first, *words = line.split()
-    program, path, text = first.rpartition("/")[2], "", ""
+    program = first.rpartition("/")[2]
+    context = click.Context(PROGRAMS[program], info_name=program)
+    path = ""
     for word in words:
-        if not re.fullmatch(r"[a-z][a-z-]*", word) or (path and not any(end in text for end in _A_GROUP)):
+        if not isinstance(context.command, click.Group) or not re.fullmatch(r"[a-z][a-z-]*", word):
             break
         path = f"{path} {word}".lstrip()
-        executable = Path(sys.executable).parent / program
-        shown = subprocess.run([executable, *path.split(), "--help"], capture_output=True, text=True, check=False)
-        if shown.returncode:
+        command = context.command.get_command(context, word)
+        if command is None:
             return [f"`{program} {path}` is no command"]
-        text = shown.stdout
-    options = set(re.findall(r"\s(--[a-z][a-z-]*)", line)) if path else ()
+        context = click.Context(command, parent=context, info_name=word)
+    options = set(re.findall(r"\s(--[a-z][a-z-]*)", line)) if path else set()
+    text = context.get_help() if options else ""
     return [f"`{program} {path}` has no {option}" for option in sorted(options) if option not in text]
 
 

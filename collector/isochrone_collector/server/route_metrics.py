@@ -21,10 +21,10 @@ def _success(entry: RouteEntry) -> float | None:
 
 # Name, help and value of each gauge of a member; a value of `None` is not exposed.
 _GAUGES: tuple[tuple[str, str, Callable[[RouteEntry], float | None]], ...] = (
-    ("rank", "Place in the ranking; equal members share one.", lambda entry: entry.rank),
-    ("weight", "Share of the requests, from 0 to 1.", lambda entry: entry.weight),
-    ("success_ratio", "Share of probes that succeeded.", _success),
-    ("samples", "Samples behind the ranking.", lambda entry: entry.n),
+    ("isochrone_route_rank", "Place in the ranking; equal members share one.", lambda entry: entry.rank),
+    ("isochrone_route_weight", "Share of the requests, from 0 to 1.", lambda entry: entry.weight),
+    ("isochrone_route_success_ratio", "Share of probes that succeeded.", _success),
+    ("isochrone_route_samples", "Samples behind the ranking.", lambda entry: entry.n),
 )
 
 
@@ -40,13 +40,15 @@ def families(
     `rejections` by client region and kind of resource.
     """
     for name, documentation, value_of in _GAUGES:
-        yield _of_members(f"isochrone_route_{name}", documentation, tables, value_of)
+        yield _of_members(name, documentation, tables, value_of)
     yield _quantiles(tables)
     yield _goodput(tables)
-    yield _of_tables("generation", "Number of the table.", tables, lambda table: table.generation)
-    yield _of_tables("age_seconds", "Time since the newest evidence.", tables, lambda table: _age_s(table, now_at))
+    yield _of_tables("isochrone_route_generation", "Number of the table.", tables, lambda table: table.generation)
     yield _of_tables(
-        "stale_timestamp_seconds",
+        "isochrone_route_age_seconds", "Time since the newest evidence.", tables, lambda table: _age_s(table, now_at)
+    )
+    yield _of_tables(
+        "isochrone_route_stale_timestamp_seconds",
         "End of the validity of the table.",
         tables,
         lambda table: table.stale_until_at / SECOND_US,
@@ -97,7 +99,7 @@ def _known(entry: RouteEntry) -> Iterator[tuple[str, Quantile]]:
 def _of_tables(
     name: str, documentation: str, tables: Sequence[RouteTable], value_of: Callable[[RouteTable], float]
 ) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"isochrone_route_{name}", documentation, labels=_ROUTE)
+    family = GaugeMetricFamily(name, documentation, labels=_ROUTE)
     for table in tables:
         family.add_metric([table.client_region, table.route], value_of(table))
     return family

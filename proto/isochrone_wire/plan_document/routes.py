@@ -90,12 +90,21 @@ class SloShape(Shape):
     """The SLO of a route; its class sets the limit if `ttft_p95_ms` is missing."""
 
     class_: Annotated[str, AfterValidator(_class), Field(alias="class")] = "custom"
+    """Limit on the p95 of TTFT: `voice` 300 ms, `code` 500 ms, `chat` 1 s, `agent` 2.5 s, `web` 3 s; `batch` and
+    `custom` have none.
+    """
     ttft_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    """This limit in place of that of the class, up to 600 000; at most that of the next looser class."""
     min_success: Annotated[float, AfterValidator(_success)] = 0.0
+    """Smallest share of successful requests, below 1; 0 for no limit."""
     min_goodput: Annotated[float, AfterValidator(_goodput)] = DEFAULT_GOODPUT
+    """Share of all planned requests that must keep these limits. To be certain of 0.99 takes 299 requests."""
     answer_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | None = None
+    """Length of the answer that `answer_p95_ms` limits."""
     answer_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    """Limit on the time to the last token of an answer of `answer_tokens`, up to 600 000."""
     min_tokens_per_second: Annotated[float, Field(gt=0, le=_MAX_SPEED)] | None = None
+    """Speed that each request must reach."""
 
     @property
     def limit_ms(self) -> float | None:
@@ -123,10 +132,15 @@ class ObjectiveShape(Shape):
     """The weights by which members are ranked."""
 
     ttft: Weight = 1.0
+    """Weight of the median TTFT."""
     tail: Weight = 0.5
+    """Weight of the p95 beyond the limits; needs a limit."""
     usd: Weight = 0.0
+    """Weight of the price; needs a price for every member."""
     failure: Weight = 1000.0
+    """Weight of failures."""
     answer: Weight = 0.0
+    """Weight of the median time of an answer of `answer_tokens`."""
 
     def value(self) -> Objective:
         """Return the wire's value."""
@@ -137,12 +151,21 @@ class RouteShape(Shape):
     """A logical model that services request, with its members."""
 
     name: Name
+    """Unique name that services request."""
     members: Annotated[Names, AfterValidator(_some)]
+    """Names of interchangeable targets of one dialect, at most 50."""
     slo: SloShape = SloShape()
+    """Limits that members must keep."""
     objective: ObjectiveShape = ObjectiveShape()
+    """Weights by which members are ranked."""
     static_order: Names = Field(default=[])
+    """Order of the members while there are no measurements; by default that of `members`."""
     residency: Names = Field(default=[])
+    """Prefixes of allowed regions of endpoints, of which one must match a member; by default all are allowed."""
     max_share: dict[Name, Annotated[float, AfterValidator(_share)]] = Field(default={})
+    """Largest share of the traffic by member, for example for the rate limit of its account; by default 1. Together at
+    least 1.
+    """
 
     def value(self) -> Route:
         """Return the wire's value."""

@@ -136,9 +136,13 @@ class TimeoutsShape(Shape):
     """Limits of one probe."""
 
     connect: Limit = _DEFAULTS.connect_us
+    """From the start of the probe to the established connection: name lookup, TCP and TLS together."""
     first_token: Limit = _DEFAULTS.first_token_us
+    """From the written request to the first token."""
     gap: Limit = _DEFAULTS.gap_us
+    """Between two chunks of the answer."""
     total: Limit = _DEFAULTS.total_us
+    """The whole probe."""
 
     def value(self) -> Timeouts:
         """Return the wire's value, in microseconds."""
@@ -155,12 +159,19 @@ class WorkloadShape(Shape):
     """The fixed request."""
 
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
+    """The text that is sent, the same in every round."""
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_OUTPUT_TOKENS)] = 200
+    """Limit on the length of the answer."""
     temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
+    """The requested temperature; not sent by default."""
     reasoning_effort: Annotated[Name, Field(max_length=MAX_EFFORT_CHARS)] | None = None
+    """In the provider's terms; not sent by default. A value that the dialect cannot express is rejected."""
     timeouts: TimeoutsShape = TimeoutsShape()
+    """Time limits of a probe."""
     concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] = 1
+    """Streams at once: more than 1 is a burst."""
     connection: Annotated[ConnectionUse, BeforeValidator(_connection)] = ConnectionUse.COLD
+    """A new connection for each probe, or one that stays open."""
 
     def value(self) -> Workload:
         """Return the wire's value."""
@@ -179,39 +190,60 @@ class PriceShape(Shape):
     """List price in US dollars per million tokens."""
 
     usd_per_m_input: Dollars = 0.0
+    """US dollars per million input tokens."""
     usd_per_m_output: Dollars = 0.0
+    """US dollars per million output tokens."""
 
 
 class ProviderShape(Shape):
     """Settings for all targets of a provider."""
 
     base_url: Url | None = None
+    """Address of the API, http or https, without user, query and fragment; required here or in the target."""
     dialect: DialectName | None = None
+    """Format of the API; by default `openai-chat`."""
     credential: Name | None = None
+    """Name of a key in the agents' own files; never the key."""
     spread: Spread | None = None
+    """Span over which the starts of the vantages are spread in each round, for keys with tight rate limits; shorter
+    than `every`. The largest of a route counts for its members.
+    """
     paused: bool | None = None
+    """Rounds are recorded as `skipped_paused`, and nothing is sent."""
 
 
 class TargetShape(ProviderShape):
     """One target; missing settings are taken from its provider, and then from the document."""
 
     model: Name
+    """The model as the provider names it."""
     provider: Annotated[Name, AfterValidator(_not_reserved)]
+    """The company or server that offers the model."""
     name: Name | None = None
+    """Unique display name; by default `provider/model`."""
     workload: Any = None
+    """A name of `workloads`, or the mapping itself."""
     every: Every | None = None
+    """Interval of the rounds; by default that of the document."""
     overlap: OverlapName | None = None
+    """By default that of the document."""
     region: Name | None = None
+    """Region of the endpoint, if known."""
     price: PriceShape | None = None
+    """List price, for costs and objectives."""
 
 
 class LimitsShape(Shape):
     """The limits of one vantage at one provider in a day; without `vantage` they apply to each vantage."""
 
     vantage: Name | None = None
+    """The only vantage that it applies to, in place of the budget for all vantages; by default each vantage."""
     usd_per_day: Dollars | None = None
+    """Needs a price for every target of the provider."""
     tokens_per_day: Amount | None = None
+    """Prompt and output tokens."""
     requests_per_day: Amount | None = None
+    """Every stream of a burst is one."""
 
     def value(self, provider: str) -> Budget:
         """Return the wire's value."""
@@ -228,13 +260,18 @@ class BudgetShape(LimitsShape):
     """A budget in a list, with its provider."""
 
     provider: Name
+    """The provider that it applies to, in a list of budgets."""
 
 
 class MarginShape(Shape):
     """The smallest difference of a latency that matters: a duration, and a percentage of the smaller median."""
 
     least: LeastDuration | None = None
+    """A smaller difference never matters: a duration, or tokens per second. By default 20 ms; `connect` 3 ms, `rtt` 1
+    ms, `tokens_per_second` 0.
+    """
     percent: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
+    """A smaller percentage of the smaller median never matters, either; by default 5."""
 
     def value(self, metric: Metric) -> MarginRule:
         """Return the wire's value."""
@@ -260,17 +297,35 @@ class DocumentShape(Shape):
     """The document; the items of its lists and mappings are validated one by one."""
 
     baseline: Name
+    """Reference region of comparisons."""
     every: Every = 60 * SECOND_US
+    """Interval of rounds. A probe that takes longer leaves `skipped_overlap`: 200 output tokens at 20 tokens/s take 10
+    s.
+    """
     overlap: OverlapName = Overlap.SKIP
+    """Whether a round starts while the previous probe is in flight."""
     spread: Spread = 0
+    """As in a provider."""
     paused: bool = False
+    """As in a provider."""
     budgets: Annotated[Any, BeforeValidator(_list_or_mapping)] = []
+    """Limits per vantage, provider and day (UTC): a mapping by provider, or a list."""
     control: Name | None = None
+    """Name of the target that monitors the region itself: while less than 90 % of its probes succeed from a region,
+    comparisons with that region stay `undecided`.
+    """
     routes: Annotated[list[Any], Field(max_length=MAX_ROUTES)] = []
+    """Logical models, and the targets that can serve them."""
     margins: dict[str, Any] = {}
+    """Smallest difference that matters, by metric: `ttft`, `ttft_cold`, `ttfat`, `e2e`, `tokens_per_second`, `connect`,
+    `rtt`.
+    """
     workloads: dict[Name, Any] = {}
+    """Requests by name."""
     providers: dict[Name, Any] = {}
+    """Defaults for the targets of a provider, by its name."""
     targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]
+    """What to measure; all prompts together have at most 6 MB."""
 
 
 NESTED: dict[str | int, type[Shape]] = {"timeouts": TimeoutsShape, "price": PriceShape}
