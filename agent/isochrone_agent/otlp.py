@@ -11,7 +11,7 @@ The laws:
 4. Where the convention defines a quantity differently from a `Sample`, the value is that of the convention.
 
 Instants are microseconds since the epoch. This module is imported only if an endpoint is set, because the SDK takes
-memory. See `docs/opentelemetry.md`.
+memory. See `docs/prometheus.md`.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""docs/envoy.md keeps its word: the commands of its first section lead to an answer of the route's member."""
+"""The commands of docs/gateways.md on Envoy lead to an answer of the route's member."""
 
 import json
 import subprocess
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.envoy import ENVOY, requires_envoy
-from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
+from testdata.documented_commands import blocks_of, running, section, short_checkout, unused_ports, with_ports
 from testdata.waiting import eventually
 
-PORTS = ("8081", "4600", "10000")
-SECTION = (ROOT / "docs" / "envoy.md").read_text().split("\n## ")[1]
+PORTS = ("8081", "4600", "4680", "10000")
+SECTION = section("gateways.md", "A fleet for Envoy and Portkey") + section("gateways.md", "Envoy")
 
 pytestmark = [requires_envoy, pytest.mark.slow]
 

@@ -1,4 +1,4 @@
-"""docs/litellm.md keeps its word: its commands lead to another first choice in each region, and its program runs."""
+"""The commands of docs/gateways.md on LiteLLM lead to another first choice in each region, and its program runs."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from fixtures.litellm import PYTHON, environment, requires_litellm
-from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
+from testdata.documented_commands import blocks_of, running, section, short_checkout, unused_ports, with_ports
 from testdata.waiting import eventually
 
 REGIONS = ("us-east-2", "ap-southeast-1")
 PORTS = ("8081", "8082", "4600", "4680", "4000")
-PAGE = (ROOT / "docs" / "litellm.md").read_text()
+PAGE = section("gateways.md", "LiteLLM")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 (PROGRAM,) = [text for language, text in BLOCKS if language == "python"]
 (SHOWN,) = [text for language, text in BLOCKS if not language]

@@ -1,4 +1,4 @@
-"""docs/portkey.md keeps its word: its commands lead to an answer of the route's member, with and without the module."""
+"""The commands of docs/gateways.md on Portkey lead to an answer of the route's member, with and without the module."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.portkey import VARIABLE, requires_portkey
-from testdata.documented_commands import ROOT, blocks_of, running, short_checkout, unused_ports, with_ports
+from testdata.documented_commands import blocks_of, running, section, short_checkout, unused_ports, with_ports
 from testdata.waiting import eventually
 
-PORTS = ("8081", "4600", "8787")
-PAGE = (ROOT / "docs" / "portkey.md").read_text()
+PORTS = ("8081", "4600", "4680", "8787")
+PAGE = section("gateways.md", "A fleet for Envoy and Portkey") + section("gateways.md", "Portkey")
 
 pytestmark = [requires_portkey, pytest.mark.slow]
 

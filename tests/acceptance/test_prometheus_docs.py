@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testdata.documented_commands import ROOT, blocks_of, make_checkout, running, unused_ports, with_ports
+from testdata.documented_commands import blocks_of, make_checkout, running, section, unused_ports, with_ports
 from testdata.waiting import eventually
 
 PORTS = ("8081", "9464", "9090")
-SECTION = (ROOT / "docs" / "prometheus.md").read_text().split("\n## ")[1]
+SECTION = section("prometheus.md", "Prometheus in five minutes")
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's prometheus")
 

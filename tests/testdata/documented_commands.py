@@ -18,6 +18,13 @@ _REPORT_FAILURES = """trap 'echo "exit code $?: $BASH_COMMAND"' ERR"""
 _NOTED_CHARS = 10_000
 
 
+def section(page: str, title: str) -> str:
+    """Return the section of a page of docs/ under a heading of the second level, with that heading."""
+    _, *sections = re.split(r"^(?=## )", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE)
+    (found,) = [text for text in sections if text.startswith(f"## {title}\n")]
+    return found
+
+
 def blocks_of(text: str) -> list[str]:
     """Return the blocks of commands of a text."""
     return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

@@ -166,7 +166,7 @@ def _metrics_of(node: ast.Call | ast.Tuple, texts: Mapping[str, str]) -> Iterato
     places = node.args if isinstance(node, ast.Call) else node.elts
     keywords = node.keywords if isinstance(node, ast.Call) else []
     named = {keyword.arg: keyword.value for keyword in keywords}
-    first = places or [named.get("name"), named.get("documentation")]
+    first: list[ast.expr | None] = [*places] or [named.get("name"), named.get("documentation")]
     name, meaning = (_text(one, texts) for one in (*first, None, None)[:2])
     if not re.fullmatch(r"isochrone_\w+", name) or " " not in meaning:
         return

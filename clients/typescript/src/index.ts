@@ -1,4 +1,4 @@
-/** Requests to LLM providers by Isochrone's route tables; see docs/typescript.md. */
+/** Requests to LLM providers by Isochrone's route tables; see docs/clients.md. */
 
 export { TableError, type Hedge, type RouteEntry, type RouteTable } from "./documents.js";
 export { Routes, type Member, type RoutesOptions } from "./routes.js";

@@ -1,4 +1,4 @@
-"""docs/exports.md keeps its word: its commands write the files, follow the tables, and check them."""
+"""docs/gateways.md keeps its word: its commands write the files, follow the tables, and check them."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from fixtures.routes import FakeRoutes
-from testdata.documented_commands import ROOT, blocks_of
+from testdata.documented_commands import blocks_of, section
 from testdata.served_tables import fresh
 from testdata.waiting import eventually
 
-PAGE = (ROOT / "docs" / "exports.md").read_text()
+PAGE = section("gateways.md", "Files")
 
 
 def test_the_commands_of_the_page(routing: FakeRoutes, tmp_path: Path) -> None:

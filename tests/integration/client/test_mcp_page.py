@@ -1,4 +1,4 @@
-"""docs/mcp.md keeps its word: its commands, file and program reach a collector, and its table has every input."""
+"""docs/http.md keeps its word: its commands, file and program reach a collector, and its table has every input."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.fake_collector import FakeObservatory
-from testdata.documented_commands import ROOT, blocks_of, make_checkout
+from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
 
-PAGE = (ROOT / "docs" / "mcp.md").read_text()
+PAGE = section("http.md", "Assistants")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A callback for LiteLLM, see docs/litellm.md: `plugin` for a proxy, `RegionalRouting` for a `Router`.
+"""A callback for LiteLLM, see docs/gateways.md: `plugin` for a proxy, `RegionalRouting` for a `Router`.
 
 Importing this package does not import LiteLLM; using one of these names does.
 """

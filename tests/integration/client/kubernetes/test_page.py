@@ -1,4 +1,4 @@
-"""docs/kubernetes.md and deploy/kubernetes/routes.yaml keep their word."""
+"""docs/gateways.md and deploy/kubernetes/routes.yaml keep their word."""
 
 import os
 import re
@@ -12,11 +12,11 @@ import yaml
 
 from fixtures.kubernetes import API_OF, NAMESPACE, ApiServer
 from fixtures.routes import FakeRoutes
-from testdata.documented_commands import ROOT, blocks_of, make_checkout
+from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
 from testdata.served_tables import fresh
 from testdata.waiting import eventually
 
-PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
+PAGE = section("gateways.md", "Kubernetes")
 MANIFEST = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "routes.yaml").read_text()))
 WRITTEN = "http://127.0.0.1:8001"
 

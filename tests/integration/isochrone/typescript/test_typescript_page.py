@@ -1,4 +1,4 @@
-"""Every example of docs/typescript.md compiles, and runs as a separate program."""
+"""Every example of docs/clients.md compiles, and runs as a separate program."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from isochrone_wire import __version__
 from testdata.documented_commands import ROOT
 from testdata.served_tables import fresh, simulated_member
 
-PAGE = (ROOT / "docs" / "typescript.md").read_text()
+PAGE = (ROOT / "docs" / "clients.md").read_text()
 WRITTEN = "http://127.0.0.1:4680"
 EXAMPLE = re.compile(r"^```ts\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = EXAMPLE.findall(PAGE)
