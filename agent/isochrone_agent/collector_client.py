@@ -15,7 +15,7 @@ import structlog
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CollectorRefused, SettingsError
 from isochrone_agent.settings import Settings, read_identity
-from isochrone_common import renewal
+from isochrone_common import identity_file
 from isochrone_common.address import Address
 from isochrone_common.channel import open_aio_channel
 from isochrone_common.credentials import fingerprint_of, format_fingerprint
@@ -183,16 +183,20 @@ class IdentityRenewal:
         identity = self._connection.identity
         if identity is None or time.monotonic() < self._not_before:
             return
-        if renewal.is_due(identity, now_at=now_at()) or renewal.has_other_pins(identity, self._fingerprints):
+        if identity_file.is_due(identity, now_at=now_at()) or identity_file.has_other_pins(
+            identity, self._fingerprints
+        ):
             self._not_before = time.monotonic() + RENEWAL_RETRY_SECONDS
             await self._renew(identity)
 
     async def _renew(self, identity: Identity) -> None:
         try:
             stub = fleet_pb2_grpc.FleetStub(self._connection.current)
-            response = await stub.Renew(renewal.request_of(identity, now_at=now_at()), timeout=_RENEWAL_CALL_SECONDS)
-            later = renewal.renewed(identity, response)
-            renewal.store(self._path, identity, later)
+            response = await stub.Renew(
+                identity_file.request_of(identity, now_at=now_at()), timeout=_RENEWAL_CALL_SECONDS
+            )
+            later = identity_file.renewed(identity, response)
+            identity_file.store(self._path, identity, later)
         except grpc.aio.AioRpcError as error:
             log.warning("identity.not_renewed", status=error.code().name, details=error.details())
         except (OSError, ValueError) as error:

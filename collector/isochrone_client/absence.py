@@ -5,9 +5,8 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import ClientError, InsufficientError, NoSamplesError
 from isochrone_client.names import Names
 from isochrone_client.pages.targets import require_targets
-from isochrone_wire.absences import ELSEWHERE, absences, absences_besides
 from isochrone_wire.answers import Absence
-from isochrone_wire.fleet import TargetList, VantageList
+from isochrone_wire.fleet import ELSEWHERE, TargetList, VantageList, absences, absences_besides
 
 _MAX_NAMED = 3
 

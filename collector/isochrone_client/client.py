@@ -18,7 +18,7 @@ from isochrone_client.call_errors import client_error
 from isochrone_client.errors import AddressError, ClientError, CollectorError
 from isochrone_client.names import Names
 from isochrone_common.channel import open_channel
-from isochrone_common.renewal import renew_if_due
+from isochrone_common.identity_file import renew_if_due
 from isochrone_common.trust import PLAIN
 from isochrone_wire.answers import DifferentialList, Metric, Order, Selection, Window
 from isochrone_wire.codec import CodecError, decode, encode

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from isochrone_wire import durations
 from isochrone_wire.fleet import Liveness, SpendLine
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Budget, Plan, Spend, Target, day_of
-from isochrone_wire.request_estimate import estimate_request
 from isochrone_wire.rounds import rounds_between
+from isochrone_wire.workloads import estimate_request
 
 LATE_GRACE_US = 5 * SECOND_US
 """Tolerance after a due heartbeat, in microseconds, for a slow network or commit."""

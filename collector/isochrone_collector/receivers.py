@@ -91,9 +91,9 @@ _DEFAULT_KINDS = {Format.PAGERDUTY: _PAGING, Format.OPSGENIE: _PAGING}
 def read(path: Path, environment: Mapping[str, str]) -> tuple[Receiver, ...]:
     """Return the receivers of a file. Raises `SettingsError`."""
     # YAML is needed only here; a collector without such a file does not load it.
-    from isochrone_wire.plan_document import yaml_source  # noqa: PLC0415  # see above
+    from isochrone_wire.plan_document import document  # noqa: PLC0415  # see above
 
-    source = yaml_source.read(_text(path, "--alert-receivers"))
+    source = document.read_yaml(_text(path, "--alert-receivers"))
     if source.problems:
         raise SettingsError(f"{path}: {source.problems[0]}", hint=_HINT)
     listed = source.data.get("receivers") if isinstance(source.data, dict) and len(source.data) == 1 else None

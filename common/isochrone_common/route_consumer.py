@@ -12,9 +12,9 @@ from typing import Self
 
 from isochrone_wire.durations import MINUTE_US, SECOND_US
 from isochrone_wire.model import Target
-from isochrone_wire.plan_limits import DIALECTS
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable, is_usable
 from isochrone_wire.text import is_http_url
+from isochrone_wire.workloads import DIALECTS
 
 _WEIGHT_TOLERANCE = 1e-6
 

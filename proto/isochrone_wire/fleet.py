@@ -1,14 +1,15 @@
-"""Value classes of the answers on the fleet: targets, vantages, their spend, their coverage and single samples.
+"""Value classes of the answers on the fleet: targets, vantages, their spend, their coverage and single samples; and
+why regions have no samples.
 
 Units as in `isochrone_wire.model`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from isochrone_wire.answers import Window
+from isochrone_wire.answers import Absence, Window
 from isochrone_wire.model import Budget, Sample, Target
 
 
@@ -26,7 +27,7 @@ class TargetList:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample:
     """A sample with the names of its target and vantage, and the time at which the collector received it. `id` finds it
-    again; empty from an older collector.
+    again.
     """
 
     target: str
@@ -169,3 +170,36 @@ class SpendList:
     MESSAGE: ClassVar[str] = "GetSpendResponse"
 
     spend: tuple[SpendLine, ...] = ()
+
+
+ELSEWHERE = "has delivered others"
+"""The end of the sentence of a region whose vantage has delivered samples, but none of the selection."""
+
+
+def absences(regions: Iterable[str], vantages: Sequence[VantageStatus], window: Window) -> tuple[Absence, ...]:
+    """Return the reason for each of these regions, all of which have no samples in the window."""
+    return tuple(
+        Absence(region=region, sentence=_absence_of(region, [one for one in vantages if one.region == region], window))
+        for region in regions
+    )
+
+
+def absences_besides(
+    region: str, vantages: Sequence[VantageStatus], window: Window, *, baseline: str
+) -> tuple[Absence, ...]:
+    """Return the reasons if no region besides this one has samples in the window: of the baseline, and of those with a
+    vantage.
+    """
+    others = dict.fromkeys((baseline, *sorted(one.region for one in vantages)))
+    return absences((other for other in others if other not in ("", region)), vantages, window) or (
+        Absence(region="", sentence="no samples from a second region: start an agent there"),
+    )
+
+
+def _absence_of(region: str, vantages: Sequence[VantageStatus], window: Window) -> str:
+    if not vantages:
+        return f"no samples from {region}: start an agent there"
+    newest = max(vantages, key=lambda one: one.newest_sample_at or 0)
+    if (newest.newest_sample_at or 0) >= window.from_at:
+        return f"no samples from {region} in this selection, but {newest.name} there {ELSEWHERE}"
+    return f"no samples from {region} (vantage {newest.name}: {newest.reason})"

@@ -289,9 +289,7 @@ class AlertKind(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "AlertKind | None":
-        """Return the kind of an alert that was stored under a former name, or by a later version."""
-        if value == "clock":
-            return cls.CLOCK_WRONG
+        """Return the kind of an alert that a later version stored."""
         if not isinstance(value, str) or not _KIND.fullmatch(value):
             return None
         unknown = str.__new__(cls, value)

@@ -376,12 +376,38 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Sample counts of one spool: every finished sample is stored, spooled or dropped for a named reason, so that
+    `finished = stored + spooled + sum(dropped)`.
+
+    An agent evaluates this over its spool (`stored` counts the samples that the collector acknowledged), the collector
+    over its ledger and the newest heartbeat. `spooled` includes quarantined samples, which are still on disk. A sample
+    that the collector rejected counts as dropped, under the collector's reason.
+    """
+
+    finished: int
+    stored: int
+    spooled: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        """Samples that are unaccounted for: 0 if the account holds, negative if samples are counted twice."""
+        return self.finished - self.stored - self.spooled - sum(self.dropped.values())
+
+    @property
+    def holds(self) -> bool:
+        """True if no sample is missing or counted twice."""
+        return self.missing == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """The state of an agent. `spool_oldest_at` is 0 if the spool is empty; `dropped` counts lost samples by reason.
 
     `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
     samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
-    `isochrone_wire.accounting`. `rounds_missed` counts planned rounds that passed before they could start.
+    `isochrone_wire.model`. `rounds_missed` counts planned rounds that passed before they could start.
     `missing_keys` are sentences on targets that are skipped for want of a key, `refused_targets` as the policy refuses.
     """
 
@@ -404,6 +430,12 @@ class Heartbeat:
     epoch: int = 0
     missing_keys: str | None = None
     refused_targets: str | None = None
+
+    @property
+    def account(self) -> Account:
+        """The account that it reports."""
+        spooled = self.spool_depth + self.quarantined
+        return Account(finished=self.finished, stored=self.stored, spooled=spooled, dropped=self.dropped)
 
 
 PUSH_PROTOCOL = 1

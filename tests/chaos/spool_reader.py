@@ -11,7 +11,7 @@ from chaos.journal import Key
 from isochrone_agent.errors import SpoolDamaged
 from isochrone_agent.spool import database
 from isochrone_agent.spool.database import read_stats
-from isochrone_wire.accounting import Account
+from isochrone_wire.model import Account
 from isochrone_wire.v1 import sample_pb2
 
 FILE = "spool.sqlite3"

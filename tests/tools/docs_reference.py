@@ -27,8 +27,8 @@ from isochrone_client.cli import cli as client
 from isochrone_collector.cli.main import cli as collector
 from isochrone_sim.cli import cli as simulator
 from isochrone_wire import durations
-from isochrone_wire.plan_document import routes, schema
-from isochrone_wire.plan_limits import DIALECTS
+from isochrone_wire.plan_document import schema
+from isochrone_wire.workloads import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS: Mapping[str, click.Group] = {
@@ -46,9 +46,9 @@ PARTS: Mapping[str, type[schema.Shape]] = {
     "timeouts": schema.TimeoutsShape,
     "budget": schema.BudgetShape,
     "margin": schema.MarginShape,
-    "route": routes.RouteShape,
-    "slo": routes.SloShape,
-    "objective": routes.ObjectiveShape,
+    "route": schema.RouteShape,
+    "slo": schema.SloShape,
+    "objective": schema.ObjectiveShape,
 }
 """The parts of a plan document."""
 
@@ -293,7 +293,7 @@ def values_of(hint: Any) -> str:  # any annotation
 
 _WORDS = (("gt", "above"), ("ge", "from"), ("lt", "below"), ("le", "to"), ("max_length", "at most"))
 _UNITS = {str: " characters"}
-_CHOICES: Mapping[Any, Iterable[str]] = {schema._dialect: DIALECTS, routes._class: routes.CLASSES}
+_CHOICES: Mapping[Any, Iterable[str]] = {schema._dialect: DIALECTS, schema._class: schema.CLASSES}
 _KINDS: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",

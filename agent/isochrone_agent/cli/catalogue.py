@@ -9,8 +9,8 @@ import click
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_common.cli.command_line import example, table_or_json
-from isochrone_wire.reasoning_effort import supported_efforts
 from isochrone_wire.text import aligned
+from isochrone_wire.workloads import supported_efforts
 
 SCHEMA = "isochrone.catalogue/1"
 _HEADINGS = ("name", "dialect", "key variable", "base URL")

@@ -16,7 +16,7 @@ from isochrone_agent.settings import Settings, load_settings
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US, Spend, day_of
-from isochrone_wire.plan_limits import POLICY_PREFIX
+from isochrone_wire.workloads import POLICY_PREFIX
 
 SCHEMA = "isochrone.policy/1"
 

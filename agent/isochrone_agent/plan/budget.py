@@ -7,7 +7,7 @@ The laws:
 
 1. A round starts only if today's spend, the maximum cost of the rounds in flight and its own maximum cost together stay
    within every limit. Reaching a limit exactly is allowed.
-2. Before it is sent, a request counts at its maximum cost (`isochrone_wire.request_estimate`): all of
+2. Before it is sent, a request counts at its maximum cost (`isochrone_wire.workloads`): all of
    `max_output_tokens`, the thinking tokens that the effort adds, and one prompt token for every four bytes. Afterwards
    it counts at what the provider reported; an unreported count stays at its maximum, unless nothing was sent or the
    provider refused the request (4xx).
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from isochrone_wire.model import DAY_US, Budget, Outcome, Price, Sample, Spend, Target, TokenSource, day_of
-from isochrone_wire.request_estimate import estimate_request
+from isochrone_wire.workloads import estimate_request
 
 _REFUSED = range(400, 500)
 # A millionth of a cent, because sums of floats are not exact.

@@ -51,8 +51,8 @@ from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.settings import Settings
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
-from isochrone_wire.plan_limits import POLICY_PREFIX
 from isochrone_wire.text import shortened
+from isochrone_wire.workloads import POLICY_PREFIX
 
 FILE_NAME = "policy.toml"
 DEFAULT_STREAMS = 100

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_wire.accounting import Account
-from isochrone_wire.model import DAY_US, Spend
-from isochrone_wire.plan_limits import POLICY_PREFIX
+from isochrone_wire.model import DAY_US, Account, Spend
 from isochrone_wire.v1 import fleet_pb2
+from isochrone_wire.workloads import POLICY_PREFIX
 
 FORMAT = 2
 PAGE_BYTES = 4096

@@ -39,8 +39,7 @@ from isochrone_agent.spool import batches, database, recovery
 from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, SpoolStats, Transaction, read_stats, with_uncounted
 from isochrone_agent.spool.side_files import DiskReserve, LockFile
 from isochrone_wire import codec
-from isochrone_wire.accounting import Account
-from isochrone_wire.model import BatchRange, Plan, Sample, Spend
+from isochrone_wire.model import Account, BatchRange, Plan, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
 SPOOL_FULL = "spool_full"

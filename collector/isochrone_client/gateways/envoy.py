@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from isochrone_common.gateways import envoy
+from isochrone_common import envoy
 from isochrone_wire.routes import RegionTables
 
 CLUSTERS = "clusters"

@@ -16,11 +16,11 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.cells import Footnotes, no_samples, without_size, worth
 from isochrone_client.render.page import Column, Page, wire_fields
-from isochrone_wire.accounting import Account
 from isochrone_wire.answers import Decision, Metric, Window
 from isochrone_wire.fleet import Liveness, VantageList, VantageStatus
 from isochrone_wire.insights import RegionCost, RegionCostList
 from isochrone_wire.json_format import minute, to_json_value
+from isochrone_wire.model import Account
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND
 

@@ -9,7 +9,7 @@ from isochrone_collector.fleet_state import Spender, budget_of
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Budget, Plan, Spend, Target, day_of
-from isochrone_wire.request_estimate import estimate_request
+from isochrone_wire.workloads import estimate_request
 
 CLOCK_WRONG_US = 10 * SECOND_US
 """The error of a clock, in microseconds, from which on the vantage accuses no target."""

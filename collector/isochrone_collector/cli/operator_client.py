@@ -15,9 +15,8 @@ from isochrone_collector.server.operator_identity import FILE_NAME
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_collector
 from isochrone_common import channel, identity_file
 from isochrone_common.address import Address
-from isochrone_common.identity_file import Identity
+from isochrone_common.identity_file import Identity, renew_if_due
 from isochrone_common.local_socket import data_dir_of, plain_text_refusal, select_collector
-from isochrone_common.renewal import renew_if_due
 from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.insights import Alert

@@ -13,8 +13,8 @@ import click
 from isochrone_collector import settings
 from isochrone_collector.process_tuning import raise_file_limit
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
-from isochrone_common.cli import logs
 from isochrone_common.cli.command_line import example, log_format_option
+from isochrone_common.cli.service import LogFormat, set_up_logs
 from isochrone_wire import durations
 
 _EXAMPLE = "isochrone-collector serve --listen 127.0.0.1:4600 --database-url postgresql://isochrone@db/isochrone"
@@ -181,7 +181,7 @@ def _kept(kept_us: int | None) -> str:
     help="YAML file with further receivers of alerts: Slack, PagerDuty, Opsgenie, webhooks.",
 )
 @log_format_option
-def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # options of many kinds
+def serve(log_format: LogFormat, **given: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Serve agents, readers and operators until stopped.
 
     Commands and agents of the same user call it over a Unix socket, without a credential. On --listen it uses TLS and
@@ -191,7 +191,7 @@ def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # opt
     When it is ready, it prints one line of JSON on stdout, unless that is a terminal.
     """
     chosen = settings.check(**given, environment=os.environ)
-    logs.set_up(log_format)
+    set_up_logs(log_format)
     # Clients that send garbage to the port would otherwise cause log lines of gRPC.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     raise_file_limit()

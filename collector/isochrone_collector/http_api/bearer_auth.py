@@ -17,8 +17,8 @@ from isochrone_collector.errors import BadRequest, CollectorError, NotAdmitted
 from isochrone_collector.http_api import problems, query_parameters
 from isochrone_common.address import parse_address
 from isochrone_wire.operations import Role
-from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.text import shortened
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 ROLES = (Role.READER, Role.OPERATOR)
 OPEN = frozenset({"/healthz", "/readyz"})

@@ -1,13 +1,13 @@
 """Cost forecast of a plan: requests, tokens and US dollars per day, for one vantage and for all of them. Pure.
 
-The forecast assumes the maximum cost of each request (`isochrone_wire.request_estimate`). Paused targets send nothing.
+The forecast assumes the maximum cost of each request (`isochrone_wire.workloads`). Paused targets send nothing.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from isochrone_wire.model import DAY_US, Budget, Plan, Target
-from isochrone_wire.request_estimate import estimate_request
+from isochrone_wire.workloads import estimate_request
 
 PER_DAY = "per day: "
 """The prefix of the lines of `PlanChange.altered` that forecast a day."""

@@ -12,8 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from isochrone_collector.errors import TookTooLong
-from isochrone_wire.plan_document.document import Reading, load
-from isochrone_wire.plan_document.yaml_source import MAX_BYTES
+from isochrone_wire.plan_document.document import MAX_BYTES, Reading, load
 
 SMALL_CHARS = 16_000
 """The size of a document up to which it is parsed in a thread, for which a process takes too long to start."""

@@ -23,7 +23,7 @@ from isochrone_common.plan_signature import signer
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
-from isochrone_wire.plan_limits import MAX_NAME_CHARS
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 _log = structlog.get_logger()
 

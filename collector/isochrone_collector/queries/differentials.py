@@ -28,8 +28,8 @@ from isochrone_collector.store import drift, hourly_levels, probe_queries, vanta
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow, VantageRow
-from isochrone_wire.absences import absences, absences_besides
 from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Selection
+from isochrone_wire.fleet import absences, absences_besides
 from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import Target
 

@@ -30,7 +30,7 @@ from isochrone_collector.store.postgres.connection import unverified_hosts
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
 from isochrone_common.address import UNIX, Address
-from isochrone_common.cli.signals import stop_event
+from isochrone_common.cli.service import stop_event
 from isochrone_common.credentials import format_fingerprint
 from isochrone_common.local_socket import http_socket
 from isochrone_common.probe_metrics import Series

@@ -5,8 +5,8 @@ from collections import Counter
 from isochrone_collector.auth.refusal_log import RefusalLog
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
 from isochrone_collector.xds.stream_state import Rejection
-from isochrone_wire.plan_limits import MAX_NAME_CHARS
 from isochrone_wire.text import shortened
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 _KIND_OF = {CLUSTERS: "clusters", ROUTES: "routes"}
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from isochrone_collector.errors import UnknownName
-from isochrone_common.gateways import envoy
+from isochrone_common import envoy
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.routes import RegionTables, RouteTable
 

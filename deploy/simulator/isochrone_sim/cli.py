@@ -22,7 +22,7 @@ from isochrone_common.cli.command_line import (
     exit_codes,
     table_or_json,
 )
-from isochrone_common.cli.signals import stop_event
+from isochrone_common.cli.service import stop_event
 from isochrone_sim import tables
 from isochrone_sim.certificates import self_signed as make_certificate
 from isochrone_sim.faults.faults import FAULTS
@@ -169,10 +169,10 @@ def serve(
       POST /v1beta/models/MODEL:streamGenerateContent?alt=sse    gemini
       POST /v2/chat                cohere
     """
-    from isochrone_common.cli import logs  # noqa: PLC0415  # as above
+    from isochrone_common.cli.service import set_up_logs  # noqa: PLC0415  # as above
     from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # not loaded for `--help`
 
-    logs.set_up()
+    set_up_logs()
     now_at = time.time_ns() // 1000
     world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=now_at)
     world = with_fault_episodes(world, fault_episodes, now_at=now_at)

@@ -20,7 +20,6 @@ from isochrone_agent.retry_policy import Backoff
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
-from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import CodecError, decode
 from isochrone_wire.model import DAY_US, Batch, Heartbeat, Outcome, Quality, Sample, Spend, Vantage
 from isochrone_wire.v1 import fleet_pb2
@@ -503,7 +502,7 @@ async def test_a_push_carries_the_whole_heartbeat(tmp_path: Path) -> None:
     assert (heartbeat.plan_version, heartbeat.rounds_missed) == (7, 4)
     assert (heartbeat.refused_plan_version, heartbeat.refused_plan_reason) == (8, "no such dialect")
     assert (heartbeat.finished, heartbeat.stored, heartbeat.spool_depth, heartbeat.quarantined) == (6, 5, 1, 0)
-    assert account_of(heartbeat).holds
+    assert heartbeat.account.holds
     assert (heartbeat.next_heartbeat_us, heartbeat.clock_uncertainty_us is not None) == (15_000_000, True)
     assert [(line.provider, line.requests) for line in heartbeat.spend[:2]] == [("deep-000", 1), ("deep-001", 1)]
     assert len(heartbeat.spend) == 100

@@ -2,9 +2,8 @@
 
 import pytest
 
-from isochrone_wire.absences import absences, absences_besides
 from isochrone_wire.answers import Absence, Window
-from isochrone_wire.fleet import Liveness, VantageStatus
+from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides
 from isochrone_wire.model import MINUTE_US
 
 NOW_AT = 1_763_800_000_000_000

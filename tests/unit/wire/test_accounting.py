@@ -2,8 +2,7 @@
 
 import pytest
 
-from isochrone_wire.accounting import Account, account_of
-from isochrone_wire.model import Heartbeat
+from isochrone_wire.model import Account, Heartbeat
 
 
 @pytest.mark.parametrize(
@@ -24,4 +23,4 @@ def test_what_is_nowhere_is_counted(account: Account, missing: int) -> None:
 def test_an_agent_accounts_for_quarantine() -> None:
     """A sample in quarantine is on disk, so it is neither lost nor dropped."""
     heartbeat = Heartbeat(finished=9, stored=3, spool_depth=2, quarantined=3, dropped={"spool_full": 1})
-    assert account_of(heartbeat).holds
+    assert heartbeat.account.holds

@@ -23,7 +23,6 @@ from isochrone_wire.queries.documents import document, read_document
 from testdata.insights import INCIDENTS
 
 MODULES = (
-    "accounting",
     "answers",
     "fleet",
     "insights",

@@ -8,8 +8,7 @@ from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
 from isochrone_collector.plans import cost
 from isochrone_wire.model import DAY_US, Plan, Price, Target, Workload
-from isochrone_wire.reasoning_effort import supported_efforts
-from isochrone_wire.request_estimate import estimate_prompt_tokens, estimate_request
+from isochrone_wire.workloads import estimate_prompt_tokens, estimate_request, supported_efforts
 
 WORKLOAD = Workload(prompt="Hi, you!", max_output_tokens=100)
 TARGET = Target(

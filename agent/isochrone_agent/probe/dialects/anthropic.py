@@ -26,7 +26,7 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
-from isochrone_wire.reasoning_effort import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
+from isochrone_wire.workloads import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 
 VERSION = "2023-06-01"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")

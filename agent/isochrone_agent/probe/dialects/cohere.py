@@ -19,7 +19,7 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
-from isochrone_wire.reasoning_effort import COHERE_THINKING
+from isochrone_wire.workloads import COHERE_THINKING
 
 _DONE = b"[DONE]"
 _FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")

@@ -24,7 +24,7 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
-from isochrone_wire.reasoning_effort import GEMINI_BUDGET, has_budget
+from isochrone_wire.workloads import GEMINI_BUDGET, has_budget
 
 
 class Gemini:

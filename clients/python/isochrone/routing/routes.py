@@ -25,7 +25,7 @@ from isochrone.routing.collector_clock import CollectorClock
 from isochrone.routing.cooldowns import Cooldowns
 from isochrone.routing.hedging import DEFAULT_RATIO, HedgeBudget
 from isochrone.routing.subscription import Subscription
-from isochrone_common.gateways.members import key_variable
+from isochrone_common.gateways import key_variable
 from isochrone_common.route_consumer import FollowedTables
 from isochrone_wire.routes import RouteEntry, RouteTable
 

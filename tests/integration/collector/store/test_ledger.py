@@ -10,8 +10,7 @@ from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
-from isochrone_wire.accounting import Account
-from isochrone_wire.model import SECOND_US, Heartbeat, Vantage
+from isochrone_wire.model import SECOND_US, Account, Heartbeat, Vantage
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9

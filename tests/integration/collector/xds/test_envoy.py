@@ -16,8 +16,8 @@ from fixtures.envoy import CREDENTIAL, PATIENCE, Envoy, Provider, StartEnvoy, ex
 from fixtures.web import StartWeb, Web
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
+from isochrone_common import envoy as mapping
 from isochrone_common.channel import SERVER_OPTIONS
-from isochrone_common.gateways import envoy as mapping
 from isochrone_wire.routes import RegionTables, RouteTable
 
 pytestmark = requires_envoy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from isochrone_agent.plan.limits import limit_violations
-from isochrone_wire import plan_limits
+from isochrone_wire import workloads
 from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, Timeouts, Workload
 
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="https://h", price=Price())
@@ -61,7 +61,7 @@ def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) 
 
 def test_the_whole_plan_has_limits() -> None:
     """The totals of targets, budgets and prompts are limited too, and a NaN budget is refused."""
-    long = replace(TARGET, workload=Workload(prompt="x" * plan_limits.MAX_PROMPT_BYTES))
+    long = replace(TARGET, workload=Workload(prompt="x" * workloads.MAX_PROMPT_BYTES))
     assert limit_violations(plan_of(*[long] * 61)) == [
         "the plan has bytes of all prompts 6100000, outside 0 to 6000000"
     ]

@@ -15,8 +15,7 @@ from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire import codec
-from isochrone_wire.accounting import Account
-from isochrone_wire.model import DAY_US, Outcome, Plan, Sample, Spend
+from isochrone_wire.model import DAY_US, Account, Outcome, Plan, Sample, Spend
 from isochrone_wire.v1 import sample_pb2
 from testdata.samples import realistic_sample
 

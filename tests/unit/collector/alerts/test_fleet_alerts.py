@@ -6,7 +6,7 @@ from isochrone_collector.alerts.fleet_alerts import budget_alerts, is_clock_wron
 from isochrone_collector.fleet_state import Spender
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Plan, Price, Spend, Target, day_of
-from isochrone_wire.request_estimate import estimate_request
+from isochrone_wire.workloads import estimate_request
 
 NOW_AT = 1_795_248_000_000_000
 TODAY = day_of(NOW_AT)

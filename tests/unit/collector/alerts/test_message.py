@@ -77,8 +77,7 @@ def test_a_certificate_that_ends_is_raised_three_times() -> None:
     ]
 
 
-def test_the_former_name_of_a_kind_is_read() -> None:
-    """An alert that was stored as `clock` has the kind `clock_wrong`, and text that is no kind is an error."""
-    assert AlertKind("clock") is AlertKind.CLOCK_WRONG
+def test_text_that_is_no_kind_is_an_error() -> None:
+    """The kind of an alert is a name."""
     with pytest.raises(ValueError, match="No kind"):
         AlertKind("No kind")

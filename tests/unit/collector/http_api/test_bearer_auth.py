@@ -12,7 +12,7 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.bearer_auth import BearerAuth
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.trusted_proxy import TrustedProxy
-from isochrone_wire.plan_limits import MAX_NAME_CHARS
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 
 async def app(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from isochrone_collector.xds.rejections import Rejections
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
 from isochrone_collector.xds.stream_state import Rejection
-from isochrone_wire.plan_limits import MAX_NAME_CHARS
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 
 def test_a_rejection_is_logged_once() -> None:

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 LOADED = "import sys, isochrone_agent.cli.run; print('rich' in sys.modules, 'structlog' in sys.modules)"
-AFTERWARDS = "import isochrone_common.cli.logs, rich.text; print(rich.text.Text('found'))"
+AFTERWARDS = "import isochrone_common.cli.service, rich.text; print(rich.text.Text('found'))"
 
 FAILURE = """
 import sys; sys.stderr = sys.stdout
-from isochrone_common.cli import logs; logs.set_up("json")
+from isochrone_common.cli.service import set_up_logs; set_up_logs("json")
 import structlog
 try: 1 / 0
 except ZeroDivisionError: structlog.get_logger().exception("probe.failed")

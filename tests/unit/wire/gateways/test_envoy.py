@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_common.gateways.envoy import clusters, route_configuration
+from isochrone_common.envoy import clusters, route_configuration
 from isochrone_wire.routes import RegionTables, RouteTable
 from testdata.routes import CHAT, NOW_AT
 

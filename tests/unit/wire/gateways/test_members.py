@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_common.gateways.members import key_variable
+from isochrone_common.gateways import key_variable
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from isochrone_collector.analysis import latency_targets
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import Objective, Route, Slo
 from isochrone_wire.plan_document.document import load
-from isochrone_wire.plan_document.routes import CLASSES
+from isochrone_wire.plan_document.schema import CLASSES
 
 PLAN = """\
 baseline: us

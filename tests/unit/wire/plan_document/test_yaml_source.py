@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_wire.plan_document import yaml_source
+from isochrone_wire.plan_document import document, schema
 
 TEXT = """\
 # a comment
@@ -32,14 +32,14 @@ inline: {p: 1,
         (("nowhere", 7), 2),
     ],
 )
-def test_lines(path: yaml_source.Path, line: int) -> None:
+def test_lines(path: schema.Path, line: int) -> None:
     """A part has its own line, and a missing part has the line of its parent."""
-    assert yaml_source.read(TEXT).line_of(path) == line
+    assert document.read_yaml(TEXT).line_of(path) == line
 
 
 def test_data_is_plain() -> None:
     """The data is the same as that of a YAML parser."""
-    assert yaml_source.read(TEXT).data == {"a": 1, "list": [{"x": 1, "y": 2}, {"x": 3}], "inline": {"p": 1, "q": 2}}
+    assert document.read_yaml(TEXT).data == {"a": 1, "list": [{"x": 1, "y": 2}, {"x": 3}], "inline": {"p": 1, "q": 2}}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_data_is_plain() -> None:
 )
 def test_whatever_is_wrong_becomes_a_problem(text: str, problem: str) -> None:
     """Parsing never raises, and each problem has a line."""
-    found = [str(p) for p in yaml_source.read(text).problems]
+    found = [str(p) for p in document.read_yaml(text).problems]
     assert [p for p in found if p.startswith(problem)], found
 
 
 @pytest.mark.parametrize("text", ["a: !{} 1", "a: !!bool {}"])
 def test_a_reason_repeats_little_of_the_text(text: str) -> None:
     """A tag or a value of any length is cut."""
-    [problem] = yaml_source.read(text.format("x" * 100_000)).problems
+    [problem] = document.read_yaml(text.format("x" * 100_000)).problems
     assert problem.message.startswith("not YAML: ")
     assert len(problem.message) < 3_000
 
@@ -85,12 +85,12 @@ def test_a_reason_repeats_little_of_the_text(text: str) -> None:
 @pytest.mark.parametrize("text", ["1" * 5_000, "0x" + "f" * 5_000, "1:" * 2_000 + "1", "1:" * 2_000 + "1.5"])
 def test_long_numbers_are_text(text: str) -> None:
     """A number of thousands of digits is never computed: that takes quadratic time, and no message could show it."""
-    assert yaml_source.read(f"a: {text}").data == {"a": text}
-    assert yaml_source.read(f"? {text}\n: 1").data == {text: 1}
+    assert document.read_yaml(f"a: {text}").data == {"a": text}
+    assert document.read_yaml(f"? {text}\n: 1").data == {text: 1}
 
 
 def test_not_every_problem_is_listed() -> None:
     """Of thousands of problems the first are listed, and all lines are known."""
-    source = yaml_source.read("\n".join(f"{number}: 1" for number in range(5_000)))
-    assert [problem.line for problem in source.problems] == list(range(1, yaml_source.MAX_PROBLEMS + 1))
+    source = document.read_yaml("\n".join(f"{number}: 1" for number in range(5_000)))
+    assert [problem.line for problem in source.problems] == list(range(1, document.MAX_PROBLEMS + 1))
     assert source.line_of(("4999",)) == 5_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_common import identity_file, renewal
+from isochrone_common import identity_file
 from isochrone_common.address import Address
 from isochrone_common.credentials import Credential, derive_successor, fingerprint_of
 from isochrone_common.identity_file import Identity
@@ -43,20 +43,20 @@ IDENTITY = Identity(
 )
 def test_a_credential_is_renewed_when_that_is_due(identity: Identity, now_at: int, *, due: bool) -> None:
     """It is due from the named instant on, never without a lifetime, and never in plain text."""
-    assert renewal.is_due(identity, now_at=now_at) is due
-    assert renewal.request_of(identity, now_at=now_at).credential is due
+    assert identity_file.is_due(identity, now_at=now_at) is due
+    assert identity_file.request_of(identity, now_at=now_at).credential is due
 
 
 def test_a_response_gives_credential_and_certificates() -> None:
     """The credential is replaced if there is one; certificates are pinned only where one is pinned already."""
     both = fleet_pb2.RenewResponse(credential=NEW, expires_at=300, renew_at=250, certificates=[FIRST, SECOND])
-    later = renewal.renewed(IDENTITY, both)
+    later = identity_file.renewed(IDENTITY, both)
     assert (later.credential, later.expires_at, later.renew_at) == (NEW, 300, 250)
     assert later.trust.pins == (FIRST, SECOND)
-    switched = renewal.renewed(later, fleet_pb2.RenewResponse(certificates=[SECOND]))
+    switched = identity_file.renewed(later, fleet_pb2.RenewResponse(certificates=[SECOND]))
     assert (switched.credential, switched.trust.pins) == (NEW, (SECOND,))
     by_authority = replace(IDENTITY, trust=Trust(roots=FIRST))
-    assert renewal.renewed(by_authority, both).trust == by_authority.trust
+    assert identity_file.renewed(by_authority, both).trust == by_authority.trust
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_a_response_gives_credential_and_certificates() -> None:
 def test_a_response_that_cannot_be_used_changes_nothing(response: fleet_pb2.RenewResponse) -> None:
     """A credential or certificate that is not valid never replaces a valid one."""
     with pytest.raises(ValueError, match=r"credential|PEM|header"):
-        renewal.renewed(IDENTITY, response)
+        identity_file.renewed(IDENTITY, response)
 
 
 def test_other_pins_are_noticed() -> None:
     """A certificate that is announced, or no longer presented, differs from the pins; without pins nothing does."""
     first, second = fingerprint_of(FIRST), fingerprint_of(SECOND)
-    assert not renewal.has_other_pins(IDENTITY, [first])
-    assert renewal.has_other_pins(IDENTITY, [first, second])
-    assert not renewal.has_other_pins(IDENTITY, [])
-    assert not renewal.has_other_pins(replace(IDENTITY, trust=Trust()), [second])
+    assert not identity_file.has_other_pins(IDENTITY, [first])
+    assert identity_file.has_other_pins(IDENTITY, [first, second])
+    assert not identity_file.has_other_pins(IDENTITY, [])
+    assert not identity_file.has_other_pins(replace(IDENTITY, trust=Trust()), [second])
 
 
 def test_a_file_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
     path = tmp_path / "identity.json"
     other = replace(IDENTITY, credential=str(Credential(id=3, secret=bytes(32))))
     identity_file.write(path, other)
-    assert not renewal.store(path, IDENTITY, replace(IDENTITY, credential=NEW))
+    assert not identity_file.store(path, IDENTITY, replace(IDENTITY, credential=NEW))
     assert identity_file.read(path) == other
 
 
@@ -109,4 +109,4 @@ def test_a_command_does_not_fail_with_its_renewal(tmp_path: Path, prepare: Calla
     identity = replace(IDENTITY, renew_at=now_at - 1, expires_at=now_at + 10**9)
     identity_file.write(path, identity)
     prepare(path)
-    assert renewal.renew_if_due(path, identity) == identity
+    assert identity_file.renew_if_due(path, identity) == identity

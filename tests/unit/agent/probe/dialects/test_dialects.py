@@ -18,7 +18,7 @@ from isochrone_agent.probe.dialects.base import (
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
 from isochrone_agent.probe.measurement import Measurement
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
-from isochrone_wire.reasoning_effort import supported_efforts
+from isochrone_wire.workloads import supported_efforts
 from testdata.replay import arrivals, replay, whole
 from testdata.transcripts import EVERY, FULL, ROLE, Transcript, sse
 

@@ -1,4 +1,4 @@
-"""Members of route tables: helpers that all gateways share."""
+"""Route tables in the terms of gateways: their members, and the metadata of tables. Pure."""
 
 import json
 import re

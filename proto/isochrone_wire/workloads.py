@@ -1,10 +1,39 @@
-"""Reasoning effort by dialect: the supported values, and the number of tokens that each adds to a response. Pure.
+"""Workloads: the limits of a plan, reasoning efforts by dialect, and the estimate of a request's tokens. Pure.
 
-Agents build requests from these tables; the collector uses them to validate plans and to forecast cost. Source: the
-providers' public documentation.
+The collector checks the limits when a plan is applied, and each agent when it fetches one. Agents build requests from
+the tables of efforts, whose source is the providers' public documentation; the collector uses them to validate plans
+and to forecast cost. Before a request is sent, its prompt is estimated at one token per four bytes of UTF-8, and the
+output at its maximum: the workload's limit plus the thinking tokens that the effort adds. The provider's own counts
+replace both.
 """
 
 import re
+from dataclasses import dataclass
+
+from isochrone_wire.durations import DAY_US, HOUR_US
+from isochrone_wire.model import Price, Target
+
+MIN_EVERY_US = 200_000
+MAX_EVERY_US = 7 * DAY_US
+MAX_SPREAD_US = HOUR_US
+MIN_TIMEOUT_US = 1_000
+MAX_TIMEOUT_US = HOUR_US
+MAX_OUTPUT_TOKENS = 100_000
+MAX_TEMPERATURE = 2
+MAX_CONCURRENCY = 1_000
+MAX_PROMPT_BYTES = 100_000
+# A plan is one message of at most 8 MiB; the remainder is ample for the other fields.
+MAX_PROMPTS_BYTES = 6_000_000
+MAX_TARGETS = 1_000
+MAX_BUDGETS = 1_000
+MAX_NAME_CHARS = 200
+MAX_URL_CHARS = 2_000
+MAX_EFFORT_CHARS = 40
+MAX_USD = 1e6
+MAX_AMOUNT = 10**15
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
+POLICY_PREFIX = "policy:"
+"""Names that begin so are accounts of an agent's own policy; no provider of a plan may have one."""
 
 ANTHROPIC_BUDGET = {"low": 1024, "medium": 4096, "high": 16_384}
 """Thinking budgets in tokens, for Claude up to 4.5."""
@@ -26,6 +55,7 @@ _ANTHROPIC_THINKING_TOKENS = {**ANTHROPIC_BUDGET, "xhigh": 32_768, "max": 32_768
 _CLAUDE_VERSION = re.compile(r"claude-(?:(\d)|[a-z]+-(\d+)(?:[-.](\d{1,2}))?)(?!\d)")
 _ADAPTIVE_SINCE = (4, 6)
 _GEMINI_WITH_BUDGET = re.compile(r"gemini-[12]\b")
+_BYTES_PER_TOKEN = 4
 
 
 def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
@@ -62,3 +92,34 @@ def is_adaptive(model: str) -> bool:
 def has_budget(model: str) -> bool:
     """Return true for a thinking budget in tokens (Gemini up to 2.5), false for a level (Gemini 3 and newer)."""
     return _GEMINI_WITH_BUDGET.search(model) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEstimate:
+    """The estimated tokens of one request and its response."""
+
+    prompt_tokens: int
+    output_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """The sum of prompt and output tokens."""
+        return self.prompt_tokens + self.output_tokens
+
+    def cost_usd(self, price: Price) -> float:
+        """Return the cost in US dollars."""
+        return price.cost_usd(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
+
+
+def estimate_prompt_tokens(prompt: str) -> int:
+    """Return the estimated number of tokens of a prompt."""
+    return -(-len(prompt.encode()) // _BYTES_PER_TOKEN)
+
+
+def estimate_request(target: Target) -> RequestEstimate:
+    """Return the upper estimate for one request to `target`."""
+    workload = target.workload
+    thinking = thinking_tokens(target.dialect, workload.reasoning_effort)
+    return RequestEstimate(
+        prompt_tokens=estimate_prompt_tokens(workload.prompt), output_tokens=workload.max_output_tokens + thinking
+    )

@@ -1,12 +1,14 @@
-"""Logs of every program, on stderr: structlog, and the records of the libraries."""
+"""Logs of every program, on stderr, and the signals that stop a server."""
 
+import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-Format = Literal["auto", "console", "json"]
+LogFormat = Literal["auto", "console", "json"]
 # These log a line per request or per start. httpx would also log the webhook's URL, which may hold a token.
 _QUIET = ("alembic", "psycopg", "httpx", "httpcore")
 
@@ -29,7 +31,7 @@ with _absent("rich"):
     import structlog
 
 
-def set_up(log_format: Format = "auto") -> None:
+def set_up_logs(log_format: LogFormat = "auto") -> None:
     """Log to stderr as console lines or JSON; `auto` is console on a terminal and JSON otherwise."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -53,8 +55,17 @@ def set_up(log_format: Format = "auto") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _rendering(log_format: Format) -> list[structlog.typing.Processor]:
+def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
     if log_format == "console" or (log_format == "auto" and sys.stderr.isatty()):
         # It prints tracebacks itself.
         return [structlog.dev.ConsoleRenderer()]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+
+
+def stop_event() -> asyncio.Event:
+    """Return an event of the running loop that is set by the first of these signals; `nohup` ignores SIGHUP."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

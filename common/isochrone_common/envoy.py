@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from isochrone_common.gateways.envoy_script import MEMBER_HEADER, PATH_HEADER, SCRIPT
-from isochrone_common.gateways.members import key_variable, priority_groups, table_metadata
+from isochrone_common.gateways import key_variable, priority_groups, table_metadata
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
@@ -36,6 +35,70 @@ _METADATA = ("base", "variable", "key", "model")
 _MAX_BODY_BYTES = 32 << 20
 # Requests of this dialect have the model in their path.
 _MODEL_IN_PATH = "gemini"
+
+_MEMBER_HEADER = "x-isochrone-member-"
+"""The beginning of the headers in which the script receives the metadata: `base`, `variable`, `key` and `model`."""
+
+_PATH_HEADER = "x-isochrone-path"
+"""The header with the path as the application sent it, which begins with `/v1/`."""
+
+# The Lua script that Envoy runs before each try of a request. All tries share the headers, so each try replaces those
+# of the one before; each has the original body. Only the `model` of the outermost object is replaced: the script looks
+# for it without parsing the values that it passes.
+_SCRIPT = """\
+local function end_of_string(text, at)
+  while true do
+    local to = text:find('"', at, true)
+    if not to then return nil end
+    local before = to - 1
+    while text:byte(before) == 92 do before = before - 1 end
+    if (to - before) % 2 == 1 then return to end
+    at = to + 1
+  end
+end
+
+local function with_model(text, model)
+  local depth, at = 0, 1
+  while true do
+    local from = text:find('["{}%[%]]', at)
+    if not from then return text end
+    local mark = text:sub(from, from)
+    at = from + 1
+    if mark == '{' or mark == '[' then
+      depth = depth + 1
+    elseif mark ~= '"' then
+      depth = depth - 1
+    else
+      local to = end_of_string(text, at)
+      if not to then return text end
+      at = to + 1
+      local value = depth == 1 and text:sub(from, to) == '"model"' and text:match('^%s*:%s*()"', at)
+      if value then
+        local last = end_of_string(text, value + 1)
+        return last and text:sub(1, value - 1) .. model .. text:sub(last + 1) or text
+      end
+    end
+  end
+end
+
+function envoy_on_request(handle)
+  local headers, member = handle:headers(), {}
+  for _, name in ipairs({'base', 'variable', 'key', 'model'}) do
+    member[name] = headers:get('x-isochrone-member-' .. name)
+    headers:remove('x-isochrone-member-' .. name)
+  end
+  headers:replace(':path', (member.base or '') .. headers:get('x-isochrone-path'):sub(4))
+  if member.variable then
+    for _, name in ipairs({'authorization', 'x-api-key', 'x-goog-api-key'}) do headers:remove(name) end
+    local key = os.getenv(member.variable) or ''
+    headers:add(member.key, member.key == 'authorization' and 'Bearer ' .. key or key)
+  end
+  if member.model and (headers:get('content-type') or ''):find('json') then
+    local body = handle:body()
+    if body then body:setBytes(with_model(body:getBytes(0, body:length()), member.model)) end
+  end
+end
+"""
 
 
 def route_configuration(tables: RegionTables) -> dict[str, Any]:
@@ -90,7 +153,7 @@ def _route(table: RouteTable) -> dict[str, Any]:
         "name": table.route,
         "match": match,
         "route": action | _retry_and_hedge(_fallback_order(members[0], members)),
-        "request_headers_to_add": [_header(PATH_HEADER, "%REQ(:PATH)%")],
+        "request_headers_to_add": [_header(_PATH_HEADER, "%REQ(:PATH)%")],
         "request_headers_to_remove": [ROUTE_HEADER],
         "request_body_buffer_limit": _MAX_BODY_BYTES,
     }
@@ -175,7 +238,7 @@ def _protocol_options() -> dict[str, Any]:
         "explicit_http_config": {"http_protocol_options": {}},
         "http_filters": [
             _filter("header_mutation", "HeaderMutation", mutations={"request_mutations": [*_member_headers()]}),
-            _filter("lua", "Lua", default_source_code={"inline_string": SCRIPT}),
+            _filter("lua", "Lua", default_source_code={"inline_string": _SCRIPT}),
             _filter("upstream_codec", "UpstreamCodec"),
         ],
     }
@@ -189,8 +252,8 @@ def _filter(name: str, message: str, **config: dict[str, Any]) -> dict[str, Any]
 def _member_headers() -> Iterator[dict[str, Any]]:
     """The metadata as headers for the script; what the application sent under these names is removed."""
     for name in _METADATA:
-        yield {"remove": MEMBER_HEADER + name}
-        yield {"append": _header(MEMBER_HEADER + name, f"%UPSTREAM_METADATA({CONFIGURATION}:{name})%")}
+        yield {"remove": _MEMBER_HEADER + name}
+        yield {"append": _header(_MEMBER_HEADER + name, f"%UPSTREAM_METADATA({CONFIGURATION}:{name})%")}
 
 
 def _cluster(entry: RouteEntry) -> dict[str, Any]:
