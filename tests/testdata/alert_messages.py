@@ -3,7 +3,7 @@
 from typing import Any
 
 from isochrone_collector.alerts.message import AlertMessage, id_of
-from isochrone_collector.alerts.silences import Pending
+from isochrone_collector.alerts.notifications import Pending
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import incident_name

@@ -3,7 +3,7 @@
 The laws:
 
 1. A vantage accuses a target if three of its rounds in a row failed, or two while another vantage's do too; more in a
-   series that often fails (see `streak`). A target that never worked has no such series: two failures are enough.
+   series that often fails. A target that never worked has no such series: two failures are enough.
 2. A region fails if most vantages there that report and are trusted accuse the target; it is answered if at most of
    them the failures have ended for some rounds.
 3. A vantage is not trusted where it is more likely to be at fault itself: the failures began together with those of at
@@ -11,15 +11,86 @@ The laws:
    those of the control target; or its clock is wrong. Targets that failed before, or never worked, are no evidence, and
    neither are those that most vantages of other regions see fail too: they fail, or a network that all regions share.
 4. Throttled rounds are another kind: they are neither failures nor answers.
+5. Two thresholds are three and two failures for a series that fails in one of a hundred rounds, independently. A
+   series that fails more often, or whose failures come in bursts, needs more, so that chance reaches them as seldom.
+   With p the share of rounds that begin a run of failures, q the share of runs that get a second failure, and r that
+   of those that get another one, a round begins a run of k by chance with the probability p · q · r^(k-2). The three
+   shares are of about the last day of one-minute rounds, each with a prior of few observations.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 
-from isochrone_collector.alerts.streak import ALONE, TOGETHER, Streak
+import numpy as np
+
+from isochrone_collector.analysis.probe_records import Records, by_outcome, outcomes
 from isochrone_wire.insights import AlertKind
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import MINUTE_US, Outcome
+
+ALONE = 1e-5
+"""Chance per round that a single vantage may have of reaching its threshold."""
+TOGETHER = 8e-4
+"""As `ALONE`, for each of two vantages at once: its square over the pairs of a dozen vantages is smaller still."""
+
+MOST = 6
+_LEAST = {ALONE: 3, TOGETHER: 2}
+_KEEP = 1 - 1 / 1440
+_PRIOR_RUNS, _PRIOR_ROUNDS = 1.0, 100.0
+_PRIOR_NEXT, _PRIOR_LENGTHS = 0.6, 20.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Streak:
+    """The newest rounds of one series, for one kind of failure.
+
+    `length` rounds in a row had it, from `since_at` to `until_at`, with `requests` of them sent; before or after them,
+    `clear` rounds in a row did not.
+    """
+
+    length: int = 0
+    requests: int = 0
+    clear: int = 0
+    since_at: int = 0
+    until_at: int = 0
+    _rounds: float = 0.0
+    _runs: float = 0.0
+    _seconds: float = 0.0
+    _thirds: float = 0.0
+
+    def extend(self, at: int, *, sent: bool = True) -> None:
+        """Add a round with the failure; `sent` is false if no request was sent because of earlier ones."""
+        if not self.length:
+            self.since_at = at
+        self.length += 1
+        self.requests += sent
+        self.until_at = at
+        self.clear = 0
+
+    def end(self) -> None:
+        """Add a round without the failure."""
+        # Failures that are no chance are not learned as chance.
+        if 0 < self.length < self.needed(ALONE):
+            self._runs += 1
+            self._seconds += self.length > 1
+            self._thirds += max(self.length - 2, 0)
+        self.length = self.requests = 0
+        self.clear += 1
+        self._rounds = self._rounds * _KEEP + 1
+        self._runs *= _KEEP
+        self._seconds *= _KEEP
+        self._thirds *= _KEEP
+
+    def needed(self, chance: float) -> int:
+        """Return the length from which on the failures are no chance: at least three or two, at most `MOST`."""
+        first = (self._runs + _PRIOR_RUNS) / (self._rounds + _PRIOR_ROUNDS)
+        second = (self._seconds + _PRIOR_NEXT) / (self._runs + _PRIOR_LENGTHS)
+        further = (self._thirds + _PRIOR_NEXT) / (self._seconds + self._thirds + _PRIOR_LENGTHS)
+        length, probability = 2, first * second
+        while length < MOST and (length < _LEAST[chance] or probability > chance):
+            length, probability = length + 1, probability * further
+        return length
+
 
 SUSPICIOUS_SHARE = 2 / 3
 # Longer than the time limits of a probe: a vantage whose request hangs reports nothing of that target.
@@ -298,3 +369,33 @@ def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTar
         is_alone = streak.requests >= _TWO and streak.length >= streak.needed(ALONE)
         if is_alone or (len(joint) >= _TWO and vantage_id in joint):
             yield vantage_id
+
+
+_NOT_SENT = -1
+_KINDS = {
+    Outcome.OK: RoundKind.OK,
+    Outcome.THROTTLED: RoundKind.THROTTLED,
+    Outcome.SKIPPED_THROTTLED: RoundKind.HELD,
+}
+_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, _NOT_SENT if outcome.skipped else RoundKind.FAILED))
+
+
+def round_results(records: Records, region_of: Mapping[int, str]) -> list[RoundResult]:
+    """Return the rounds of all probes, oldest first: of each vantage the best result. Rounds without a request are left
+    out, except those held back because the provider had asked to wait. `region_of` has the region of each vantage.
+    """
+    kind = _KIND_OF[outcomes(records["traits"])]
+    parts = np.stack((records["round_at"], records["target_id"], records["vantage_id"], kind))[:, kind != _NOT_SENT]
+    parts = parts[:, np.lexsort(parts[::-1])]
+    is_first = np.ones(parts.shape[1], np.bool_)
+    is_first[1:] = (np.diff(parts[:-1]) != 0).any(axis=0)
+    return [
+        RoundResult(
+            target_id=target_id,
+            vantage_id=vantage_id,
+            region=region_of[vantage_id],
+            round_at=round_at,
+            kind=RoundKind(kind),
+        )
+        for round_at, target_id, vantage_id, kind in parts[:, is_first].T.tolist()
+    ]

@@ -8,23 +8,74 @@ in constant time.
 """
 
 import asyncio
+import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import structlog
 
-from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
-from isochrone_collector.auth.refusal_log import without_details
-from isochrone_collector.auth.sessions import Sessions
-from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
+from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, without_details
+from isochrone_collector.errors import DatabaseUnavailable, Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.trusted_proxy import TrustedProxy
 from isochrone_common.credentials import Credential, hash_secret, parse_credential
-from isochrone_wire.model import SECOND_US, Vantage
+from isochrone_wire.model import DAY_US, SECOND_US, Vantage
 from isochrone_wire.operations import Role, is_expiring
+
+LIFETIME_US = 7 * DAY_US
+"""Longest duration of a session, in microseconds."""
+
+MAX_SESSIONS = 100
+"""Maximum number of sessions of one credential; a further one ends the oldest."""
+
+_TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    credential_id: int
+    ends_at: int
+
+
+class Sessions:
+    """The sessions of one collector; `clock` returns microseconds since the epoch."""
+
+    def __init__(self, *, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        # By the hash of the token, in the order in which they began.
+        self._open: dict[bytes, _Session] = {}
+
+    def begin(self, credential_id: int) -> str:
+        """Begin a session for a valid credential and return its token."""
+        now_at = self._clock()
+        self._open = {key: one for key, one in self._open.items() if now_at < one.ends_at}
+        own = [key for key, one in self._open.items() if one.credential_id == credential_id]
+        for key in own[: max(0, len(own) - MAX_SESSIONS + 1)]:
+            del self._open[key]
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._open[_hash_of(token)] = _Session(credential_id=credential_id, ends_at=now_at + LIFETIME_US)
+        return token
+
+    def credential_id(self, token: str) -> int:
+        """Return the id of the credential behind a session. Raises `NotAdmitted` if it has ended."""
+        found = self._open.get(_hash_of(token))
+        if found is None or self._clock() >= found.ends_at:
+            raise NotAdmitted("the session has ended; log in again")
+        return found.credential_id
+
+    def end(self, token: str) -> None:
+        """End a session, if it exists."""
+        self._open.pop(_hash_of(token), None)
+
+
+def _hash_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
 
 _RECORD_USE_EVERY_US = 60 * SECOND_US
 _FULL_READ_EVERY_US = 60 * SECOND_US
@@ -211,3 +262,50 @@ def bearer_credential(metadata: Metadata | None) -> Credential:
 
 def _either(roles: Iterable[Role]) -> str:
     return " or ".join(f"a{'n' if role is Role.OPERATOR else ''} {role.value}" for role in roles)
+
+
+RECHECK_S = 2.0
+"""Interval at which the credential of a stream is checked again, in seconds."""
+
+MAX_WATCHES = 2_000
+"""Maximum number of watches of route tables of one caller, over gRPC and over HTTP."""
+
+_Result = TypeVar("_Result")
+
+
+async def while_valid(work: Coroutine[Any, Any, _Result], recheck: Callable[[], Awaitable[object]] | None) -> _Result:
+    """Return the result of `work`; cancel it when `recheck`, called every two seconds, raises that access has ended.
+    Access to open calls, without `recheck`, does not end.
+    """
+    if recheck is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    # Its own task, because a thousand streams wait all the time: a timeout for `task` would cost twice as much.
+    checks = asyncio.ensure_future(_check_until_done(task, recheck))
+    try:
+        await asyncio.wait({task, checks}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            checks.result()
+        return task.result()
+    finally:
+        task.cancel()
+        checks.cancel()
+        await asyncio.gather(task, checks, return_exceptions=True)
+        # Their errors refer to this frame, which would keep the call until garbage is collected.
+        del task, checks
+
+
+async def _check_until_done(work: "asyncio.Future[Any]", recheck: Callable[[], Awaitable[object]]) -> None:
+    """Raise as soon as `recheck` says that access has ended, and return once the work is done."""
+    # Not until it is cancelled: a check that is cancelled may end with another error.
+    while not work.done():
+        await asyncio.sleep(RECHECK_S)
+        await still_valid(recheck)
+
+
+async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
+    """Raise if access has ended. While it cannot be checked, it continues."""
+    try:
+        await recheck()
+    except (DatabaseUnavailable, TooMany):
+        return

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from isochrone_collector.auth.rate_limit import BucketPerKey
-from isochrone_collector.auth.refusal_log import without_details
+from isochrone_collector.auth.limits import BucketPerKey, without_details
 from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
 from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow

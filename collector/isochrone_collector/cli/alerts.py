@@ -2,29 +2,36 @@
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socket import AF_INET6
+from typing import Any
 
 import click
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.cli import silences
-from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.cli.operator_client import OperatorClient, microseconds, operator_options, print_json
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError, SettingsError, StartError
 from isochrone_collector.settings import alert_secret, parse_address
 from isochrone_collector.webhook_signature import Unverified
 from isochrone_common.address import Address
 from isochrone_common.cli.command_line import example, table_or_json
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.insights import Alert
+from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.operations import Silence, SilenceList
+from isochrone_wire.text import aligned
 
+SCHEMA = "isochrone.silences/1"
 Write = Callable[[str], None]
 
+_HEADINGS = ("id", "what", "by", "until (UTC)", "reason")
+_ID = re.compile(r"(?:silence_)?([0-7][0-9a-f]{15})")
 _SECRET_BYTES = 32
 _MAX_BYTES = 64 * 1024
 _TIMEOUT_S = 5.0
@@ -51,9 +58,9 @@ def test(*, receiver: str, output: str, client: OperatorClient) -> None:
 
     It prints the result of one attempt. In PagerDuty and Opsgenie the alert is resolved at once.
     """
-    alert = client.test_alert(receiver)
+    alert = client.call("TestAlert", Alert, receiver=receiver)
     if output == "json":
-        click.echo(json.dumps(to_json_value(alert), indent=2, ensure_ascii=False))
+        print_json(to_json_value(alert))
     else:
         for one in alert.deliveries:
             if one.delivered_at is not None:
@@ -66,8 +73,79 @@ def test(*, receiver: str, output: str, client: OperatorClient) -> None:
         )
 
 
-for _command in (silences.silence, silences.silences, silences.unsilence, silences.acknowledge):
-    alerts.add_command(_command)
+def _lasting(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--for",
+        "duration_us",
+        callback=microseconds,
+        default=default,
+        show_default=True,
+        metavar="DURATION",
+        help="How long, up to 366d.",
+    )
+
+
+_reason = click.option("--reason", required=True, metavar="TEXT", help="Why; it is listed and recorded.")
+
+
+@alerts.command(epilog=example("isochrone-collector alerts silence --provider openai --for 2h --reason maintenance"))
+@click.option("--target", "targets", multiple=True, metavar="PATTERN", help="Of these targets; repeatable.")
+@click.option("--provider", "providers", multiple=True, metavar="PATTERN", help="Of these providers; repeatable.")
+@click.option("--region", "regions", multiple=True, metavar="PATTERN", help="From these regions only; repeatable.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Of these kinds, such as drift; repeatable.")
+@_lasting("1h")
+@_reason
+@table_or_json
+@operator_options
+def silence(*, output: str, client: OperatorClient, **more: Any) -> None:  # noqa: ANN401  # options of many kinds
+    """Hold alerts back for a time.
+
+    Alerts that match a pattern of each option given are stored, but not sent. Problems that last on when the silence
+    ends are sent then. The end of a problem that was sent before is sent at once.
+    """
+    made = client.call("AddSilence", Silence, **more)
+    _print_silence(made, output, f"{made.name} holds {_what(made)} until {minute(made.until_at)} UTC")
+
+
+@alerts.command(epilog=example("isochrone-collector alerts acknowledge incident_288a8efa7ab91175 --reason 'on it'"))
+@click.argument("problem", metavar="ID")
+@_lasting("8h")
+@_reason
+@table_or_json
+@operator_options
+def acknowledge(*, problem: str, duration_us: int, reason: str, output: str, client: OperatorClient) -> None:
+    """Acknowledge a problem: an incident, or the alert that began it.
+
+    It is sent to receivers as acknowledged, and not repeated for the time. Its escalations and its end are sent.
+    """
+    made = client.call("AcknowledgeAlert", Silence, id=problem, duration_us=duration_us, reason=reason)
+    _print_silence(made, output, f"{made.name} acknowledges {_what(made)} until {minute(made.until_at)} UTC")
+
+
+@alerts.command(epilog=example("isochrone-collector alerts silences"))
+@click.option("--past", is_flag=True, help="Also those that have ended.")
+@table_or_json
+@operator_options
+def silences(*, past: bool, output: str, client: OperatorClient) -> None:
+    """List silences and acknowledgements, newest first."""
+    found = client.call("ListSilences", SilenceList, past=past).silences
+    if output == "json":
+        click.echo(json.dumps({"schema": SCHEMA, "silences": [to_json_value(one) for one in found]}, indent=2))
+        return
+    click.echo(aligned([_HEADINGS, *(_row(one) for one in found)]) if found else "none")
+
+
+@alerts.command(epilog=example("isochrone-collector alerts unsilence silence_288a8efa7ab91175"))
+@click.argument("name", metavar="ID")
+@table_or_json
+@operator_options
+def unsilence(*, name: str, output: str, client: OperatorClient) -> None:
+    """End a silence or an acknowledgement before its time."""
+    found = _ID.fullmatch(name)
+    if found is None:
+        raise SettingsError(f"{name!r} is not the id of a silence", hint="`alerts silences` lists them")
+    ended = client.call("EndSilence", Silence, id=int(found[1], 16))
+    _print_silence(ended, output, f"{ended.name} has ended")
 
 
 @alerts.command(
@@ -152,3 +230,21 @@ def _bound(listen: Address, handler: type[BaseHTTPRequestHandler]) -> HTTPServer
         return Server((listen.host, listen.port), handler)
     except OSError as error:
         raise StartError(f"cannot listen on {listen}: {error.strerror}", hint="choose another --listen") from error
+
+
+def _print_silence(silence: Silence, output: str, sentence: str) -> None:
+    if output == "json":
+        print_json(to_json_value(silence))
+    else:
+        click.echo(sentence)
+
+
+def _row(one: Silence) -> tuple[str, ...]:
+    ended = f"ended {minute(one.ended_at)} by {one.ended_by}" if one.ended_at is not None else minute(one.until_at)
+    if one.ended_at is None and not one.is_in_force(now_at()):
+        ended = f"expired {ended}"
+    return (one.name, _what(one), one.created_by, ended, one.reason)
+
+
+def _what(one: Silence) -> str:
+    return f"{one.subject} ({one.thread})" if one.thread else one.patterns

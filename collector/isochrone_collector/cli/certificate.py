@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from isochrone_collector.cli.invitations import microseconds
+from isochrone_collector.cli.operator_client import microseconds
 from isochrone_collector.clock import now_at
 from isochrone_collector.server.certificates import rotate as make_next
 from isochrone_common.cli.command_line import example

@@ -9,7 +9,15 @@ from importlib.util import find_spec
 
 import click
 
-from isochrone_common.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes, print_error
+from isochrone_common.cli.command_line import (
+    CONTEXT,
+    CommandGroup,
+    Entry,
+    completion_command,
+    example,
+    exit_codes,
+    print_error,
+)
 from isochrone_wire import __version__
 
 _NEEDED = (
@@ -30,7 +38,10 @@ _HELP_OF = {
     "doctor": "Check everything that a collector depends on.",
     "completion": "Print the completion script of a shell.",
 }
-COMMANDS = {name: Entry(f"isochrone_collector.cli.{name}:{name}", text) for name, text in _HELP_OF.items()}
+_MODULE_OF = {"vantage": "access", "restored": "access", "audit": "access", "apply": "plan", "completion": "main"}
+COMMANDS = {
+    name: Entry(f"isochrone_collector.cli.{_MODULE_OF.get(name, name)}:{name}", text) for name, text in _HELP_OF.items()
+}
 _EPILOG = "\n\n".join((exit_codes(_3="unreachable: no collector answers"), example("isochrone-collector serve")))
 
 
@@ -38,6 +49,14 @@ _EPILOG = "\n\n".join((exit_codes(_3="unreachable: no collector answers"), examp
 @click.version_option(__version__, prog_name="isochrone-collector", message="%(prog)s %(version)s")
 def cli() -> None:
     """Operate a collector: serve, migrate its database, admit agents and readers, apply plans."""
+
+
+completion = completion_command(
+    "isochrone-collector",
+    bash="~/.local/share/bash-completion/completions/isochrone-collector",
+    zsh="~/.zfunc/_isochrone-collector",
+    fish="~/.config/fish/completions/isochrone-collector.fish",
+)
 
 
 def missing_modules() -> list[str]:

@@ -2,7 +2,7 @@
 
 import click
 
-from isochrone_collector.cli.confirmation import confirm, yes_option
+from isochrone_collector.cli.operator_client import confirm, yes_option
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.store.postgres import citus as cluster
 from isochrone_collector.store.postgres import schema

@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 
 from isochrone_collector.auth.authenticator import Authenticator, Metadata
-from isochrone_collector.auth.refusal_log import REFUSALS
+from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import CollectorError, Forbidden
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, Handler

@@ -7,8 +7,8 @@ import grpc
 from google.protobuf import message_factory
 
 from isochrone_collector.auth.authenticator import Authenticator, Metadata, bearer_credential
-from isochrone_collector.auth.call_limits import address_key
 from isochrone_collector.auth.enrolment import Enrolment
+from isochrone_collector.auth.limits import address_key
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest

@@ -24,17 +24,16 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from isochrone_collector.auth.authenticator import Principal
-from isochrone_collector.auth.call_limits import (
+from isochrone_collector.auth.authenticator import MAX_WATCHES, Principal, while_valid
+from isochrone_collector.auth.limits import (
     ArrivalSlots,
+    BucketPerKey,
     CallSlots,
     RefusalPause,
     StreamCounts,
     address_key,
     host_of,
 )
-from isochrone_collector.auth.rate_limit import BucketPerKey
-from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
 from isochrone_collector.errors import BadRequest, CollectorError, TookTooLong, TooMany
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.compressed_message import inflate, inflate_beside_loop

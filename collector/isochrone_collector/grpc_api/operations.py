@@ -1,10 +1,9 @@
 """The gRPC service for operators."""
 
+from isochrone_collector.alerting.service import AlertDelivery, Silencing
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import audit
 from isochrone_collector.store.postgres.pool import Database

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 
-from isochrone_collector.auth.refusal_log import REFUSALS
+from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import (
     BadRequest,
     ClocksDisagree,

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from isochrone_collector.auth.call_limits import network_of
-from isochrone_collector.auth.refusal_log import REFUSALS
+from isochrone_collector.auth.limits import REFUSALS, network_of
 from isochrone_collector.http_api.connection import FULL, Connection
 from isochrone_common.address import UNIX
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isochrone_collector.auth.authenticator import Authenticator, Principal
-from isochrone_collector.auth.refusal_log import REFUSALS
+from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import BadRequest, CollectorError, NotAdmitted
 from isochrone_collector.http_api import problems, query_parameters
 from isochrone_common.address import parse_address

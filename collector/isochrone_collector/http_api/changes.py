@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.auth.call_limits import StreamCounts
+from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
 from isochrone_collector.http_api.encoded_tables import encode
+from isochrone_collector.publishing.change_event import ChangeEvent
 from isochrone_collector.publishing.changes import Changes
-from isochrone_collector.publishing.notice import Notice
 
 MAX_PAGES = 200
 """Maximum number of streams of notices of one caller."""
@@ -37,7 +37,7 @@ class ChangeRoutes:
             authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
         )
 
-    async def _counted(self, request: Request) -> AsyncGenerator[Notice | None, None]:
+    async def _counted(self, request: Request) -> AsyncGenerator[ChangeEvent | None, None]:
         """Yield as `Changes.watch`, counted for the caller. Raises `TooMany`."""
         with self._streams.hold(request.state.principal.key):
             async with aclosing(self._changes.watch()) as notices:
@@ -45,5 +45,5 @@ class ChangeRoutes:
                     yield notice
 
 
-def _event(notice: Notice) -> bytes:
+def _event(notice: ChangeEvent) -> bytes:
     return b"event: change\ndata: %s\n\n" % encode(notice)

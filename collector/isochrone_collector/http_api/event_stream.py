@@ -15,7 +15,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from isochrone_collector.auth.stream_access import while_valid
+from isochrone_collector.auth.authenticator import while_valid
 from isochrone_collector.errors import CollectorError
 from isochrone_wire.model import SECOND_US
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from isochrone_collector.http_api.endpoint import Endpoint, Parameter
 from isochrone_collector.http_api.parameters import COUNT, EXPORT, FORMAT, INSTANT, LINES, TEXT, WATCH
 from isochrone_collector.http_api.schemas import Schema, components, reference
-from isochrone_collector.publishing.notice import Notice
+from isochrone_collector.publishing.change_event import ChangeEvent
 from isochrone_wire import __version__
 from isochrone_wire.routes import RegionTables, RouteState, RouteTable
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
@@ -103,7 +103,7 @@ _SERVER = f"The server's part is {SERVER_CAVEAT}."
 
 def document(endpoints: Sequence[Endpoint]) -> Schema:
     """Return the document of the interface, with the paths of queries."""
-    schemas = components(RegionTables, RouteTable, Notice, *(endpoint.answer for endpoint in endpoints))
+    schemas = components(RegionTables, RouteTable, ChangeEvent, *(endpoint.answer for endpoint in endpoints))
     region = schemas["RegionTables"]
     # These two are headers over HTTP, so that equal tables give equal bytes.
     for name in ("answered_at", "stale_since_at"):
@@ -231,7 +231,7 @@ def _changes() -> Schema:
     operation = _operation(
         "Notices of new data, as server-sent events named `change`: at most one a second, and a heartbeat without "
         "topics at once and every ten seconds.",
-        reference(Notice),
+        reference(ChangeEvent),
     )
     operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": TEXT}}
     return operation

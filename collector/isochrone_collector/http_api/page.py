@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isochrone_collector.auth.authenticator import Authenticator, bearer_credential
-from isochrone_collector.auth.sessions import LIFETIME_US
+from isochrone_collector.auth.authenticator import LIFETIME_US, Authenticator, bearer_credential
 from isochrone_collector.errors import BadRequest, Forbidden, NotAdmitted, UnknownName
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
 from isochrone_collector.http_api.bodies import JsonResponse, read_body

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.analysis.time_series import FEWEST_BINS, MAX_BINS, MAX_POINTS
-from isochrone_collector.auth.call_limits import CallSlots
+from isochrone_collector.auth.limits import CallSlots
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.http_api import entity_tags
 from isochrone_collector.http_api.bodies import VARY, JsonResponse

@@ -9,9 +9,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.auth.call_limits import StreamCounts
-from isochrone_collector.auth.stream_access import MAX_WATCHES, while_valid
+from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, while_valid
+from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
 from isochrone_collector.http_api.bodies import JsonResponse

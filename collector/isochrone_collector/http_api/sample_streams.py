@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.auth.call_limits import StreamCounts
+from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
 from isochrone_collector.http_api.endpoint import Parameter, ParsedRequest
 from isochrone_collector.http_api.parameters import EXPORT, LINES, WATCH

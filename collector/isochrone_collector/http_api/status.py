@@ -12,9 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isochrone_collector.auth.call_limits import RefusalPause, network_of
-from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
-from isochrone_collector.auth.refusal_log import without_details
+from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, RefusalPause, network_of, without_details
 from isochrone_collector.errors import TooMany
 from isochrone_collector.http_api import badges, entity_tags, query_parameters
 from isochrone_collector.http_api.bodies import VARY, JsonResponse

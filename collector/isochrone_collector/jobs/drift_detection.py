@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from isochrone_collector.alerting.service import AlertDelivery
 from isochrone_collector.alerts.message import ChangedSeries, of_change
 from isochrone_collector.analysis.drift import MAX_DAYS, MIN_ROUNDS_AFTER, Change, SeriesState
 from isochrone_collector.analysis.probe_records import MediansRow, Records, UnsettledRounds, joined
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift

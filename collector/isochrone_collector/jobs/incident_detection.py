@@ -12,12 +12,10 @@ from collections.abc import Callable
 
 import structlog
 
-from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget
-from isochrone_collector.alerts.incident_message import IncidentTarget, of_transition
-from isochrone_collector.alerts.incidents import KINDS, IncidentWatch, Step, Transition
-from isochrone_collector.alerts.round_results import round_results
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.fleet_watch import FleetWatch
+from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget, round_results
+from isochrone_collector.alerts.incidents import KINDS, IncidentTarget, IncidentWatch, Step, Transition, of_transition
+from isochrone_collector.jobs.watches import FleetWatch
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.alerting import incidents

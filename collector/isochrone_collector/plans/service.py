@@ -1,29 +1,106 @@
 """The plan in force: applied by an operator, fetched by agents, and cached by every collector."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from hashlib import blake2b
 
 import structlog
 
 from isochrone_collector.analysis.differential.participation import PlanSpan
-from isochrone_collector.errors import BadRequest, UnknownName
-from isochrone_collector.plans import signatures
+from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_collector.plans.document_reader import DocumentReader
-from isochrone_collector.plans.past_plans import PastPlans, parsed
 from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.plans import PlanOrigin
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
-from isochrone_common.plan_signature import signer
+from isochrone_common.plan_signature import SignatureError, SignedPlan, format_key, signer, verify
 from isochrone_wire.answers import Window
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
+from isochrone_wire.plan_document.document import load
+from isochrone_wire.rounds import phase_ids
 from isochrone_wire.workloads import MAX_NAME_CHARS
+
+# A plan of a thousand targets takes 0.2 MB.
+_KEPT = 128
+# Returns the document of a version.
+_Read = Callable[[int], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """The intervals of a plan's targets in microseconds, by target id, and the ids that set their phases."""
+
+    every_us: Mapping[int, int]
+    phase_ids: Mapping[int, int]
+
+
+class PastPlans:
+    """The facts of stored plans, each read once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # By version and instant, because a restored database gives the same version to another plan.
+        self._facts: dict[tuple[int, int], _Facts] = {}
+        self._reading = asyncio.Lock()
+
+    async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
+        """Return the plans that were in force during a window, with their spans of time. Raises `SchemaError` and
+        `DatabaseUnavailable`.
+        """
+        spans = []
+        for row in await table.of_window(connection, window):
+            facts = await self._facts_of(row.version, row.applied_at, partial(table.document, connection))
+            span = PlanSpan(
+                from_at=row.applied_at, until_at=row.until_at, every_us=facts.every_us, phase_ids=facts.phase_ids
+            )
+            spans.append(span)
+        return spans
+
+    async def count_targets(self, row: PlanHistoryRow) -> int:
+        """Return the number of targets of a plan, 0 for one of a newer collector. Raises `DatabaseUnavailable`."""
+        try:
+            return len((await self._facts_of(row.version, row.applied_at, self._document)).every_us)
+        except SchemaError:
+            return 0
+
+    async def _document(self, version: int) -> str | None:
+        # Parsing holds no connection, of which pushes have few.
+        async with self._database.connection() as connection:
+            return await table.document(connection, version)
+
+    async def _facts_of(self, version: int, applied_at: int, read: _Read) -> _Facts:
+        key = version, applied_at
+        async with self._reading:
+            if key not in self._facts:
+                facts = await asyncio.to_thread(_facts, version, await read(version) or "")
+                while len(self._facts) >= _KEPT:
+                    del self._facts[next(iter(self._facts))]
+                self._facts[key] = facts
+            return self._facts[key]
+
+
+def parsed(version: int, document: str) -> Plan:
+    """Return the plan of a stored document, which was valid for the collector that applied it. Raises `SchemaError`."""
+    reading = load(document, version=version, stored=True)
+    if reading.plan is None:
+        raise SchemaError(
+            f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}",
+            hint="upgrade this collector",
+        )
+    return reading.plan
+
+
+def _facts(version: int, document: str) -> _Facts:
+    plan = parsed(version, document)
+    every_us = {target.id: target.every_us for target in plan.targets}
+    return _Facts(every_us=every_us, phase_ids=phase_ids(plan.targets, plan.routes))
+
 
 _log = structlog.get_logger()
 
@@ -168,10 +245,10 @@ class Plans:
         plan = replace(plan, version=old.version + 1 if old else 1)
         signature, in_force = origin.signature or b"", (newest and newest.signature) or b""
         if signature:
-            signatures.check(signature, plan, in_force)
+            check_signature(signature, plan, in_force)
         # After a rollback agents need the new signature also where the content is the same.
         is_rollback = origin.restores is not None
-        is_signed_again = bool(signature) and (is_rollback or signatures.is_new(signature, in_force))
+        is_signed_again = bool(signature) and (is_rollback or is_new_signature(signature, in_force))
         if old is not None and same_meaning(old, plan) and not is_signed_again:
             return unchanged(old)
         if not dry_run:
@@ -179,7 +256,7 @@ class Plans:
             applied_at = max(origin.applied_at, newest.applied_at + 1 if newest else 0)
             await self._put_into_force(connection, plan, replace(origin, applied_at=applied_at))
         change = compare(old, plan, vantages=len(await vantages.vantages(connection)))
-        return replace(change, changed=True, altered=(*signatures.changes(in_force, signature), *change.altered))
+        return replace(change, changed=True, altered=(*signature_changes(in_force, signature), *change.altered))
 
     async def _put_into_force(self, connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
         await table.insert(connection, plan, origin)
@@ -230,3 +307,36 @@ def _plan_in_force(row: PlanRow) -> Plan:
 def _plan_of(version: int, document: str) -> Plan:
     content_hash = blake2b(f"{version}\n{document}".encode(), digest_size=_HASH_BYTES).digest()
     return replace(parsed(version, document), version=version, content_hash=content_hash)
+
+
+def check_signature(signature: bytes, plan: Plan, in_force: bytes) -> None:
+    """Check that a signature is valid, of this plan, and newer than the one in force. Raises `BadRequest`."""
+    signed = _verified(signature)
+    if signed.plan != replace(plan, version=0):
+        raise BadRequest("the signature is of another plan than this collector reads: use the same version of both")
+    signed_at = _verified(in_force).signed_at if in_force else 0
+    if signed.signed_at <= signed_at:
+        raise BadRequest(
+            f"the plan was signed at {rfc3339(signed.signed_at)}, before the one in force, of {rfc3339(signed_at)}: "
+            "check the clock, and sign it again"
+        )
+
+
+def is_new_signature(signature: bytes, in_force: bytes) -> bool:
+    """Return whether a signature is with another key than the one in force, if any."""
+    return bool(signature) and (not in_force or _verified(signature).public_key != _verified(in_force).public_key)
+
+
+def signature_changes(old: bytes, new: bytes) -> Iterator[str]:
+    """Yield the change from one signature to another, as a line of `PlanChange.altered`."""
+    if old and not new:
+        yield "signature: none any more; agents that have pinned a key refuse this plan"
+    elif is_new_signature(new, old):
+        yield f"signature: {format_key(_verified(new).public_key)}"
+
+
+def _verified(signature: bytes) -> SignedPlan:
+    try:
+        return verify(signature)
+    except SignatureError as error:
+        raise BadRequest(str(error)) from error

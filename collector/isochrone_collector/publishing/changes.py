@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from isochrone_collector.errors import TooMany
-from isochrone_collector.publishing.notice import Notice, Topic
+from isochrone_collector.publishing.change_event import ChangeEvent, Topic
 from isochrone_wire.model import SECOND_US
 
 MAX_WATCHERS = 2_000
@@ -72,7 +72,7 @@ class Changes:
         self._is_closed = True
         self._sent.set()
 
-    async def watch(self) -> AsyncGenerator[Notice, None]:
+    async def watch(self) -> AsyncGenerator[ChangeEvent, None]:
         """Yield a heartbeat at once, then a notice for new data and a heartbeat after each `heartbeat_us` without one.
         Ends when this collector stops. Raises `TooMany`.
         """
@@ -103,10 +103,10 @@ class Changes:
         self._sent.set()
         self._sent = asyncio.Event()
 
-    def _notice(self, seen: int) -> Notice:
+    def _notice(self, seen: int) -> ChangeEvent:
         generation, stale_since_at = self._state()
         topics = tuple(topic for topic in Topic if self._newest.get(topic, 0) > seen)
-        return Notice(
+        return ChangeEvent(
             topics=topics,
             sent_at=self._clock(),
             refresh_us=max(MIN_PAUSE_US, REFRESH_US * self._watchers),

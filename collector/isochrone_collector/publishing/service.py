@@ -5,13 +5,13 @@ the database every second or two.
 from collections.abc import Callable
 from functools import partial
 
-from isochrone_collector.jobs.notifications import Notifications
+from isochrone_collector.jobs.coordination import Notifications
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder
+from isochrone_collector.publishing.change_event import Topic
 from isochrone_collector.publishing.changes import Changes
-from isochrone_collector.publishing.notice import Topic
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.store import vantages
 from isochrone_collector.store.new_batches import RecentBatches

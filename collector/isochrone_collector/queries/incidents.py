@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from isochrone_collector.alerts.silences import of_incident
+from isochrone_collector.alerts.notifications import of_incident
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.queries.context import QueryContext, check_window
 from isochrone_collector.store.alerting import incidents as incident_table

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from isochrone_collector.alerting.service import AlertDelivery, AlertState
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import ClockGuard
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.jobs import clock_watch
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.alert_state import AlertState
-from isochrone_collector.jobs.clock_watch import ClockWatch
-from isochrone_collector.jobs.disk_watch import DiskWatch
-from isochrone_collector.jobs.notifications import Notifications
+from isochrone_collector.jobs import watches
+from isochrone_collector.jobs.coordination import Notifications
 from isochrone_collector.jobs.registry import Jobs
+from isochrone_collector.jobs.watches import ClockWatch, DiskWatch
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.receivers import Receiver
 from isochrone_collector.server.certificates import Certificates
-from isochrone_collector.settings import WEBHOOK, Settings
+from isochrone_collector.settings import Settings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.notifications import Channel
@@ -34,7 +32,7 @@ from isochrone_collector.xds.rejections import Rejections
 from isochrone_collector.xds.snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery
+    from isochrone_collector.alerting.delivery import ReceiverDelivery
 
 # For callers without a credential.
 _JOIN_CONNECTIONS = 2
@@ -69,7 +67,7 @@ class Parts:
 async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> Parts:
     """Create the parts on a migrated database, and register their cleanup on the stack. Raises `CollectorError`."""
     database = await _opened(Database(conninfo), stack)
-    clock = await clock_watch.guard(database)
+    clock = await watches.guard(database)
     plans = Plans(database=database, clock=clock.now_at)
     await plans.refresh()
     jobs = Jobs(database=database, clock=clock.now_at)
@@ -216,13 +214,12 @@ def _receivers(
 ) -> "list[ReceiverDelivery]":
     if not chosen:
         return []
-    from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery  # noqa: PLC0415  # httpx, only for receivers
+    from isochrone_collector.alerting.delivery import ReceiverDelivery  # noqa: PLC0415  # httpx, only for receivers
 
     found = []
     for receiver in chosen:
         _log.info("receiver.set", name=receiver.name, format=receiver.format.value, address=receiver.shown)
-        adopts = receiver.name == WEBHOOK
-        delivery = ReceiverDelivery(receiver, database=database.patient(), clock=clock.now_at, adopts=adopts)
+        delivery = ReceiverDelivery(receiver, database=database.patient(), clock=clock.now_at)
         stack.push_async_callback(delivery.close)
         found.append(delivery)
     return found

@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from isochrone_collector.alerting.service import Silencing
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
@@ -20,7 +21,6 @@ from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
 from isochrone_collector.grpc_api.observatory import ObservatoryService
 from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
-from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair

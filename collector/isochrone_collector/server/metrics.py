@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from isochrone_collector.alerting.service import AlertState
 from isochrone_collector.analysis.probe_totals import REASONS
 from isochrone_collector.clock import ClockGuard
 from isochrone_collector.disk_space import DiskSpace
-from isochrone_collector.jobs.alert_state import AlertState
-from isochrone_collector.jobs.job_health import JobHealth
+from isochrone_collector.jobs.registry import JobHealth
 from isochrone_common import probe_metrics
 from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__

@@ -4,28 +4,15 @@ import asyncio
 
 import structlog
 
+from isochrone_collector.alerting import service
 from isochrone_collector.alerts.message import of_certificate
-from isochrone_collector.jobs import (
-    alert_delivery,
-    alert_state,
-    clock_watch,
-    disk_watch,
-    drift_detection,
-    fleet_watch,
-    incident_detection,
-    job_health,
-    retention,
-    rollup,
-    route_watch,
-)
+from isochrone_collector.jobs import drift_detection, incident_detection, registry, retention, rollup, watches
 from isochrone_collector.jobs.drift_detection import DriftDetection
-from isochrone_collector.jobs.fleet_watch import FleetWatch
 from isochrone_collector.jobs.incident_detection import IncidentDetection
-from isochrone_collector.jobs.job_health import JobHealthCheck
-from isochrone_collector.jobs.registry import Job
+from isochrone_collector.jobs.registry import Job, JobHealthCheck
 from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.jobs.rollup import Rollup
-from isochrone_collector.jobs.route_watch import RouteWatch
+from isochrone_collector.jobs.watches import FleetWatch, RouteWatch
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.settings import RetentionPeriods
@@ -72,16 +59,16 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
                 work=Retention(database=database, clock=now_at, periods=periods).run,
             )
         ),
-        guarded(Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
-        Job(name="rivals", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
-        Job(name="lost batches", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
+        guarded(Job(name="absences", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
+        Job(name="rivals", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
+        Job(name="lost batches", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
         guarded(Job(name="incidents", every_us=incident_detection.EVERY_US, work=incidents.run)),
-        guarded(Job(name="route alerts", every_us=route_watch.EVERY_US, work=routes.run)),
-        guarded(Job(name="fleet", every_us=fleet_watch.EVERY_US, work=fleet.run)),
+        guarded(Job(name="route alerts", every_us=watches.ROUTE_EVERY_US, work=routes.run)),
+        guarded(Job(name="fleet", every_us=watches.FLEET_EVERY_US, work=fleet.run)),
         guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
         Job(
             name="job health",
-            every_us=job_health.CHECK_EVERY_US,
+            every_us=registry.CHECK_EVERY_US,
             work=JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at).run,
         ),
         *(
@@ -113,10 +100,10 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
                 await parts.alerts.try_raise(message)
 
     works = (
-        ("disk", disk_watch.EVERY_US, parts.disk_watch.run),
-        ("clock", clock_watch.EVERY_US, parts.clock_watch.run),
+        ("disk", watches.DISK_EVERY_US, parts.disk_watch.run),
+        ("clock", watches.CLOCK_EVERY_US, parts.clock_watch.run),
         ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
-        ("alert state", alert_state.EVERY_US, parts.alert_state.run),
+        ("alert state", service.STATE_EVERY_US, parts.alert_state.run),
         ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
         ("samples of the leader", _LEADER_FOLLOW_US, parts.publishing.follow_leader),
         ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),

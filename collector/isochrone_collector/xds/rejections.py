@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from isochrone_collector.auth.refusal_log import RefusalLog
+from isochrone_collector.auth.limits import RefusalLog
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
 from isochrone_collector.xds.stream_state import Rejection
 from isochrone_wire.text import shortened

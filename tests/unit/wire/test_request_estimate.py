@@ -6,7 +6,7 @@ import pytest
 
 from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
-from isochrone_collector.plans import cost
+from isochrone_collector.plans import diff
 from isochrone_wire.model import DAY_US, Plan, Price, Target, Workload
 from isochrone_wire.workloads import estimate_prompt_tokens, estimate_request, supported_efforts
 
@@ -54,7 +54,7 @@ def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> N
         price=Price(usd_per_m_input=1.0, usd_per_m_output=10.0),
     )
     most = max_round_cost(target)
-    assert cost.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
+    assert diff.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
     body = DIALECTS[dialect].request(target, nonce="0" * 12, key=None, quirks=NO_QUIRKS).body
     limits = [limit for limit in (100, 1_124, 4_196, 16_484, 32_868) if f": {limit}" in body.decode()]
     assert limits == [estimate_request(target).output_tokens]

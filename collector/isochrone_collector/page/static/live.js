@@ -8,7 +8,7 @@
  * itself has lost its database; `since` is when that began, in milliseconds since the epoch.
  * @typedef {{state: "connecting" | "live" | "reconnecting" | "stale", since: number}} Liveness
  */
-/** @typedef {{topics: string[], sent_at: string, refresh_us: number, generation: number, stale_since_at: string | null}} Notice */
+/** @typedef {{topics: string[], sent_at: string, refresh_us: number, generation: number, stale_since_at: string | null}} ChangeEvent */
 
 // The collector sends a heartbeat every ten seconds.
 const SILENT_AFTER_MS = 25_000;
@@ -36,7 +36,7 @@ export class Live {
   #known = { isOpen: false, wasOpen: false, heardAt: Date.now(), staleSince: /** @type {number | null} */ (null) };
 
   /**
-   * @param {{onNotice: (notice: Notice, isNew: boolean) => void, onLiveness: (liveness: Liveness) => void}}
+   * @param {{onNotice: (notice: ChangeEvent, isNew: boolean) => void, onLiveness: (liveness: Liveness) => void}}
    *   handlers `isNew` is true for the first notice of a stream: others may have been missed.
    */
   constructor({ onNotice, onLiveness }) {
@@ -86,7 +86,7 @@ export class Live {
   }
 
   /**
-   * @param {Notice} notice
+   * @param {ChangeEvent} notice
    * @param {boolean} isNew
    */
   #hear(notice, isNew) {

@@ -71,14 +71,6 @@ async def record(connection: Connection, message: AlertMessage) -> bool:
     )
 
 
-async def adopt(connection: Connection) -> list[AlertMessage]:
-    """Return the alerts that a collector of an earlier version would still deliver, and take their delivery over."""
-    rows = await fetch(connection, query("formerly_pending"), MessageRow)
-    for row in rows:
-        await execute(connection, query("adopt_alert"), id=row.id)
-    return [row.message for row in rows]
-
-
 async def of_window(connection: Connection, window: Window) -> tuple[Alert, ...]:
     """Return the newest alerts raised in a window, newest first."""
     parameters = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MAX_LISTED}

@@ -4,10 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_collector.alerts.grouping import OpenProblem
-from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.silences import Pending
-from isochrone_collector.alerts.topic import Action, topic_of
+from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
+from isochrone_collector.alerts.notifications import OpenProblem, Pending
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query

@@ -6,18 +6,6 @@ INSERT INTO alert (id, kind, subject, sentence, details, raised_at)
 VALUES (%(id)s, %(kind)s, %(subject)s, %(sentence)s, %(details)s, %(raised_at)s)
 ON CONFLICT DO NOTHING
 
--- The alerts that a collector of an earlier version raised for the webhook and has not delivered.
--- name: formerly_pending
-SELECT id, kind, subject, sentence, details, raised_at
-FROM alert
-WHERE next_attempt_at IS NOT NULL AND delivered_at IS NULL
-
--- Leave the delivery of an alert to its deliveries.
--- name: adopt_alert
-UPDATE alert
-SET next_attempt_at = NULL
-WHERE id = %(id)s
-
 -- The alerts raised in a window, newest first.
 -- name: alerts_of_window
 SELECT id, kind, subject, sentence, raised_at, delivered_at, attempts, last_error

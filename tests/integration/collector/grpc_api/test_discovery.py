@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from fixtures.web import Web
-from isochrone_collector.auth.stream_access import MAX_WATCHES
+from isochrone_collector.auth.authenticator import MAX_WATCHES
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices

@@ -11,9 +11,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.auth import call_limits, stream_access
+from isochrone_collector.auth import authenticator, limits
 from isochrone_collector.auth.authenticator import Principal
-from isochrone_collector.auth.call_limits import CallSlots
+from isochrone_collector.auth.limits import CallSlots
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted, TooMany
 from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import MAX_QUERY_BYTES, Caller, CallGuard
@@ -167,13 +167,13 @@ async def test_callers_that_call_too_often_wait_for_their_refusal_without_a_slot
     async with serving() as channel:
         too_often: Any = channel.unary_unary(method)
         refused = [too_often(b"", timeout=TIMEOUT_S) for _ in range(20)]
-        monkeypatch.setattr(call_limits, "_PAUSE_S", 1.0)
+        monkeypatch.setattr(limits, "_PAUSE_S", 1.0)
         for call in refused:
             status, details = await status_of(call)
             assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert details.startswith("too many")
         assert time.monotonic() - begun > 1.0
-        monkeypatch.setattr(call_limits, "_PAUSE_S", TIMEOUT_S * 2)
+        monkeypatch.setattr(limits, "_PAUSE_S", TIMEOUT_S * 2)
         waiting = [too_often(b"", timeout=TIMEOUT_S * 2) for _ in range(20)]
         for name in ("/t.T/Open", "/t.T/Length"):
             answered: Any = channel.unary_unary(name)
@@ -188,7 +188,7 @@ async def test_an_address_that_joins_too_often_is_refused_unread(monkeypatch: py
     may try again; health checks and callers with a credential have no such limit.
     """
     monkeypatch.setattr(guarded_calls, "_OPEN_PER_SECOND", 0.25)
-    monkeypatch.setattr(call_limits, "_PAUSE_S", 0.2)
+    monkeypatch.setattr(limits, "_PAUSE_S", 0.2)
     async with serving() as channel:
         join: Any = channel.unary_unary("/t.T/Open")
         assert await join(b"x", timeout=TIMEOUT_S) == b"1"
@@ -200,7 +200,7 @@ async def test_an_address_that_joins_too_often_is_refused_unread(monkeypatch: py
             grpc.StatusCode.RESOURCE_EXHAUSTED,
             "too many joins from this address",
         )
-        assert 0.2 <= time.monotonic() - began < call_limits._ARRIVAL_S / 2
+        assert 0.2 <= time.monotonic() - began < limits._ARRIVAL_S / 2
         assert "grpc-retry-pushback-ms" in dict(await refused.trailing_metadata())
         for method in (HEALTH, "/t.T/Length"):
             free: Any = channel.unary_unary(method)
@@ -255,7 +255,7 @@ async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytes
         length: Any = channel.unary_unary(method)
         began = time.monotonic()
         assert await length(b"xy", timeout=TIMEOUT_S) == b"2"
-        assert time.monotonic() - began < call_limits._ARRIVAL_S / 2
+        assert time.monotonic() - began < limits._ARRIVAL_S / 2
 
 
 async def test_requests_of_a_caller_arrive_two_at_a_time() -> None:
@@ -300,7 +300,7 @@ async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_on
 
     monkeypatch.setitem(HANDLERS, PUSH, grpc.unary_unary_rpc_method_handler(record))
     monkeypatch.setattr(guarded_calls, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
-    monkeypatch.setattr(call_limits, "_RETRIES_PER_S", 1.0)
+    monkeypatch.setattr(limits, "_RETRIES_PER_S", 1.0)
     async with serving() as channel:
         endless: Any = channel.stream_unary(PUSH)
         held = endless(timeout=TIMEOUT_S)  # its request is never sent
@@ -321,7 +321,7 @@ async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_on
 
 async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream goes on while the credential cannot be checked, and ends once it is known to be revoked."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     answers: list[Exception] = [DatabaseUnavailable("away"), NotAdmitted("the credential of 'ida' has been revoked")]
 
     async def recheck() -> None:
@@ -340,7 +340,7 @@ async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_stream_that_is_not_read_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Revocation reaches a stream that waits for its reader, too."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.3)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.3)
     ended = asyncio.Event()
 
     async def stuck(_content: bytes, _context: Any) -> AsyncIterator[bytes]:
@@ -396,7 +396,7 @@ async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
         for answer in answers:
             raise answer
 
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     async with serving(recheck, compression=grpc.Compression.Gzip) as channel:
         converse: Any = channel.stream_stream("/t.T/Converse")
         streams = [converse(timeout=TIMEOUT_S) for _ in range(16)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.web import ELSEWHERE, StartWeb, Web, first, until
-from isochrone_collector.auth import stream_access
+from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
 from isochrone_collector.http_api import encoded_tables, event_stream, route_tables
@@ -144,7 +144,7 @@ async def test_streams_end_when_the_collector_stops(web: Web) -> None:
 
 async def test_a_revoked_credential_ends_the_stream(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream ends when its credential is revoked, even without events, but not while the database is unavailable."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     web = await start_web(**BRIEF)
     await web.publish(CHAT)
 
@@ -169,7 +169,7 @@ async def test_a_revoked_credential_ends_a_silent_stream_and_a_long_poll(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No event or heartbeat has to come first; the poll is answered with 401."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     poll = asyncio.create_task(web.get("/v1/routes/us-east-2?wait=20s&after=48"))
     async with web.watch(f"{WATCH}?after=48") as events:
         await until(lambda: web.publisher.watchers == 2)

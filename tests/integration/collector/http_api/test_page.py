@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from fixtures.web import TIMEOUT_SECONDS, StartWeb, Web, shares_web
-from isochrone_collector.auth import stream_access
-from isochrone_collector.auth.sessions import LIFETIME_US
+from isochrone_collector.auth import authenticator
+from isochrone_collector.auth.authenticator import LIFETIME_US
 from isochrone_collector.http_api import changes, shared_answers
-from isochrone_collector.publishing.notice import Topic
+from isochrone_collector.publishing.change_event import Topic
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
 from isochrone_common.credentials import Credential, hash_secret
@@ -203,7 +203,7 @@ async def test_a_session_ends_with_its_lifetime(guarded: Web) -> None:
 
 async def test_a_stream_ends_with_its_session(guarded: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A logout ends the streams of the session within seconds."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     await log_in(guarded)
     async with asyncio.timeout(TIMEOUT_SECONDS), notices(guarded) as stream:
         await anext(stream)

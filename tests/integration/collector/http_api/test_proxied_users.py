@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.collector import Collector, StartCollector
 from fixtures.web import TIMEOUT_SECONDS, StartWeb
-from isochrone_collector.auth import stream_access
+from isochrone_collector.auth import authenticator
 from isochrone_collector.http_api import bearer_auth
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_collector.trusted_proxy import TrustedProxy
@@ -152,7 +152,7 @@ async def test_a_stream_is_opened_again(start_web: StartWeb, monkeypatch: pytest
     """The collector does not see a logout at the proxy, so it ends streams after a while; opening another one shows
     whether the user is still logged in.
     """
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.05)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     monkeypatch.setattr(bearer_auth, "PROXIED_STREAM_S", 0.2)
     web = await start_web(required=True)
     web.sources.authenticator.proxy = TrustedProxy(user_header=USER_HEADER, secret=SECRET)

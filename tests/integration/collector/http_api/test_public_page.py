@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.collector import Caller, Collector, StartCollector
 from fixtures.web import StartWeb
-from isochrone_collector.auth import call_limits
+from isochrone_collector.auth import limits
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api import shared_answers, status
 from isochrone_common import identity_file
@@ -230,7 +230,7 @@ async def test_the_public_shares_one_answer(start_web: StartWeb, monkeypatch: py
 async def test_requests_of_one_address_are_limited(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit there is a 503 after a pause; with time the address may ask again. Readers are not limited."""
     monkeypatch.setattr(status, "_BURST", 3.0)
-    monkeypatch.setattr(call_limits, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(limits, "_PAUSE_S", 0.01)
     web = await start_web(required=True, public_page=True)
     codes = [(await web.get(path)).status_code for path in ("/v1/status", "/v1/status", "/badge/x/y.svg", "/v1/status")]
     assert codes == [200, 200, 404, 503]

@@ -14,13 +14,13 @@ from fixtures.collector import KEEP_A_MONTH, StartCollector, run_command
 from fixtures.inprocess_collector import Clock
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
+from isochrone_collector.alerting import delivery
+from isochrone_collector.alerting.delivery import ReceiverDelivery
+from isochrone_collector.alerting.service import AlertDelivery
 from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs import alert_sender
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.job_health import JobHealth, JobHealthCheck
-from isochrone_collector.jobs.notifications import Notifications
-from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery
+from isochrone_collector.jobs.coordination import Notifications
+from isochrone_collector.jobs.registry import JobHealth, JobHealthCheck
 from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings
 from isochrone_collector.store import diagnostics, vantages
@@ -201,7 +201,7 @@ async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None
 
 async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attempt ends at the timeout."""
-    monkeypatch.setattr(alert_sender, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 0.3)
     receiver.never_answer = threading.Event()
     await bench.raise_test()
     async with asyncio.timeout(20):

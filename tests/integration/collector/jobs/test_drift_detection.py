@@ -13,10 +13,10 @@ from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
+from isochrone_collector.alerting.service import AlertDelivery
 from isochrone_collector.analysis.drift import SeriesState
 from isochrone_collector.analysis.probe_records import MAX_BYTES, MediansRow, UnsettledRounds
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.alerting import service
+from isochrone_collector.alerting.service import AlertState, Silencing
 from isochrone_collector.alerts.incidents import IncidentWatch, Transition
-from isochrone_collector.jobs import alert_state
-from isochrone_collector.jobs.alert_state import AlertState
 from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.jobs.retention import Retention
-from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.incidents import incidents
 from isochrone_collector.settings import RetentionPeriods
@@ -158,7 +157,7 @@ async def test_open_incidents_are_metrics(watched: Watched, monkeypatch: pytest.
         ("target_failing", "us", "delta/new", "delta", "new"),
         ("target_failing", "sg", "alpha/a", "alpha", "a"),
     ]
-    monkeypatch.setattr(alert_state, "MAX_SERIES", 1)
+    monkeypatch.setattr(service, "MAX_SERIES", 1)
     await watched.play(range(14, 45))
     await known.run()
     assert list(known.incidents) == [("target_failing", "sg", "delta/new", "delta", "new")]

@@ -15,14 +15,12 @@ from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector, run_comm
 from fixtures.inprocess_collector import Clock
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
+from isochrone_collector.alerting import delivery
+from isochrone_collector.alerting.delivery import ReceiverDelivery
+from isochrone_collector.alerting.service import AlertDelivery, AlertState, Silencing
 from isochrone_collector.alerts.message import AlertMessage
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import BadRequest, Conflict
-from isochrone_collector.jobs import receiver_delivery
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.alert_state import AlertState
-from isochrone_collector.jobs.receiver_delivery import ReceiverDelivery
-from isochrone_collector.jobs.silencing import Silencing
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings
@@ -447,27 +445,6 @@ async def test_kinds_are_those_of_problems(database_url: str, receiver: Receiver
     assert receiver.kinds() == ["isochrone.target_failing", "isochrone.target_recovered"]
 
 
-async def test_what_an_earlier_version_raised_is_delivered(database_url: str, receiver: Receiver) -> None:
-    """An alert that waits in the former place is delivered once, after an upgrade and while both versions run."""
-    async with a_bench(database_url) as bench:
-        await bench.fails("openai/a")
-        await bench.fails("openai/b")
-        with connect(database_url) as connection:
-            connection.execute("UPDATE alert SET next_attempt_at = raised_at")
-            connection.execute("UPDATE alert SET delivered_at = raised_at WHERE subject = 'openai/b'")
-        for name, adopts in (("chat", False), ("webhook", True), ("webhook", True)):
-            settings = webhook(receiver, name=name)
-            delivery = ReceiverDelivery(settings, database=bench.database, clock=bench.clock, adopts=adopts)
-            await delivery.run()
-            await delivery.close()
-            assert len(receiver.received) == adopts
-        with connect(database_url) as connection:
-            # The earlier version leaves it alone.
-            [subject] = connection.execute("SELECT subject FROM alert WHERE next_attempt_at IS NOT NULL").fetchall()
-        assert subject == ("openai/b",)
-    assert [one.body["data"]["subject"] for one in receiver.received] == ["openai/a"]
-
-
 async def test_a_test_alert_leaves_nothing_open(oncall: Bench, receiver: Receiver) -> None:
     """PagerDuty gets a trigger and its resolution, and no secret is in the result."""
     result = await oncall.alerting.test("oncall")
@@ -553,9 +530,7 @@ def raise_in(database_url: str, message: AlertMessage) -> None:
 
 def test_pauses_grow_to_an_end() -> None:
     """The pauses between attempts grow, and the attempts end after the given time."""
-    pauses = [
-        receiver_delivery.next_attempt_at(attempts=n, now_at=0, first_at=0, give_up_us=7 * DAY_US) for n in range(1, 12)
-    ]
+    pauses = [delivery.next_attempt_at(attempts=n, now_at=0, first_at=0, give_up_us=7 * DAY_US) for n in range(1, 12)]
     assert pauses[:2] == [5 * SECOND_US, 30 * SECOND_US]
     assert pauses[-1] == pauses[-2] == 4 * HOUR_US
-    assert receiver_delivery.next_attempt_at(attempts=9, now_at=DAY_US, first_at=0) is None
+    assert delivery.next_attempt_at(attempts=9, now_at=DAY_US, first_at=0) is None

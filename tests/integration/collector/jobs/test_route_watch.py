@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from isochrone_collector.alerting.service import AlertDelivery
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
-from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.route_watch import RouteWatch
+from isochrone_collector.jobs.watches import RouteWatch
 from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store.alerting import alerts, incidents

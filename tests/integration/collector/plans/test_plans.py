@@ -13,7 +13,7 @@ import pytest
 from fixtures.collector import Collector, StartCollector, run_command
 from fixtures.inprocess_collector import InProcessCollector
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
-from isochrone_collector.plans import document_reader, past_plans, service
+from isochrone_collector.plans import document_reader, service
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Batch, Vantage
 from isochrone_wire.plan_document.document import Reading, load
@@ -141,7 +141,7 @@ async def test_a_plan_is_loaded_beside_the_event_loop(
         assert may_read.wait(20)
         return load(text, version=version, stored=stored)
 
-    monkeypatch.setattr(past_plans, "load", slow)
+    monkeypatch.setattr(service, "load", slow)
     service._plan_of.cache_clear()
     loading = [asyncio.create_task(local.plans.refresh()), asyncio.create_task(local.plans.history(0))]
     try:
@@ -165,7 +165,7 @@ async def test_a_past_plan_is_parsed_once(local: InProcessCollector, monkeypatch
         parsed.append(version)
         return load(text, version=version, stored=stored)
 
-    monkeypatch.setattr(past_plans, "load", noted)
+    monkeypatch.setattr(service, "load", noted)
     window = Window(from_at=0, until_at=MAX_INSTANT_AT)
     for _ in range(2):
         assert [plan.targets for plan in (await local.plans.history(0)).plans] == [2, 2]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
-from isochrone_collector.alerts.failure_evidence import RoundKind
-from isochrone_collector.alerts.round_results import round_results
+from isochrone_collector.alerts.failure_evidence import RoundKind, round_results
 from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.routing.evidence import ProbeCache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
+from isochrone_collector.alerts.conditions import LastAlert, VantageHeartbeat, absence_alerts
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.alerts.fleet_alerts import budget_alerts, is_clock_wrong, of_vantage_clock
+from isochrone_collector.alerts.conditions import budget_alerts, is_clock_wrong, of_vantage_clock
 from isochrone_collector.fleet_state import Spender
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Plan, Price, Spend, Target, day_of

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable
 
-from isochrone_collector.alerts.grouping import OpenProblem, due
-from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.notification import Notification, State
-from isochrone_collector.alerts.silences import Pending
-from isochrone_collector.alerts.topic import topic_of
+from isochrone_collector.alerts.message import AlertMessage, topic_of
+from isochrone_collector.alerts.notifications import Notification, OpenProblem, Pending, State, due_notifications
 from isochrone_wire.model import SECOND_US
 from testdata.alert_messages import AT, acknowledged, fails, pending, recovers, switches
 
@@ -21,7 +18,7 @@ def notifications(
     now_at: int = LATER_AT,
 ) -> list[Notification]:
     ready = [one if isinstance(one, Pending) else pending(one) for one in alerts]
-    return list(due(ready, known, window_us=window_us, now_at=now_at))
+    return list(due_notifications(ready, known, window_us=window_us, now_at=now_at))
 
 
 def known(message: AlertMessage, key: str = "k", *, is_acknowledged: bool = False) -> OpenProblem:
@@ -49,7 +46,7 @@ def test_a_group_waits_for_its_window() -> None:
 
 
 def test_what_was_tried_does_not_wait_again() -> None:
-    """A notification that failed is due at its next attempt, with what joined the group meanwhile."""
+    """A notification that failed is due_notifications at its next attempt, with what joined the group meanwhile."""
     alerts = [pending(fails("openai/a"), attempts=1, next_attempt_at=LATER_AT), pending(fails("openai/b", at=LATER_AT))]
     assert notifications(alerts, now_at=LATER_AT - 1) == []
     assert len(notifications(alerts, now_at=LATER_AT)[0].alerts) == 2

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.alerts.incident_message import IncidentTarget, of_transition
-from isochrone_collector.alerts.incidents import Scope, Step, TargetIncident, Transition
+from isochrone_collector.alerts.incidents import IncidentTarget, Scope, Step, TargetIncident, Transition, of_transition
 from isochrone_collector.alerts.message import AlertMessage
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import MINUTE_US

@@ -1,7 +1,7 @@
 """Notifications: their title, lines and severity."""
 
-from isochrone_collector.alerts.notification import Notification, State
-from isochrone_collector.alerts.topic import Severity
+from isochrone_collector.alerts.message import Severity
+from isochrone_collector.alerts.notifications import Notification, State
 from testdata.alert_messages import AT, fails, pending, recovers
 
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.alerts.absence import LastAlert
+from isochrone_collector.alerts.conditions import LastAlert, objective_alerts, of_change
 from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.route_alerts import objective_alerts, of_change
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.model import MINUTE_US

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.silences import Pending, of_incident, sift, silences_alert
-from isochrone_collector.alerts.topic import topic_of
+from isochrone_collector.alerts.message import AlertMessage, topic_of
+from isochrone_collector.alerts.notifications import Pending, of_incident, sift, silences_alert
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.operations import Silence
 from testdata.alert_messages import AT, acknowledged, fails, pending, recovers, switches

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.alerts.streak import ALONE, MOST, TOGETHER, Streak
+from isochrone_collector.alerts.failure_evidence import ALONE, MOST, TOGETHER, Streak
 
 
 def played(rounds: str) -> Streak:

@@ -1,7 +1,6 @@
 """Topics: which alerts are about one problem, and which are sent together."""
 
-from isochrone_collector.alerts.message import of_absence, of_return
-from isochrone_collector.alerts.topic import Action, Severity, topic_of
+from isochrone_collector.alerts.message import Action, Severity, of_absence, of_return, topic_of
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.operations import alert_name
 from testdata.alert_messages import AT, acknowledged, fails, recovers, switches

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from isochrone_collector.auth import call_limits
-from isochrone_collector.auth.call_limits import (
+from isochrone_collector.auth import limits
+from isochrone_collector.auth.limits import (
     ArrivalSlots,
     CallSlots,
     RefusalPause,
@@ -68,7 +68,7 @@ async def test_a_caller_takes_no_slots_of_another() -> None:
 
 async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call without a slot is refused after a while, and at once when too many wait already."""
-    monkeypatch.setattr(call_limits, "_WAIT_S", 0.01)
+    monkeypatch.setattr(limits, "_WAIT_S", 0.01)
     slots = CallSlots(total=1, each=1, queue=0)
     async with slots.hold("a"):
         with pytest.raises(TooMany):
@@ -85,7 +85,7 @@ async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_
     """With three places to wait, the fourth call and all later ones are refused at once, each with a later time, up to
     the longest; the ones that wait get the slot in the order of their arrival.
     """
-    monkeypatch.setattr(call_limits, "_RETRIES_PER_S", 2.0)
+    monkeypatch.setattr(limits, "_RETRIES_PER_S", 2.0)
     slots, served = CallSlots(total=1, each=1, waiting=3), []
 
     async def call(key: str) -> None:
@@ -111,7 +111,7 @@ async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_
 
 async def test_a_slow_request_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request has its time to arrive while there are free slots, and little of it while another one waits."""
-    monkeypatch.setattr(call_limits, "_HURRIED_S", 0.01)
+    monkeypatch.setattr(limits, "_HURRIED_S", 0.01)
     slots = ArrivalSlots(total=2, each=1)
 
     async def never_arrives(key: str) -> None:
@@ -147,7 +147,7 @@ def test_streams_are_counted_per_caller() -> None:
 
 async def test_no_more_than_four_thousand_refusals_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call that waits takes memory: one more than the limit is refused at once, and places become free again."""
-    monkeypatch.setattr(call_limits, "_PAUSE_S", 3600.0)
+    monkeypatch.setattr(limits, "_PAUSE_S", 3600.0)
     pause = RefusalPause()
     waiting = [asyncio.create_task(pause.wait()) for _ in range(4_000)]
     await asyncio.sleep(0)
@@ -167,9 +167,9 @@ async def test_refusals_are_given_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> 
     """At twenty per second, twenty calls that come at once wait for up to a second, and calls that were given up delay
     others by no more than the longest wait.
     """
-    monkeypatch.setattr(call_limits, "_PAUSE_S", 0.1)
-    monkeypatch.setattr(call_limits, "_REFUSED_PER_S", 20.0)
-    monkeypatch.setattr(call_limits, "_PAUSED_CALLS", 20)
+    monkeypatch.setattr(limits, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(limits, "_REFUSED_PER_S", 20.0)
+    monkeypatch.setattr(limits, "_PAUSED_CALLS", 20)
     pause, begun, waits = RefusalPause(), time.monotonic(), []
 
     async def wait() -> None:

@@ -1,6 +1,6 @@
 """The leaky bucket: a burst at once, then a rate."""
 
-from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
+from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket
 
 
 def test_a_bucket_lets_a_burst_through_and_then_a_rate() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from isochrone_collector.auth.refusal_log import RefusalLog, without_details
+from isochrone_collector.auth.limits import RefusalLog, without_details
 from isochrone_collector.errors import DatabaseUnavailable
 
 

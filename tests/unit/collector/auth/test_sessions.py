@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.auth.sessions import LIFETIME_US, MAX_SESSIONS, Sessions
+from isochrone_collector.auth.authenticator import LIFETIME_US, MAX_SESSIONS, Sessions
 from isochrone_collector.errors import NotAdmitted
 
 

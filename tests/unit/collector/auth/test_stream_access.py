@@ -8,14 +8,14 @@ from typing import NoReturn
 
 import pytest
 
-from isochrone_collector.auth import stream_access
-from isochrone_collector.auth.stream_access import while_valid
+from isochrone_collector.auth import authenticator
+from isochrone_collector.auth.authenticator import while_valid
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
 
 
 async def test_work_ends_with_its_access(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is cancelled, and has ended when the error arrives."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.01)
     ended = []
 
     async def work() -> None:
@@ -34,7 +34,7 @@ async def test_work_ends_with_its_access(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_a_check_that_hides_its_cancellation_does_not_keep_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is done while a check is in progress, which then ends with an error of its own."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.01)
     checking = asyncio.Event()
 
     async def work() -> int:
@@ -54,7 +54,7 @@ async def test_a_check_that_hides_its_cancellation_does_not_keep_the_result(monk
 
 async def test_a_call_whose_access_has_ended_is_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only when garbage is collected: until then its stream would stay open."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.01)
 
     class Call:
         """What the caller holds."""
@@ -81,7 +81,7 @@ async def test_a_call_whose_access_has_ended_is_forgotten_at_once(monkeypatch: p
 
 async def test_work_goes_on_while_access_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unavailable database ends no stream, and the result of the work is returned."""
-    monkeypatch.setattr(stream_access, "RECHECK_S", 0.01)
+    monkeypatch.setattr(authenticator, "RECHECK_S", 0.01)
     checks: list[int] = []
 
     async def work() -> int:

@@ -1,6 +1,5 @@
 """The commands' edges that need no collector: help, the missing extra, and how a change is printed."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,11 +10,11 @@ from click.testing import CliRunner
 
 from isochrone_collector import errors
 from isochrone_collector.cli import main as program
-from isochrone_collector.cli import plan, plan_change
-from isochrone_collector.plans.cost import PER_DAY
-from isochrone_collector.plans.diff import compare
+from isochrone_collector.cli import plan
+from isochrone_collector.plans.diff import PER_DAY, compare
 from isochrone_common.cli.command_line import CommandGroup
 from isochrone_common.plan_signature import format_key
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
@@ -33,7 +32,7 @@ CHANGE = PlanChange(
 
 def test_changes_for_a_person() -> None:
     """Each line says what happens to which target, and the last what a day costs."""
-    assert plan_change.as_text(CHANGE).splitlines() == [
+    assert plan.as_text(CHANGE).splitlines() == [
         "plan 4",
         "  + p/new",
         "  - p/old",
@@ -46,7 +45,7 @@ def test_routes_have_the_signs_of_targets() -> None:
     """A route that is new, gone or different is marked as a target would be."""
     old = Plan(version=1, baseline="us", routes=tuple(Route(name=name, members=("p/a", "p/b")) for name in "rs"))
     new = Plan(version=2, baseline="us", routes=(Route(name="s", members=("p/a",)), Route(name="t", members=("p/a",))))
-    assert plan_change.as_text(compare(old, new)).splitlines()[1:-1] == [
+    assert plan.as_text(compare(old, new)).splitlines()[1:-1] == [
         "  - route r",
         "  ~ route s: without p/b",
         "  + route t: p/a",
@@ -55,14 +54,14 @@ def test_routes_have_the_signs_of_targets() -> None:
 
 def test_no_change_for_a_person() -> None:
     """Nothing changed is said, and an unknown price is not a price of zero."""
-    text = plan_change.as_text(PlanChange(version=4, requests_per_day=5))
+    text = plan.as_text(PlanChange(version=4, requests_per_day=5))
     assert text.startswith("unchanged: plan 4")
     assert "spend unknown" in text
 
 
 def test_changes_for_a_machine() -> None:
     """The JSON has the fields of the answer under their own names."""
-    assert json.loads(plan_change.as_json(CHANGE)) == {
+    assert to_json_value(CHANGE) == {
         "version": 4,
         "changed": True,
         "added": ["p/new"],
@@ -77,11 +76,11 @@ def test_changes_for_a_machine() -> None:
 def test_forecasts_stand_apart_and_lines_fit() -> None:
     """What a day costs is told below what changes, and no line is wider than 100 columns."""
     binds = f"{PER_DAY}openai: " + "at most 12.40 USD planned, budget 5.00 USD, and so on " * 3
-    lines = plan_change.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
+    lines = plan.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
     assert lines[3] == "  ~ p/other: every"
     assert lines[5].startswith("  per day: openai")
     assert len(lines) > 6
-    assert max(map(len, lines)) <= plan_change.WIDTH
+    assert max(map(len, lines)) <= plan.WIDTH
 
 
 def test_the_history_is_a_table() -> None:

@@ -5,7 +5,7 @@ import io
 import click
 import pytest
 
-from isochrone_collector.cli.confirmation import confirm
+from isochrone_collector.cli.operator_client import confirm
 from isochrone_collector.errors import SettingsError
 
 

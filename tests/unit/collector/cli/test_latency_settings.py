@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.cli.latency_settings import judge_latency
+from isochrone_collector.cli.health_checks import judge_latency
 from isochrone_common.cli.health_check import Verdict
 
 WELL = {

@@ -1,6 +1,6 @@
 """When a job counts as failing, and when it works again."""
 
-from isochrone_collector.jobs.job_health import JobHealth
+from isochrone_collector.jobs.registry import JobHealth
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.plans.cost import requests_per_day, usd_per_day
-from isochrone_collector.plans.diff import compare
+from isochrone_collector.plans.diff import compare, requests_per_day, usd_per_day
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Plan, Price, Target, Workload
 
 A = Target(id=1, name="p/a", provider="p", model="a", base_url="http://h")

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 
 from isochrone_collector.errors import TooMany
+from isochrone_collector.publishing.change_event import ChangeEvent, Topic
 from isochrone_collector.publishing.changes import Changes
-from isochrone_collector.publishing.notice import Notice, Topic
 from isochrone_wire.model import SECOND_US
 
 MS = SECOND_US // 1000
@@ -25,9 +25,9 @@ def changes(*, pause_us: int = 0, heartbeat_us: int = 3600 * SECOND_US, max_watc
     )
 
 
-def notice(*topics: Topic) -> Notice:
+def notice(*topics: Topic) -> ChangeEvent:
     """Return the notice of that source."""
-    return Notice(topics=topics, sent_at=5, refresh_us=SECOND_US, generation=3, stale_since_at=None)
+    return ChangeEvent(topics=topics, sent_at=5, refresh_us=SECOND_US, generation=3, stale_since_at=None)
 
 
 async def test_every_watcher_gets_each_topic() -> None:

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from isochrone_collector.alerts.formats import pagerduty
-from isochrone_collector.alerts.notification import Notification, State
+from isochrone_collector.alerts import formats
+from isochrone_collector.alerts.notifications import Notification, State
 from isochrone_collector.receivers import DEFAULT_URL, Format, Receiver
 from testdata.alert_messages import AT, fails, pending, recovers
 
@@ -13,7 +13,7 @@ RECEIVER = Receiver(name="oncall", format=Format.PAGERDUTY, url=DEFAULT_URL[Form
 
 
 def event(notification: Notification) -> dict[str, Any]:
-    made = pagerduty.request(notification, RECEIVER, now_at=AT)
+    made = formats.pagerduty(notification, RECEIVER, now_at=AT)
     assert made.url == "https://events.pagerduty.com/v2/enqueue"
     assert KEY not in repr(made)
     found: dict[str, Any] = json.loads(made.body)
@@ -48,7 +48,7 @@ def test_resolve_and_acknowledge_have_no_payload() -> None:
 def test_limits() -> None:
     """1024 characters of summary, 255 of the key, and a large group below 512 kB."""
     alerts = tuple(pending(fails(f"openai/{n}-{'x' * 2000}")) for n in range(100))
-    made = pagerduty.request(Notification(key="k" * 300, state=State.TRIGGER, alerts=alerts), RECEIVER, now_at=AT)
+    made = formats.pagerduty(Notification(key="k" * 300, state=State.TRIGGER, alerts=alerts), RECEIVER, now_at=AT)
     found = json.loads(made.body)
     assert len(found["payload"]["summary"]) <= 1024
     assert len(found["dedup_key"]) == 255

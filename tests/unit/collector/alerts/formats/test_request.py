@@ -1,6 +1,6 @@
 """Requests: JSON, and texts that are cut."""
 
-from isochrone_collector.alerts.formats.request import HttpRequest, cut, encoded
+from isochrone_collector.alerts.formats import HttpRequest, cut, encoded
 
 
 def test_a_cut_text_ends_with_an_ellipsis() -> None:

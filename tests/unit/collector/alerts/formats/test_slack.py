@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from isochrone_collector.alerts.formats import slack
+from isochrone_collector.alerts import formats
 from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.notification import Notification, State
+from isochrone_collector.alerts.notifications import Notification, State
 from isochrone_collector.receivers import Format, Receiver
 from testdata.alert_messages import AT, acknowledged, fails, pending, recovers
 
@@ -14,7 +14,7 @@ RECEIVER = Receiver(name="chat", format=Format.SLACK, url="https://hooks.slack.e
 
 def body(*alerts: AlertMessage, state: State = State.TRIGGER) -> dict[str, Any]:
     ready = tuple(pending(one) for one in alerts)
-    made = slack.request(Notification(key="k", state=state, alerts=ready), RECEIVER, now_at=AT)
+    made = formats.slack(Notification(key="k", state=state, alerts=ready), RECEIVER, now_at=AT)
     assert (made.url, dict(made.headers)) == (RECEIVER.url, {})
     found: dict[str, Any] = json.loads(made.body)
     return found

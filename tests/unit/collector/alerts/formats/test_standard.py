@@ -3,9 +3,9 @@
 import json
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.alerts.formats import standard
+from isochrone_collector.alerts import formats
 from isochrone_collector.alerts.message import of_absence
-from isochrone_collector.alerts.notification import Notification, State
+from isochrone_collector.alerts.notifications import Notification, State
 from isochrone_collector.receivers import Format, Receiver
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from testdata.alert_messages import AT, fails, pending
@@ -18,7 +18,7 @@ def test_the_body_that_a_receiver_gets() -> None:
     """The documented JSON: a type, when it was raised, and the data with the details."""
     alert = pending(of_absence("ohio-1", "us-east-2", last_seen_at=AT - 9 * MINUTE_US, raised_at=AT))
     one = Notification(key="k", state=State.TRIGGER, alerts=(alert,))
-    made = standard.request(one, RECEIVER, now_at=AT)
+    made = formats.standard(one, RECEIVER, now_at=AT)
     body = json.loads(made.body)
     assert body["type"] == "isochrone.vantage_absent"
     assert body["timestamp"] == "2026-11-21T08:00:00.000000Z"
@@ -37,7 +37,7 @@ def test_a_group_has_its_alerts() -> None:
     """Several alerts are of the type `isochrone.group`, each with its kind and data; a repetition has its number."""
     alerts = tuple(pending(fails(f"openai/{n}"), repeats=3) for n in range(2))
     group = Notification(key="k", state=State.TRIGGER, alerts=alerts)
-    body = json.loads(standard.request(group, RECEIVER, now_at=AT).body)
+    body = json.loads(formats.standard(group, RECEIVER, now_at=AT).body)
     assert body["type"] == "isochrone.group"
     assert [one["target"] for one in body["data"]["alerts"]] == ["openai/0", "openai/1"]
     assert [body["data"][name] for name in ("kind", "subject", "repetition")] == ["target_failing", "openai", 3]

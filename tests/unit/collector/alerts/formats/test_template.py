@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from isochrone_collector.alerts.formats import template
-from isochrone_collector.alerts.notification import Notification, State
+from isochrone_collector.alerts import formats
+from isochrone_collector.alerts.notifications import Notification, State
 from isochrone_collector.receivers import PLACEHOLDERS, Format, Receiver
 from testdata.alert_messages import AT, fails, pending
 
@@ -14,7 +14,7 @@ def filled(body: object, sentence: str = "fails") -> Any:
     alert = replace(fails("openai/a"), sentence=sentence)
     receiver = Receiver(name="t", format=Format.TEMPLATE, url="https://t.example/", body=body, headers={"x-key": "1"})
     one = Notification(key="k", state=State.TRIGGER, alerts=(pending(alert),), still_open=1)
-    made = template.request(one, receiver, now_at=AT)
+    made = formats.template(one, receiver, now_at=AT)
     assert made.headers == {"x-key": "1"}
     return json.loads(made.body)
 

@@ -2,16 +2,62 @@
 
 import asyncio
 import math
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
-from isochrone_collector.errors import TookTooLong, TooMany
+import structlog
+
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import DatabaseUnavailable, TookTooLong, TooMany
 from isochrone_wire.model import SECOND_US
+
+_SECOND_US = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class LeakyBucket:
+    """A rate limit: `burst` events at once, and `per_second` in the long run.
+
+    Time may go backwards; that drains nothing.
+    """
+
+    per_second: float
+    burst: float
+    level: float = 0.0
+    seen_at: int = 0
+
+    def take(self, now_at: int) -> bool:
+        """Return whether one more event is allowed at that instant (microseconds), and count it if so."""
+        self.level = max(0.0, self.level - max(0, now_at - self.seen_at) * self.per_second / _SECOND_US)
+        self.seen_at = now_at
+        if self.level + 1 > self.burst:
+            return False
+        self.level += 1
+        return True
+
+
+class BucketPerKey:
+    """A `LeakyBucket` per key, for the `keys` most recent ones."""
+
+    def __init__(self, *, per_second: float, burst: float, keys: int = 10_000) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._keys = keys
+        self._buckets: OrderedDict[str, LeakyBucket] = OrderedDict()
+
+    def take(self, key: str, now_at: int) -> bool:
+        """Return whether one more event of that key is allowed at that instant (microseconds), and count it if so."""
+        bucket = self._buckets.pop(key, None) or LeakyBucket(per_second=self._per_second, burst=self._burst)
+        self._buckets[key] = bucket
+        if len(self._buckets) > self._keys:
+            self._buckets.popitem(last=False)
+        return bucket.take(now_at)
+
 
 _WAIT_S = 10.0
 # The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
@@ -219,3 +265,43 @@ async def _acquire(semaphore: asyncio.Semaphore) -> None:
             await semaphore.acquire()
     except TimeoutError:
         raise TooMany("too many calls at once; try again in a moment") from None
+
+
+_PER_SECOND = 1.0
+_BURST = 50.0
+
+_log = structlog.get_logger()
+
+
+class RefusalLog:
+    """Logs at most one `event` per second after a burst of 50. `clock` returns microseconds since the epoch."""
+
+    def __init__(self, event: str = "request.refused", *, clock: Callable[[], int] = now_at) -> None:
+        self._event = event
+        self._clock = clock
+        self._bucket = LeakyBucket(per_second=_PER_SECOND, burst=_BURST)
+        self._left_out = 0
+
+    def write(self, **fields: str) -> None:
+        """Log an event, or count it for the next line."""
+        if not self._bucket.take(self._clock()):
+            self._left_out += 1
+            return
+        left_out, self._left_out = self._left_out, 0
+        _log.warning(self._event, **fields, **({"left_out": left_out} if left_out else {}))
+
+
+REFUSALS = RefusalLog()
+"""The log of this process, for gRPC and HTTP."""
+
+_UNAVAILABLE = RefusalLog("database.unavailable")
+
+
+@contextmanager
+def without_details() -> Iterator[None]:
+    """Replace errors of the database by one without its text, for callers without a credential. The log has it."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        _UNAVAILABLE.write(reason=str(error))
+        raise DatabaseUnavailable("the database is unavailable at the moment; try again later") from error

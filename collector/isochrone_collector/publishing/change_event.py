@@ -1,4 +1,4 @@
-"""Notices of new data. Pure."""
+"""Events of new data, for open pages. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class Topic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class ChangeEvent:
     """The topics with new data, none in a heartbeat, as of `sent_at`. `generation` is the newest of all route
     tables; the database cannot be read since `stale_since_at`, unless that is `None`. A page should ask again no sooner
     than `refresh_us` after its last request: the more pages are open, the longer.

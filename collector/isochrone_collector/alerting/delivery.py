@@ -7,30 +7,106 @@ The laws:
    a day, and the end of a problem that the receiver knows for up to a week. A repetition of an attempt has the same id.
 3. Everything about one problem arrives in order. Each receiver has a job and connections of its own: none waits for
    another one.
-4. Silences hold alerts (see `alerts.silences`); open incidents are repeated, unless they are silenced or acknowledged.
+4. Silences hold alerts (see `alerts.notifications`); open incidents are repeated, unless they are silenced
+   or acknowledged.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 
+import httpx
 import structlog
 
-from isochrone_collector.alerts import grouping
-from isochrone_collector.alerts.formats import opsgenie, pagerduty, slack, standard, template
-from isochrone_collector.alerts.formats.request import HttpRequest
-from isochrone_collector.alerts.grouping import OpenProblem
-from isochrone_collector.alerts.message import AlertMessage
-from isochrone_collector.alerts.notification import Notification, State
-from isochrone_collector.alerts.silences import Pending, sift, silences_alert
-from isochrone_collector.alerts.topic import Action, topic_of
-from isochrone_collector.jobs.alert_sender import AlertSender, Reply
+from isochrone_collector.alerts.formats import REQUEST_OF, HttpRequest
+from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
+from isochrone_collector.alerts.notifications import (
+    Notification,
+    OpenProblem,
+    Pending,
+    State,
+    due_notifications,
+    sift,
+    silences_alert,
+)
 from isochrone_collector.receivers import Format, Receiver
-from isochrone_collector.store.alerting import alerts, deliveries, incidents, silences
+from isochrone_collector.store.alerting import deliveries, incidents, silences
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_wire import __version__
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.operations import Silence, incident_name
+
+TIMEOUT_S = 5.0
+_MAX_WAIT_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The result of an attempt: accepted, or the reason why not with the HTTP status, if there was a response.
+    `wait_us` is for how long, in microseconds, the receiver wants no further request.
+    """
+
+    accepted: bool
+    reason: str = ""
+    status: int | None = None
+    wait_us: int = 0
+
+
+class AlertSender:
+    """The HTTP client of one receiver. Redirects are not followed; of a response only status and headers are read."""
+
+    def __init__(self) -> None:
+        self._client = httpx.AsyncClient(
+            follow_redirects=False,
+            timeout=TIMEOUT_S,
+            headers={"user-agent": f"isochrone/{__version__}", "content-type": "application/json"},
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def send(self, request: HttpRequest) -> Reply:
+        """Send a request. Errors are returned in the reply, without anything of the address."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._post(request)
+        except (TimeoutError, httpx.TimeoutException):
+            return Reply(accepted=False, reason=f"no response within {TIMEOUT_S:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # The text of the error may quote the address.
+            return Reply(accepted=False, reason=_kind_of(error))
+
+    async def _post(self, request: HttpRequest) -> Reply:
+        stream = self._client.stream("POST", request.url, content=request.body, headers=dict(request.headers))
+        async with stream as response:
+            if response.is_success:
+                return Reply(accepted=True, status=response.status_code)
+            reason = f"{response.status_code} {response.reason_phrase}".strip()
+            if response.is_redirect:
+                reason += "; redirects are not followed"
+            wait_us = _wait_us(response.headers.get("retry-after", ""))
+            return Reply(accepted=False, reason=reason, status=response.status_code, wait_us=wait_us)
+
+
+def _wait_us(retry_after: str) -> int:
+    """Return the seconds of a header in microseconds; a date counts as none."""
+    return min(int(retry_after), _MAX_WAIT_S) * SECOND_US if retry_after.isdecimal() else 0
+
+
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (httpx.ConnectError, "no connection"),
+    (httpx.RemoteProtocolError, "the response is not HTTP"),
+    (httpx.NetworkError, "the connection was lost"),
+    (httpx.ProxyError, "the proxy failed"),
+)
+
+
+def _kind_of(error: Exception) -> str:
+    return next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)
+
 
 GIVE_UP_US = DAY_US
 GIVE_UP_END_US = 7 * DAY_US
@@ -43,13 +119,6 @@ _MAX_CONCURRENT = 8
 _REPEATS_EVERY_US = 10 * SECOND_US
 _BAD_REQUEST, _UNPROCESSABLE = HTTPStatus.BAD_REQUEST.value, HTTPStatus.UNPROCESSABLE_ENTITY.value
 
-_REQUEST: Mapping[Format, Callable[..., HttpRequest]] = {
-    Format.STANDARD: standard.request,
-    Format.SLACK: slack.request,
-    Format.PAGERDUTY: pagerduty.request,
-    Format.OPSGENIE: opsgenie.request,
-    Format.TEMPLATE: template.request,
-}
 # The responses after which the same request never succeeds, besides 410.
 _FINAL = {
     Format.SLACK: (_BAD_REQUEST,),
@@ -69,20 +138,15 @@ def next_attempt_at(*, attempts: int, now_at: int, first_at: int, give_up_us: in
 
 
 class ReceiverDelivery:
-    """The deliveries to one receiver. `adopts` is true for the one that gets what earlier versions raised. `results`
-    counts the alerts that were sent since the start, those that failed once for each attempt.
-    """
+    """The deliveries to one receiver. `results` counts alerts sent since the start, failed ones once per attempt."""
 
     EVERY_US = 2 * SECOND_US
     """Interval of `run`, in microseconds, for attempts that are due later; `woken` is set when an alert is raised."""
 
-    def __init__(
-        self, receiver: Receiver, *, database: Database, clock: Callable[[], int], adopts: bool = False
-    ) -> None:
+    def __init__(self, receiver: Receiver, *, database: Database, clock: Callable[[], int]) -> None:
         self.receiver = receiver
         self._database = database
         self._clock = clock
-        self._adopts = adopts
         self._sender = AlertSender()
         self.woken = asyncio.Event()
         self.results = dict.fromkeys(("delivered", "failed", "given_up"), 0)
@@ -106,8 +170,6 @@ class ReceiverDelivery:
     async def run(self) -> None:
         """Send what is due. Raises `DatabaseUnavailable`."""
         now_at = self._clock()
-        if self._adopts:
-            await self._adopt()
         async with self._database.connection() as connection:
             pending = await deliveries.pending(connection, self.name)
             repeats = self._looks_for_repetitions(now_at)
@@ -122,7 +184,7 @@ class ReceiverDelivery:
             await deliveries.drop(connection, self.name, sifted.dropped)
         if now_at < self._paused_until:
             return
-        due = list(grouping.due(sifted.eligible, known, window_us=self.receiver.group_us, now_at=now_at))
+        due = list(due_notifications(sifted.eligible, known, window_us=self.receiver.group_us, now_at=now_at))
         open_threads = {one.topic.thread for one in known}
         await asyncio.gather(*(self._deliver(one, open_threads) for one in due[:_MAX_CONCURRENT]))
 
@@ -134,11 +196,6 @@ class ReceiverDelivery:
         if reply.accepted and self.receiver.format in (Format.PAGERDUTY, Format.OPSGENIE):
             reply = await self._send(Notification(key=key, state=State.RESOLVE, alerts=(one,)))
         await self._record(Notification(key=key, state=State.TRIGGER, alerts=(one,)), reply, retry=False)
-
-    async def _adopt(self) -> None:
-        async with self._database.transaction() as connection:
-            for message in await alerts.adopt(connection):
-                await deliveries.add(connection, message, [self.name], next_attempt_at=message.raised_at)
 
     def _looks_for_repetitions(self, now_at: int) -> bool:
         """Return whether this run looks for incidents to repeat: one in ten seconds, if the receiver wants any."""
@@ -171,7 +228,7 @@ class ReceiverDelivery:
         await self._record(notification, reply, retry=not is_final, open_threads=open_threads)
 
     async def _send(self, notification: Notification) -> Reply:
-        request = _REQUEST[self.receiver.format](notification, self.receiver, now_at=self._clock())
+        request = REQUEST_OF[self.receiver.format](notification, self.receiver, now_at=self._clock())
         reply = await self._sender.send(request)
         if reply.wait_us:
             self._paused_until = self._clock() + reply.wait_us

@@ -1,0 +1,341 @@
+"""Alerts of all collectors on one database: raised and stored once, with a delivery to each receiver; silences and
+acknowledgements by operators; and the state of alerting for metrics.
+
+Without a receiver alerts are still raised, but they are not delivered later.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from isochrone_collector.alerts.conditions import ABSENCE_KINDS, LastAlert, VantageHeartbeat, absence_alerts
+from isochrone_collector.alerts.message import (
+    Action,
+    AlertMessage,
+    id_of,
+    of_collector,
+    of_lost_batches,
+    of_rival,
+    topic_of,
+)
+from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, UnknownName
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.receivers import Receiver
+from isochrone_collector.store import audit, job_state, vantages
+from isochrone_collector.store.alerting import alerts, deliveries, incidents, silences
+from isochrone_collector.store.notifications import Channel, notify
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_common.probe_metrics import labels_of
+from isochrone_wire.insights import Alert, AlertKind
+from isochrone_wire.json_format import minute
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.operations import Silence, SilenceList, alert_name, silence_name
+from isochrone_wire.text import unknown
+
+if TYPE_CHECKING:
+    from isochrone_collector.alerting.delivery import ReceiverDelivery
+
+ABSENCE_CHECK_EVERY_US = 10 * SECOND_US
+# After a longer pause between checks this collector did not lead in between.
+_MAX_CHECK_GAP_US = 3 * ABSENCE_CHECK_EVERY_US + MINUTE_US
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Observation:
+    """The period over which this collector has checked for absences without a gap, and its last check."""
+
+    since_at: int = 0
+    checked_at: int = 0
+
+    def extend(self, now_at: int) -> None:
+        """Add a check; begin a new period after a gap, or after the clock was set back."""
+        if not 0 <= now_at - self.checked_at <= _MAX_CHECK_GAP_US:
+            self.since_at = now_at
+        self.checked_at = now_at
+
+
+class AlertDelivery:
+    """The alerts of all collectors on one database; `receivers` are the deliveries to each receiver."""
+
+    def __init__(
+        self, *, database: Database, clock: Callable[[], int], receivers: "Sequence[ReceiverDelivery]" = ()
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._observation = _Observation()
+        self.receivers = tuple(receivers)
+
+    def wake(self) -> None:
+        """Deliver now: alerts were raised."""
+        for one in self.receivers:
+            one.woken.set()
+
+    async def raise_alert(self, connection: Connection, message: AlertMessage) -> None:
+        """Raise an alert in the connection's current transaction, unless it is raised already."""
+        if not await alerts.record(connection, message):
+            return
+        names = [one.name for one in self.receivers if one.wants(message)]
+        await deliveries.add(connection, message, names, next_attempt_at=message.raised_at)
+        await notify(connection, Channel.ALERTS)
+        _log.warning("alert.raised", id=alert_name(message.id), kind=message.kind.value, subject=message.subject)
+
+    async def try_raise(self, message: AlertMessage) -> bool:
+        """Raise an alert in a transaction of its own, and return whether the database could record it."""
+        try:
+            async with self._database.connection() as connection:
+                await self.raise_alert(connection, message)
+        except DatabaseUnavailable as error:
+            _log.warning("alert.not_raised", reason=str(error))
+            return False
+        return True
+
+    async def last_alerts(self, connection: Connection, kinds: Iterable[AlertKind]) -> dict[str, LastAlert]:
+        """Return the last alert of these kinds about each subject."""
+        newest = await alerts.newest(connection, kinds)
+        return {
+            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
+        }
+
+    async def check_absences(self) -> None:
+        """Raise alerts for vantages that are absent or back."""
+        async with self._database.connection() as connection:
+            states = await vantages.states(connection, now_at=self._clock())
+            last_alerts = await self.last_alerts(connection, ABSENCE_KINDS)
+        now_at = self._clock()
+        self._observation.extend(now_at)
+        heartbeats = [
+            VantageHeartbeat(
+                name=row.name,
+                region=row.region,
+                last_seen_at=row.last_seen_at,
+                next_heartbeat_at=row.next_heartbeat_at,
+            )
+            for row in states
+        ]
+        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._observation.since_at):
+            async with self._database.connection() as connection:
+                await self.raise_alert(connection, message)
+
+    async def check_rivals(self) -> None:
+        """Raise an alert for each vantage with a second agent."""
+        async with self._database.connection() as connection:
+            for row in await vantages.rivals(connection, now_at=self._clock()):
+                since_at, raised_at = row.rival_first_at, self._clock()
+                message = of_rival(row.name, row.region, epoch=row.rival_epoch, since_at=since_at, raised_at=raised_at)
+                await self.raise_alert(connection, message)
+
+    async def check_lost_batches(self) -> None:
+        """Raise an alert if delivered batches are missing in the database."""
+        async with self._database.connection() as connection:
+            if lost_at := await job_state.batches_lost_at(connection):
+                await self.raise_alert(connection, of_lost_batches(lost_at=lost_at, raised_at=self._clock()))
+
+    async def test(self, receiver: str = "") -> Alert:
+        """Raise a test alert, send it once to one receiver or to all, and return it with the results. Raises
+        `Conflict` without a receiver, and `UnknownName`.
+        """
+        names = [one.name for one in self.receivers]
+        if not names:
+            raise Conflict("this collector has no receiver: set one with `isochrone-collector serve --alert-url URL`")
+        if receiver and receiver not in names:
+            raise UnknownName.among("receiver", receiver, names)
+        chosen = [one for one in self.receivers if receiver in ("", one.name)]
+        message = of_collector(AlertKind.TEST, raised_at=self._clock())
+        async with self._database.transaction() as connection:
+            await alerts.record(connection, message)
+            await deliveries.add(connection, message, [one.name for one in chosen], next_attempt_at=None)
+        await asyncio.gather(*(one.test(message) for one in chosen))
+        async with self._database.connection() as connection:
+            return await alerts.by_id(connection, message.id)
+
+
+MIN_US, MAX_US = 60 * SECOND_US, 366 * DAY_US
+_MAX_PATTERNS, _MAX_CHARS, _MAX_REASON_CHARS = 100, 200, 500
+_PREFIXES = ("incident_", "alert_")
+_ID_CHARS = 16
+_KEPT = ("target", "provider", "model", "region", "regions", "route", "vantage", "incident", "scope")
+
+
+class Silencing:
+    """The silences of a database. Durations are microseconds; every method raises `DatabaseUnavailable`."""
+
+    def __init__(self, *, database: Database, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._alerting = alerting
+        self._clock = clock
+
+    async def add(
+        self,
+        *,
+        targets: Sequence[str],
+        providers: Sequence[str],
+        regions: Sequence[str],
+        kinds: Sequence[str],
+        duration_us: int,
+        reason: str,
+    ) -> Silence:
+        """Add a silence. Raises `BadRequest`."""
+        patterns = (*targets, *providers, *regions, *kinds)
+        if not patterns:
+            raise BadRequest("a silence needs a pattern: a target, a provider, a region or a kind; `*` matches all")
+        if len(patterns) > _MAX_PATTERNS or any(not 0 < len(one) <= _MAX_CHARS for one in patterns):
+            raise BadRequest(f"a silence has at most {_MAX_PATTERNS} patterns of 1 to {_MAX_CHARS} characters")
+        known = [kind.value for kind in AlertKind]
+        if wrong := next((kind for kind in kinds if kind not in known), None):
+            raise BadRequest(unknown("kind", wrong, known))
+        silence = self._silence(duration_us, reason, targets=targets, providers=providers, regions=regions, kinds=kinds)
+        async with self._database.transaction() as connection:
+            await silences.add(connection, silence)
+            await audit.record(
+                connection, at=silence.created_at, action="alert.silence", target=f"{silence.name} {silence.patterns}"
+            )
+        return silence
+
+    async def acknowledge(self, problem: str, *, duration_us: int, reason: str) -> Silence:
+        """Acknowledge a problem, by the name of its incident or of the alert that began it. Raises `BadRequest`, and
+        `Conflict` if it is over.
+        """
+        number = _number(problem)
+        async with self._database.transaction() as connection:
+            last = await alerts.newest_of_thread(connection, problem, number)
+            if last is None:
+                raise BadRequest(f"no alert is about {problem}; `isochrone incidents` lists incidents")
+            topic = topic_of(last)
+            if topic.action is Action.END:
+                raise Conflict(f"{problem} is over: {last.subject} {last.sentence}")
+            if topic.action is Action.EVENT:
+                raise BadRequest(f"{problem} has no end, so it is not repeated and cannot be acknowledged")
+            silence = self._silence(duration_us, reason, thread=topic.thread, subject=last.subject)
+            await silences.add(connection, silence)
+            target = f"{silence.name} {topic.thread} {last.subject}"
+            await audit.record(connection, at=silence.created_at, action="alert.acknowledge", target=target)
+            await self._alerting.raise_alert(connection, _message(silence, last))
+        return silence
+
+    async def end(self, silence_id: int) -> Silence:
+        """End a silence or an acknowledgement before its time. Raises `BadRequest`, and `Conflict` if it has ended."""
+        now_at = self._clock()
+        async with self._database.transaction() as connection:
+            silence = await silences.by_id(connection, silence_id)
+            if silence is None:
+                raise BadRequest(f"there is no silence {silence_name(silence_id)}")
+            if not await silences.end(connection, silence_id, by=audit.principal(), at=now_at):
+                raise Conflict(f"{silence.name} has ended already")
+            await audit.record(connection, at=now_at, action="alert.unsilence", target=silence.name)
+            ended = await silences.by_id(connection, silence_id)
+        return ended or silence
+
+    async def listed(self, *, past: bool) -> SilenceList:
+        """Return the silences and acknowledgements in force, or with `past` all."""
+        async with self._database.connection() as connection:
+            return SilenceList(silences=await silences.at(connection, self._clock(), past=past))
+
+    def _silence(
+        self,
+        duration_us: int,
+        reason: str,
+        *,
+        targets: Sequence[str] = (),
+        providers: Sequence[str] = (),
+        regions: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        thread: str = "",
+        subject: str = "",
+    ) -> Silence:
+        if not MIN_US <= duration_us <= MAX_US:
+            raise BadRequest("a silence lasts for a minute to 366 days")
+        if not reason.strip() or len(reason) > _MAX_REASON_CHARS:
+            raise BadRequest(f"a silence has a reason of 1 to {_MAX_REASON_CHARS} characters")
+        now_at = self._clock()
+        return Silence(
+            id=secrets.randbits(63),
+            targets=tuple(targets),
+            providers=tuple(providers),
+            regions=tuple(regions),
+            kinds=tuple(kinds),
+            thread=thread,
+            subject=subject,
+            reason=reason.strip(),
+            created_by=audit.principal(),
+            created_at=now_at,
+            until_at=now_at + duration_us,
+        )
+
+
+def _message(silence: Silence, last: AlertMessage) -> AlertMessage:
+    """Return the alert for an acknowledgement of the problem that `last` is about."""
+    until = minute(silence.until_at)
+    return AlertMessage(
+        id=id_of(AlertKind.ACKNOWLEDGED, silence.id),
+        kind=AlertKind.ACKNOWLEDGED,
+        subject=last.subject,
+        sentence=f"acknowledged by {silence.created_by} until {until} UTC: {silence.reason}",
+        details={name: last.details[name] for name in _KEPT if name in last.details}
+        | {
+            "thread": silence.thread,
+            "failure": topic_of(last).kind.value,
+            "by": silence.created_by,
+            "until": until,
+            "reason": silence.reason,
+        },
+        raised_at=silence.created_at,
+    )
+
+
+def _number(problem: str) -> int:
+    """Return the number in the name of an incident or an alert. Raises `BadRequest`."""
+    prefix = next((one for one in _PREFIXES if problem.startswith(one)), "")
+    digits = problem.removeprefix(prefix)
+    try:
+        number = int(digits, 16) if prefix and len(digits) == _ID_CHARS else -1
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 63:
+        raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
+    return number
+
+
+STATE_EVERY_US = 5 * SECOND_US
+
+MAX_SERIES = 1_000
+"""Series of open incidents, one per kind, target and failing region; the oldest incidents come first."""
+
+
+class AlertState:
+    """The open incidents of the targets of the plan in force, and the numbers of overdue deliveries, as of the newest
+    run. `incidents` has the kind of each incident and the labels of probes, and `left_out` is the number of those above
+    `MAX_SERIES`; `overdue` is by receiver, without what silences hold or what waits for its group.
+    """
+
+    def __init__(
+        self, *, database: Database, plans: Plans, clock: Callable[[], int], receivers: Sequence[Receiver] = ()
+    ) -> None:
+        self._database = database
+        self._plans = plans
+        self._clock = clock
+        self._receivers = receivers
+        self.incidents: tuple[tuple[str, ...], ...] = ()
+        self.left_out = 0
+        self.overdue: Mapping[str, int] = {}
+
+    async def run(self) -> None:
+        """Read both. Raises `DatabaseUnavailable`; those of the last run stay then."""
+        async with self._database.connection() as connection:
+            rows = await incidents.open_ones(connection)
+            due_by = {one.name: self._clock() - one.group_us for one in self._receivers}
+            self.overdue = await deliveries.count_overdue(connection, due_by) if due_by else {}
+        plan = self._plans.current
+        targets = {target.id: target for target in plan.targets} if plan else {}
+        found = [
+            (row.kind, *labels_of(region, targets[row.target_id]))
+            for row in rows
+            if row.target_id in targets
+            for region in row.failing
+        ]
+        self.incidents, self.left_out = tuple(found[:MAX_SERIES]), len(found[MAX_SERIES:])

@@ -1,0 +1,244 @@
+"""Conditions that raise alerts: of vantages that are absent, spend their budgets or have wrong clocks, and of routes.
+Pure; instants are microseconds of the collector's clock.
+
+The laws:
+
+1. A vantage is absent if it has missed three of its announced heartbeats, and is at least two minutes late. Lateness
+   counts only from `since_at`, when the collector began to watch: before that no heartbeat could arrive.
+2. An absence is raised once, and a return only after a raised absence. A vantage that was last seen a day ago or
+   earlier is not reported as absent.
+3. There is one alert a day (UTC) for each budget that is used up and for each wrong clock.
+4. A switch of the first choice of a route by one of the three rules, and a freeze, have one alert each.
+5. A breach of an objective is raised when the whole 95 % interval is below the objective, and its end when the whole
+   interval meets it; between the two nothing changes. It has no alert if an incident explains it: the target failed, or
+   was throttled, from the region within the window of the table. A frozen table shows no breach.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isochrone_collector.alerts.message import AlertMessage, id_of, of_absence, of_return
+from isochrone_collector.fleet_state import LATE_GRACE_US, Spender, budget_of
+from isochrone_wire import durations
+from isochrone_wire.answers import Proportion
+from isochrone_wire.insights import AlertKind, Eligible
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Budget, Plan, Slo, Spend, Target, day_of
+from isochrone_wire.operations import alert_name
+from isochrone_wire.routes import ChangeKind, RouteEntry, RouteState, RouteTable
+from isochrone_wire.workloads import estimate_request
+
+ABSENCE_KINDS = (AlertKind.VANTAGE_ABSENT, AlertKind.VANTAGE_BACK)
+"""The kinds of the alerts on a vantage's absence and return."""
+
+MIN_TOLERANCE_US = 2 * MINUTE_US
+MISSED_HEARTBEATS = 3
+
+_DEFAULT_HEARTBEAT_US = MINUTE_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageHeartbeat:
+    """A vantage's last heartbeat, and the next one it announced."""
+
+    name: str
+    region: str
+    last_seen_at: int
+    next_heartbeat_at: int | None = None
+
+    @property
+    def due_at(self) -> int:
+        """The instant at which the next heartbeat is due."""
+        return self.next_heartbeat_at or self.last_seen_at + _DEFAULT_HEARTBEAT_US
+
+    @property
+    def tolerance_us(self) -> int:
+        """The lateness, in microseconds, from which on the vantage is absent."""
+        return max(MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), MIN_TOLERANCE_US)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastAlert:
+    """The last alert on a vantage's absence or return."""
+
+    kind: AlertKind
+    alert_id: int
+    raised_at: int
+
+
+def absence_alerts(
+    vantages: Iterable[VantageHeartbeat], last_alerts: Mapping[str, LastAlert], *, now_at: int, since_at: int
+) -> Iterator[AlertMessage]:
+    """Yield the alerts to raise now. `last_alerts` are by vantage name; `since_at` is when watching began."""
+    for vantage in vantages:
+        last = last_alerts.get(vantage.name)
+        was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
+        if _is_absent(vantage, now_at=now_at, since_at=since_at):
+            if now_at - vantage.last_seen_at < DAY_US and not (was_absent and _is_of(last, vantage)):
+                yield of_absence(vantage.name, vantage.region, last_seen_at=vantage.last_seen_at, raised_at=now_at)
+        elif last and was_absent and now_at <= vantage.due_at + LATE_GRACE_US:
+            yield of_return(
+                vantage.name,
+                vantage.region,
+                absence=last.alert_id,
+                absent_at=last.raised_at,
+                raised_at=now_at,
+            )
+
+
+def _is_absent(vantage: VantageHeartbeat, *, now_at: int, since_at: int) -> bool:
+    return now_at - max(vantage.due_at, since_at) > vantage.tolerance_us
+
+
+def _is_of(last_alerts: LastAlert | None, vantage: VantageHeartbeat) -> bool:
+    """Return whether an alert is of this absence: it was raised after the vantage was last seen."""
+    return last_alerts is not None and last_alerts.raised_at >= vantage.last_seen_at
+
+
+CLOCK_WRONG_US = 10 * SECOND_US
+"""The error of a clock, in microseconds, from which on the vantage accuses no target."""
+
+
+def budget_alerts(spenders: Iterable[Spender], plan: Plan, *, now_at: int) -> Iterator[AlertMessage]:
+    """Yield an alert for each vantage and provider whose budget of today has no room for another round."""
+    day_at = day_of(now_at)
+    targets = [target for target in plan.targets if not target.paused]
+    for spender in spenders:
+        for spent in spender.reported:
+            own = [target for target in targets if target.provider == spent.provider]
+            budget = budget_of(plan.budgets, provider=spent.provider, vantage=spender.vantage)
+            if spent.day_at != day_at or budget is None or not own:
+                continue
+            if limits := _reached(spent, budget, own):
+                subject = f"{spent.provider} from {spender.vantage}"
+                yield AlertMessage(
+                    id=id_of(AlertKind.BUDGET_EXHAUSTED, spender.vantage, spent.provider, day_at),
+                    kind=AlertKind.BUDGET_EXHAUSTED,
+                    subject=subject,
+                    sentence=f"the budget of today has no room for another round: {'; '.join(limits)}",
+                    details={
+                        "vantage": spender.vantage,
+                        "region": spender.region,
+                        "provider": spent.provider,
+                        "day": rfc3339(day_at),
+                        "usd": spent.usd,
+                        "tokens": spent.tokens,
+                        "requests": spent.requests,
+                    },
+                    raised_at=now_at,
+                )
+
+
+def _reached(spent: Spend, budget: Budget, targets: Sequence[Target]) -> list[str]:
+    """Return the limits that the cheapest round would exceed."""
+    estimates = [(target, estimate_request(target)) for target in targets]
+    streams = {target.id: target.workload.concurrency for target in targets}
+    usd = min(one.cost_usd(target.price) * streams[target.id] if target.price else 0.0 for target, one in estimates)
+    tokens = min(one.tokens * streams[target.id] for target, one in estimates)
+    found = []
+    if budget.usd_per_day is not None and spent.usd + usd > budget.usd_per_day:
+        found.append(f"{spent.usd:.2f} of {budget.usd_per_day:.2f} USD spent")
+    if budget.tokens_per_day is not None and spent.tokens + tokens > budget.tokens_per_day:
+        found.append(f"{spent.tokens} of {budget.tokens_per_day} tokens used")
+    if budget.requests_per_day is not None and spent.requests + min(streams.values()) > budget.requests_per_day:
+        found.append(f"{spent.requests} of {budget.requests_per_day} requests sent")
+    return found
+
+
+def is_clock_wrong(offset_us: int | None, uncertainty_us: int | None) -> bool:
+    """Return whether a clock with this offset is certainly wrong; an unknown offset is not."""
+    return abs(offset_us or 0) - (uncertainty_us or 0) > CLOCK_WRONG_US
+
+
+def of_vantage_clock(vantage: str, region: str, offset_us: int, *, raised_at: int) -> AlertMessage:
+    """Return the alert for a vantage whose clock is `offset_us` ahead of the collector's."""
+    direction = "ahead of" if offset_us > 0 else "behind"
+    seconds = abs(offset_us) / SECOND_US
+    return AlertMessage(
+        id=id_of(AlertKind.CLOCK_WRONG, vantage, day_of(raised_at)),
+        kind=AlertKind.CLOCK_WRONG,
+        subject=f"clock of {vantage}",
+        sentence=f"the clock of {vantage} in {region} is {seconds:.0f} s {direction} the collector's: its rounds count "
+        "for no incident until it is right",
+        details={"vantage": vantage, "region": region, "offset_us": offset_us},
+        raised_at=raised_at,
+    )
+
+
+_KIND_OF = {
+    ChangeKind.SOFT: AlertKind.ROUTE_SWITCHED,
+    ChangeKind.FAST: AlertKind.ROUTE_SWITCHED,
+    ChangeKind.HARD: AlertKind.ROUTE_SWITCHED,
+    ChangeKind.FREEZE: AlertKind.ROUTE_FROZEN,
+}
+
+
+def of_change(table: RouteTable, *, raised_at: int) -> AlertMessage | None:
+    """Return the alert for the change that led to a table, if it has one."""
+    kind = _KIND_OF.get(table.change)
+    if kind is None:
+        return None
+    return AlertMessage(
+        id=id_of(kind, table.client_region, table.route, table.generation, table.built_at),
+        kind=kind,
+        subject=f"{table.route} from {table.client_region}",
+        sentence=table.sentence,
+        details=_details(table)
+        | {"rule": table.change.value, "first": table.entries[0].target if table.entries else None},
+        raised_at=raised_at,
+    )
+
+
+def objective_alerts(
+    table: RouteTable, last_alerts: Mapping[str, LastAlert], explained: Collection[str], *, raised_at: int
+) -> Iterator[AlertMessage]:
+    """Yield the alerts for members that miss their objective, or meet it again. `last_alerts` are the last ones by
+    subject, and `explained` the targets that an incident explains.
+    """
+    if table.state is RouteState.FROZEN:
+        return
+    for entry in table.entries:
+        subject = f"{entry.target} in {table.route} from {table.client_region}"
+        last = last_alerts.get(subject)
+        breach = last if last and last.kind is AlertKind.SLO_BREACHED else None
+        details = _details(table) | {"target": entry.target, "slo": table.slo.name}
+        if entry.slo_eligible is Eligible.NO and breach is None and entry.target not in explained:
+            yield AlertMessage(
+                id=id_of(AlertKind.SLO_BREACHED, subject, table.generation, table.built_at),
+                kind=AlertKind.SLO_BREACHED,
+                subject=subject,
+                sentence=f"misses its objective: {_shares(entry, table.slo)}",
+                details=details | {"goodput": _value(entry.goodput), "success": _value(entry.success)},
+                raised_at=raised_at,
+            )
+        elif entry.slo_eligible is Eligible.YES and breach is not None:
+            lasted = durations.rough(raised_at - breach.raised_at)
+            yield AlertMessage(
+                id=id_of(AlertKind.SLO_RESTORED, subject, breach.alert_id),
+                kind=AlertKind.SLO_RESTORED,
+                subject=subject,
+                sentence=f"meets its objective again, {lasted} after the breach was reported",
+                details=details | {"breach": alert_name(breach.alert_id)},
+                raised_at=raised_at,
+            )
+
+
+def _details(table: RouteTable) -> dict[str, Any]:
+    return {"route": table.route, "region": table.client_region, "generation": table.generation}
+
+
+def _shares(entry: RouteEntry, slo: Slo) -> str:
+    """Return the shares that the objective limits, with their least values."""
+    parts = []
+    if entry.goodput is not None:
+        parts.append(
+            f"{entry.goodput.value:.1%} of {entry.goodput.n} requests kept its limits, {slo.min_goodput:.1%} needed"
+        )
+    if entry.success is not None and slo.min_success:
+        parts.append(f"{entry.success.value:.1%} of {entry.success.n} succeeded, {slo.min_success:.1%} needed")
+    return "; ".join(parts) or "too many requests are too slow"
+
+
+def _value(share: Proportion | None) -> float | None:
+    return None if share is None else share.value

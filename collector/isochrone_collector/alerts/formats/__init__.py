@@ -1,1 +1,0 @@
-"""Formats of receivers: a notification as an HTTP request, pure; one module per format."""

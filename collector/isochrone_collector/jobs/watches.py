@@ -1,0 +1,263 @@
+"""Watches that raise alerts: over the clock, the disk, the fleet of vantages, and the published route tables.
+
+All but the clock watch and the disk watch run on the leader. A remote database has a disk of its own, which is not
+watched.
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerts.conditions import (
+    LastAlert,
+    budget_alerts,
+    is_clock_wrong,
+    objective_alerts,
+    of_change,
+    of_vantage_clock,
+)
+from isochrone_collector.alerts.message import of_collector
+from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
+from isochrone_collector.disk_space import DiskLevel, DiskSpace
+from isochrone_collector.fleet_state import Spender, reported
+from isochrone_collector.jobs.registry import Job
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.routing import serialization
+from isochrone_collector.store import job_state, vantages
+from isochrone_collector.store import routes as tables
+from isochrone_collector.store.alerting import incidents
+from isochrone_collector.store.alerting.incidents import IncidentRow
+from isochrone_collector.store.postgres.pool import Connection, Database, fetch
+from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.routes import TableRow
+from isochrone_collector.store.rows import VantageStateRow
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.model import SECOND_US, Vantage
+from isochrone_wire.routes import RouteTable
+
+CLOCK_EVERY_US = 5 * SECOND_US
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClockRow:
+    at_us: int
+
+
+async def guard(database: Database) -> ClockGuard:
+    """Return the clock of a collector that starts. Raises `DatabaseUnavailable`."""
+    async with database.connection() as connection:
+        newest = await vantages.newest_receipts(connection)
+        offset_us = await _database_offset_us(connection)
+    guard = ClockGuard(wall=now_at, elapsed=elapsed_us, newest_receipt_at=newest.push_at or 0)
+    guard.hear_database(offset_us)
+    return guard
+
+
+async def _database_offset_us(connection: Connection) -> int:
+    """Return the database's clock minus the wall clock."""
+    before_ns = time.monotonic_ns()
+    (there,) = await fetch(connection, query("clock"), _ClockRow)
+    took_us = (time.monotonic_ns() - before_ns) // 1000
+    return there.at_us + took_us // 2 - now_at()
+
+
+class ClockWatch:
+    """The watch over one collector's clock."""
+
+    def __init__(self, *, database: Database, guard: ClockGuard, alerting: AlertDelivery) -> None:
+        self._database = database
+        self._guard = guard
+        self._alerting = alerting
+        self._reported = Verdict()
+        self.on_step: Callable[[], Awaitable[None]] | None = None
+        """Called when the estimate of the current instant jumps."""
+
+    async def check(self) -> str:
+        """Judge the clock again; return why it is not trusted, empty if it is. Raises `DatabaseUnavailable`."""
+        await self._measure()
+        verdict = self._guard.update()
+        if bool(verdict.reason) != bool(self._reported.reason):
+            await self._report(verdict)
+        before, self._reported = self._reported, verdict
+        if self.on_step and abs(verdict.correction_us - before.correction_us) > AGREE_US:
+            await self.on_step()
+        return verdict.reason
+
+    async def run(self) -> None:
+        """Call `check`, as a job."""
+        await self.check()
+
+    def guarded(self, job: Job) -> Job:
+        """Return a job that does nothing while the clock is not trusted."""
+
+        async def work() -> None:
+            if not await self.check():
+                await job.work()
+
+        return replace(job, work=work)
+
+    async def _measure(self) -> None:
+        async with self._database.connection() as connection:
+            self._guard.hear_database(await _database_offset_us(connection))
+
+    async def _report(self, verdict: Verdict) -> None:
+        if not verdict.reason:
+            _log.warning("clock.trusted", hint="paused jobs continue")
+            return
+        _log.error("clock.not_trusted", reason=verdict.reason, correction_us=verdict.correction_us)
+        await self._alerting.try_raise(
+            of_collector(AlertKind.CLOCK_WRONG, verdict.reason, raised_at=self._guard.now_at())
+        )
+
+
+DISK_EVERY_US = 2 * SECOND_US
+
+
+class DiskWatch:
+    """The watch over the disk of `folder`; without one, there is always enough room."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path | None,
+        low_percent: float,
+        alerting: AlertDelivery,
+        clock: Callable[[], int],
+    ) -> None:
+        self._folder = folder
+        self._low_percent = low_percent
+        self._alerting = alerting
+        self._clock = clock
+        self._is_raised = False
+        self.space: DiskSpace | None = None
+
+    @property
+    def level(self) -> DiskLevel:
+        """The level as of the last `run`."""
+        return self.space.level if self.space else DiskLevel.ENOUGH
+
+    async def run(self) -> None:
+        """Measure the free space, and report each change of the level."""
+        if self._folder is None:
+            return
+        before = self.level
+        usage = await asyncio.to_thread(shutil.disk_usage, self._folder)
+        self.space = DiskSpace(free_bytes=usage.free, size_bytes=usage.total, low_percent=self._low_percent)
+        if self.level is not before:
+            report = _log.error if self.level else _log.info
+            report("disk.level", room=self.level.name.lower(), free=str(self.space), folder=str(self._folder))
+        if self.level is DiskLevel.ENOUGH:
+            self._is_raised = False
+        elif not self._is_raised:
+            message = of_collector(AlertKind.DISK_LOW, str(self.space), raised_at=self._clock())
+            self._is_raised = await self._alerting.try_raise(message)
+
+
+FLEET_EVERY_US = 30 * SECOND_US
+
+
+class FleetWatch:
+    """The watch over the vantages of all collectors on one database."""
+
+    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._plans = plans
+        self._alerting = alerting
+        self._clock = clock
+        self._wrong_clocks: list[VantageStateRow] = []
+        self._read_at = 0
+
+    async def run(self) -> None:
+        """Raise the alerts that are due today. Raises `DatabaseUnavailable`."""
+        plan, now_at = self._plans.current, self._clock()
+        async with self._database.connection() as connection:
+            spenders = await vantages.spenders(connection) if plan and plan.budgets else []
+            await self._read_clocks(connection, now_at)
+            found = [Spender(vantage=row.name, region=row.region, reported=reported(row.spend)) for row in spenders]
+            messages = list(budget_alerts(found, plan, now_at=now_at)) if plan else []
+            messages += [
+                of_vantage_clock(row.name, row.region, row.clock_offset_us or 0, raised_at=now_at)
+                for row in self._wrong_clocks
+            ]
+            for message in messages:
+                await self._alerting.raise_alert(connection, message)
+
+    async def distrusted(self, connection: Connection, *, now_at: int) -> frozenset[int]:
+        """Return the ids of the vantages whose clocks were wrong at the last run, or now if that was long ago."""
+        if not 0 <= now_at - self._read_at < 2 * FLEET_EVERY_US:
+            await self._read_clocks(connection, now_at)
+        return frozenset(Vantage(name=row.name, region=row.region).id for row in self._wrong_clocks)
+
+    async def _read_clocks(self, connection: Connection, now_at: int) -> None:
+        states = await vantages.states(connection, now_at=now_at)
+        self._wrong_clocks = [row for row in states if is_clock_wrong(row.clock_offset_us, row.clock_uncertainty_us)]
+        self._read_at = now_at
+
+
+ROUTE_EVERY_US = 5 * SECOND_US
+
+_PROGRESS = "route_alerts"
+_OBJECTIVE = (AlertKind.SLO_BREACHED, AlertKind.SLO_RESTORED)
+
+
+class RouteWatch:
+    """The tables that were published since the last run; before the first one, those since the last leader's."""
+
+    def __init__(self, *, database: Database, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._alerting = alerting
+        self._clock = clock
+        self._generation: int | None = None
+
+    async def run(self) -> None:
+        """Raise the alerts of new tables. Raises `DatabaseUnavailable`."""
+        async with self._database.connection() as connection:
+            generation = await self._begin(connection)
+            rows = await tables.after(connection, generation)
+        # Another leader's tables are read once more when this one leads again: alerts have ids of their own.
+        self._generation = None
+        if rows:
+            await self._raise(rows)
+            generation = rows[-1].generation
+        self._generation = generation
+
+    async def _begin(self, connection: Connection) -> int:
+        if self._generation is not None:
+            return self._generation
+        done_until = (await job_state.progress(connection)).get(_PROGRESS)
+        # Without a record the tables so far were built before there were such alerts.
+        return await tables.generation_at(connection, self._clock() if done_until is None else done_until)
+
+    async def _raise(self, rows: list[TableRow]) -> None:
+        found = [serialization.load(RouteTable, row.document) for row in rows]
+        async with self._database.transaction() as connection:
+            recent = await incidents.since(connection, min(table.window.from_at for table in found))
+            last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)
+            for table in found:
+                now_at = self._clock()
+                if change := of_change(table, raised_at=now_at):
+                    await self._alerting.raise_alert(connection, change)
+                for message in objective_alerts(table, last_alerts, _explained(table, recent), raised_at=now_at):
+                    await self._alerting.raise_alert(connection, message)
+                    last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
+                    last_alerts[message.subject] = last
+            await job_state.advance(connection, _PROGRESS, max(table.built_at for table in found))
+
+
+def _explained(table: RouteTable, recent: list[IncidentRow]) -> set[str]:
+    """Return the targets with an incident in the region of a table within its window."""
+    return {
+        row.subject
+        for row in recent
+        if table.client_region in row.regions
+        and row.opened_at < table.window.until_at
+        and (row.recovered_at is None or row.recovered_at >= table.window.from_at)
+    }
