@@ -22,7 +22,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_closed_terminal_ends_a_server(name: str, tmp_path: Path) -> None:
-    """When its window is closed, a server that runs in it stops, with its PostgreSQL and its other processes."""
+    """A server stops when the window in which it runs is closed, with its PostgreSQL and its other processes."""
     line, ready = PROGRAMS[name]
     mark = uuid.uuid4().hex
     command = ["sh", "-c", f"exec {sys.executable} -m {line.format(folder=tmp_path / 'data')}"]

@@ -102,7 +102,7 @@ def test_an_agent_starts_from_its_last_plan(
 
 @pytest.mark.parametrize("options", [["--collector", "10.1.2.3:4600"], ["--concurrency", "x"]])
 def test_wrong_settings_are_told(start_agent: StartAgent, options: list[str]) -> None:
-    """Settings that cannot be are told in a sentence with exit code 2, and nothing is started."""
+    """Impossible settings are reported in a sentence with exit code 2, and nothing is started."""
     agent: Agent = start_agent(collector="127.0.0.1:1", vantage="a", region="b", more=options)
     assert agent.wait() == 2
     assert "Traceback" not in agent.log()

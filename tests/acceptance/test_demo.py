@@ -158,7 +158,7 @@ def test_the_first_table_comes_soon(running: Demo) -> None:
 
 
 def test_differences_firm_up(running: Demo) -> None:
-    """At first a difference is replaced by the rounds that it has; later each has an error and no cell warms up."""
+    """A difference is replaced by the rounds that it has at first; later each has an error and no cell warms up."""
     assert not any("±" in row for row in rows(running.screens["table"]))
     assert "warming up" not in running.screens["firm"]
 
@@ -277,7 +277,7 @@ def test_explain_names_the_origin(measured: Demo, explained: dict[str, Any]) -> 
 
 
 def test_regions_are_a_round_trip_away(measured: Demo) -> None:
-    """Where namespaces are allowed, the kernel reports the scenario's round trips, and no connection takes less than
+    """The kernel reports the scenario's round trips if namespaces are allowed, and no connection takes less than
     one; elsewhere the demo states in one line why there are none.
     """
     reason = unavailable_reason()
@@ -299,7 +299,7 @@ def test_regions_are_a_round_trip_away(measured: Demo) -> None:
 
 
 def test_simulate_compares_policies(measured: Demo) -> None:
-    """Racing two members of a route is no slower than the better one alone, on the same rounds, and costs more
+    """Racing two members of a route is not slower than the better one alone, on the same rounds, and costs more
     requests.
     """
     line = "simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2 --policy static"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 FAILS, THROTTLES = "stepfun/step-3.5-flash", "bytedance/doubao-seed-lite"
 NEVER = "/".join(NEVER_WORKED)
 RESOLUTION_MS = 3
-# In a user namespace of its own, so that the limit is that of these processes.
+# A separate user namespace, so that the limit is that of these processes.
 NO_NETWORK_NAMESPACES = (
     *("unshare", "--user", "--map-root-user", "sh", "-c"),
     *('echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh"),
@@ -129,7 +129,7 @@ def ended(demo: Demo) -> Demo:
 
 
 def test_events_and_results_show_them(ended: Demo) -> None:
-    """What is scripted, and each alert when it arrives, are events; the end has the incidents and the count of alerts,
+    """Scripted faults, and each alert when it arrives, are events; the end has the incidents and the count of alerts,
     and suggests the commands.
     """
     assert ended.process.returncode == 0, ended.stderr
@@ -167,7 +167,7 @@ def test_it_reports_its_progress(ended: Demo) -> None:
 
 @pytest.mark.parametrize("model", PUBLISHED_MS)
 def test_a_difference_is_found_without_a_network(ended: Demo, model: str) -> None:
-    """Where the kernel refuses network namespaces, the demo states it and finds the same differences on loopback."""
+    """The demo states that the kernel refuses network namespaces, and finds the same differences on loopback."""
     assert "the distance of the regions is simulated in the providers only: " in ended.stderr
     true_ms, _, interval, *_ = table_after(ended.stdout, "ap-southeast-1 against the baseline, ttft")[model]
     low_ms, high_ms = (float(bound) for bound in interval.split(" … "))

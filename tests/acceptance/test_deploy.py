@@ -142,7 +142,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_install_sh_installs_an_agent(wheel: Path, tmp_path: Path) -> None:
-    """On a machine of its own (the system's folders overlaid, in a mount namespace) the script makes the user, the
+    """On a separate machine (the system's folders overlaid, in a mount namespace) the script makes the user, the
     folders and the command, and a second run is an upgrade.
     """
     if os.geteuid() != 0:

@@ -94,7 +94,7 @@ def is_open(port: int) -> bool:
 
 
 def verdicts(done: Done) -> dict[str, bool]:
-    """Which limit is kept, by metric."""
+    """Whether each limit is kept, by metric."""
     return {verdict["metric"]: verdict["kept"] for verdict in done.document["limits"]}
 
 
@@ -188,7 +188,7 @@ def test_the_key_is_nowhere(temp: Path, simulator_with_key: Simulator, tmp_path:
     "text", ["$(touch pwned)", '"; touch pwned; "', "`touch pwned`", "x\nexit-code=0", "--help", "a\n::error::b"]
 )
 def test_inputs_are_no_commands(temp: Path, tmp_path: Path, text: str) -> None:
-    """Whatever the inputs contain, nothing of it is run, is an option, or is a line of its own in outputs or log."""
+    """Whatever the inputs contain, nothing of it is run, is an option, or is a separate line in outputs or log."""
     done = run_step(
         PROBE, temp, tmp_path, target=text, base_url=text, model=text, dialect=text, runs="1", max_ttft="1s"
     )

@@ -1,4 +1,4 @@
-"""Plans and budgets with real processes: what an operator applies is what agents do, and what they refuse is told."""
+"""Plans and budgets with real processes: agents do what an operator applies, and refusals are reported."""
 
 import os
 import subprocess

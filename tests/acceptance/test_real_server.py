@@ -1,4 +1,4 @@
-"""A server nobody here wrote, with a real model, tokenizer and stream: from its socket to a differential on screen."""
+"""A server of another project, with a real model, tokenizer and stream: from its socket to a differential on screen."""
 
 import json
 import subprocess

@@ -141,12 +141,12 @@ def collector(wide_area: WideArea, tmp_path: Path) -> Iterator[Path]:
 
 
 def operate(area: WideArea, folder: Path, *words: str) -> str:
-    """What an operator's command in the hub prints."""
+    """Return the output of an operator's command in the hub."""
     return area.run("hub", "isochrone_collector", *words, "--identity", str(folder / "operator.json"))
 
 
 def ask(area: WideArea, folder: Path, *words: str) -> dict[str, Any]:
-    """What `isochrone` answers in the hub; exit code 4 says that there is too little to answer with yet."""
+    """Return the answer of `isochrone` in the hub; exit code 4 means that the data are insufficient."""
     identity = ["--identity", str(folder / "operator.json")]
     answer: dict[str, Any] = json.loads(area.run("hub", "isochrone_client", *words, *identity, *JSON, fine=(0, 4)))
     return answer
@@ -202,7 +202,7 @@ def test_regions_a_known_distance_apart(
         wide_area.cut("near")
         time.sleep(PARTITION_SECONDS)
         wide_area.mend("near")
-        # A push tells how many wait as it leaves, and so counts its own.
+        # A push states how many samples wait as it leaves, its own included.
         eventually(
             60, lambda: vantage_line(wide_area, collector, "near-1")["spool_depth"] <= 2, "the spool is empty", every=2
         )
@@ -237,5 +237,5 @@ def differentials(area: WideArea, collector: Path) -> dict[str, float]:
 
 
 def vantage_line(area: WideArea, collector: Path, name: str) -> dict[str, Any]:
-    """What `isochrone regions` says of one vantage."""
+    """Return the row of one vantage."""
     return next(line for line in ask(area, collector, "regions")["rows"] if line["name"] == name)

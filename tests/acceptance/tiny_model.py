@@ -3,11 +3,11 @@
 Usage: `VENV/bin/python tiny_model.py FOLDER`, with the environment made by `.ci/transformers-venv`; nothing else of
 the project imports this file, because torch and transformers live in that environment only.
 
-What comes out means nothing; how it comes out is what a probe measures. Two properties are therefore built in:
+The text means nothing; a probe measures how it arrives. Two properties are therefore built in:
 
 1. Every generated token shows. All tokens but those of readable ASCII text are suppressed, since a special token, or
    half of a UTF-8 sequence, reaches a streaming client late or never.
-2. Every answer has the length that was asked for. There is no end-of-sequence token, so only `max_tokens` ends it.
+2. Every answer has the length that was asked for. It lacks an end-of-sequence token: only `max_tokens` ends it.
 
 The size is chosen too: a step takes about two milliseconds of one core. With a smaller model Python's own lock holds
 the server's event loop up for longer than a step, and several tokens leave in one piece.
@@ -69,7 +69,7 @@ def unseen_tokens(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
 
 
 def tiny_model(tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.LlamaForCausalLM:
-    """Return a four-layer Llama of random weights, the same at every call, that never ends an answer by itself."""
+    """Return a four-layer Llama of random weights, the same at every call, that never ends an answer."""
     torch.manual_seed(SEED)
     model = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(

@@ -58,7 +58,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, shared_collector: Collector) -> Page:
-    """A page with rounds from three regions whose places are known, and from one whose place is not."""
+    """A page with rounds from three regions with a place, and from one without."""
     call = shared_collector.call
     assert call.apply(PLAN).problems == ()
     ids = {target.name: target.id for target in call.targets().targets}
@@ -114,14 +114,14 @@ def test_lines_and_bounds_are_drawn_and_named_as_such(page: Page) -> None:
 
 
 def test_two_regions_have_no_lines(page: Page) -> None:
-    """Where fewer than three located regions have values, a sentence states it in place of lines."""
+    """A sentence replaces the lines if fewer than three located regions have values."""
     page.open(f"?target={SECOND}&from={rfc3339(page.until_at - MINUTE_US)}&until={rfc3339(page.until_at)}")
     assert page.browser.evaluate("document.querySelectorAll('.isolines path').length") == 0
     assert "need 3 regions" in page.browser.evaluate("document.querySelector('main').textContent")
 
 
 def test_a_link_restores_the_map(page: Page) -> None:
-    """What a user chooses is in the address, which shows it again."""
+    """The address has the user's choices, and shows them again."""
     browser = page.browser
     page.open()
     for name, value in (("Target", SECOND), ("Part of the world", "europe")):

@@ -157,7 +157,7 @@ def page(browser: Browser, shared_guarded_collector: Collector) -> Iterator[Page
 
 
 def test_login_and_logout(page: Page) -> None:
-    """Without a session there is a form instead of data; a wrong credential is refused with the reason, and never is in
+    """A form is shown instead of data without a session; a wrong credential is refused with the reason, and never is in
     the address. After the login the same address shows its view.
     """
     browser = page.browser
@@ -200,7 +200,7 @@ def test_goodput_is_that_of_the_command(page: Page) -> None:
 
 
 def test_differences_are_those_of_the_command(page: Page) -> None:
-    """With a baseline each other cell has the difference of a decided differential, its colour, and its facts."""
+    """Each other cell has, with a baseline, the difference of a decided differential, its colour, and its facts."""
     page.open(f"/?baseline={US}&{page.fixed}")
     page.browser.until("document.querySelector('.worse3')")
     cells, regions = page.browser.evaluate(CELLS), page.regions()
@@ -227,7 +227,7 @@ def test_new_samples_arrive_without_a_reload(page: Page) -> None:
 
 
 def test_a_slow_request_does_not_delay_the_others(page: Page) -> None:
-    """What is known is shown before the slowest answer, and is asked again while that request pauses for long."""
+    """Fast answers are shown before the slowest one, and are asked again while that request pauses for long."""
     browser = page.browser
     script = browser.ask("Page.addScriptToEvaluateOnNewDocument", source=SLOW_DIFFERENTIALS)["identifier"]
     try:
@@ -246,7 +246,7 @@ def test_a_slow_request_does_not_delay_the_others(page: Page) -> None:
 
 
 def test_a_link_restores_the_state(page: Page) -> None:
-    """What a user chooses is in the address; the same address shows it again, and going back shows what was before."""
+    """The address has the user's choices; it shows them again, and going back shows what was before."""
     browser = page.browser
     page.open("/")
     browser.evaluate("document.querySelector('.segments input[value=speed]').click()")
@@ -378,7 +378,7 @@ def test_a_slider_shows_past_tables(page: Page) -> None:
 
 
 def test_a_switch_arrives_in_the_routes(page: Page) -> None:
-    """When the first choice fails everywhere, an open page shows the switch with its sentence, and the new weights."""
+    """An open page shows the switch after the first choice fails everywhere, with its sentence and the new weights."""
     browser = page.browser
     page.open(ROUTE, ready="document.querySelector('.weights')")
     browser.until("document.querySelector('.liveness.live')")

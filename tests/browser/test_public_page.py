@@ -77,7 +77,7 @@ def page(browser: Browser, shared_public_collector: Collector) -> Page:
 
 
 def test_the_public_sees_the_states(page: Page) -> None:
-    """Without a login there is a row per target with its state from each region, the incident and a sentence."""
+    """A row per target is shown without a login, with its state from each region, the incident and a sentence."""
     page.open()
     assert page.browser.evaluate(CELLS) == {
         HOSTILE_TARGET: ["failing", "ok"],

@@ -124,7 +124,7 @@ def test_on_a_medium_screen_wide_tables_scroll(browser: Browser, page: Path) -> 
 
 
 def test_on_a_phone_every_value_has_its_label(browser: Browser, page: Path) -> None:
-    """Where headings are hidden, each value is preceded by the heading of its column."""
+    """Each value, if headings are hidden, is preceded by the heading of its column."""
     browser.open(page, width=390)
     labels = "[...document.querySelectorAll('td:not(.drawn)')].map((e) => getComputedStyle(e, '::before').content)"
     assert browser.evaluate(f"{labels}.every((label) => label.length > 2 && label !== 'none')") is True
@@ -169,7 +169,7 @@ def test_the_heat_table_has_every_target_and_region(browser: Browser, page: Path
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_can_be_read(browser: Browser, page: Path, dark: bool) -> None:  # noqa: FBT001  # a case of the table
-    """In light and dark mode each text has a contrast of at least 4.5 with its background."""
+    """Each text has, in light and dark mode, a contrast of at least 4.5 with its background."""
     browser.open(page, width=1280, dark=dark)
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)"

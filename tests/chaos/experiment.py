@@ -17,7 +17,7 @@ from chaos.testbed import Scale, Testbed, TestedAgent, testbed
 
 # A backlog of this size fits into the last push of a stopping agent.
 NEARLY_EMPTY = 200
-# What an agent without a backlog may have in its spool.
+# Most samples in the spool of an agent without a backlog.
 SETTLED = 20
 DRAIN_SECONDS = 120.0
 DRAIN_ATTEMPTS = 3

@@ -33,7 +33,7 @@ def truncate(file: Path, rng: Random) -> str:
 
 
 def overwrite_header(file: Path, rng: Random) -> str:
-    """Overwrite the first page, so that the file is no longer a database."""
+    """Overwrite the first page, so that SQLite cannot open the file."""
     with file.open("r+b") as spool:
         spool.write(rng.randbytes(PAGE_BYTES))
     return "first page overwritten"

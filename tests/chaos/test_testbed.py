@@ -1,4 +1,4 @@
-"""What the testbed knows of the copies in an agent's spool."""
+"""The testbed's view of the copies in an agent's spool."""
 
 import time
 from pathlib import Path

@@ -110,7 +110,7 @@ def _ask_everything(newcomer: Newcomer) -> None:
     lines = {line for name in every for line in examples(newcomer.run(f"isochrone {name} --help", columns=NARROW))}
     for line in sorted(lines - set(questions(newcomer.clone))):
         if "parquet" not in line:
-            # An export writes nothing, and says so, while there is nothing to write.
+            # An export writes nothing, and reports it, while there is nothing to write.
             newcomer.run(line, columns=NARROW, fine=(0, 1) if " export " in line else (0,))
 
 

@@ -150,7 +150,7 @@ def metrics(room: str) -> list[Metric]:
     found: dict[str, Metric] = {}
     for path in sorted((ROOT / room).rglob("*.py")):
         texts: dict[str, str] = {}
-        # In the order of the file: a description is often assigned just before it is used.
+        # Nodes are in the order of the file, because a description is often assigned just before its use.
         for node in sorted(ast.walk(ast.parse(path.read_text())), key=lambda one: getattr(one, "lineno", 0)):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):

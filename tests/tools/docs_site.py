@@ -15,7 +15,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where the pages outside docs/ are in the site, by their path in the repository.
+# Places of the pages outside docs/ in the site, by their path in the repository.
 MOVED = {"README.md": "index.md"} | {
     f"{name}.md": f"{name.lower()}.md" for name in ("ARCHITECTURE", "AGENTS", "CONTRIBUTING", "CHANGELOG")
 }

@@ -50,7 +50,7 @@ def command_lines(text: str) -> list[str]:
 
 
 def check_command(line: str) -> list[str]:
-    """What is wrong with one command line: an unknown subcommand or option."""
+    """The problems of one command line: an unknown subcommand or option."""
     import click
 
     from tools.docs_reference import PROGRAMS  # imports every program, which finding the lines does not need

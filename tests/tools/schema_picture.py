@@ -2,7 +2,7 @@
 
 usage: schema_picture.py [--write]
 
-The picture is what pg_dump says of the schema, without the noise: no comments of its own, no session settings, no
+The picture is the output of pg_dump without noise: no comments of pg_dump, no session settings, no
 extensions, no owners, no names of NOT NULL constraints, none of the partitions that collectors make as days go by.
 """
 
@@ -32,7 +32,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def picture(database_url: str) -> str:
-    """What the schema of a database looks like, as SQL."""
+    """Return the schema of a database as SQL."""
     dump = [str(binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", *_LEFT_OUT, database_url]
     text = subprocess.run(dump, check=True, capture_output=True, text=True).stdout  # our own command line
     for noise in (_NOISE, _COLUMN_VERSION, _NOT_NULL_NAME):

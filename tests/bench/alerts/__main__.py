@@ -40,7 +40,7 @@ EVERY_US = MINUTE_US
 # Noise alone before the first fault, and the rounds from one fault to the next.
 WARM_UP_ROUNDS = 60
 SLOT_ROUNDS = 45
-# When the vantages deliver a round, and when the job runs, in seconds after its start.
+# Instants at which vantages deliver a round and the job runs, in seconds after the start of the round.
 DELIVERED_S = {"us-1": 3, "us-2": 5, "sg-1": 6, "fra-1": 10, "fra-2": 19}
 RUN_S = (8, 12, 21, 32)
 GOALS = {
@@ -53,7 +53,7 @@ GOALS = {
 
 @dataclass(slots=True)
 class Noise:
-    """What every fleet has: failures and refusals now and then, missing rounds, slow minutes, agents that restart."""
+    """Conditions of every fleet: some failures and refusals, missing rounds, slow minutes, agents that restart."""
 
     rng: Random
     failing: dict[str, float] = field(init=False)

@@ -104,7 +104,7 @@ def _each(turn: Callable[[int], None], values: Iterable[int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all parts measure."""
+    """The measurements of all parts."""
 
     filled: FilledDatabase
     collector: RunningServer

@@ -22,7 +22,7 @@ new MutationObserver((_, observer) => {
   requestAnimationFrame(() => setTimeout(() => { window.shownMs = performance.now(); }));
 }).observe(document, { childList: true, subtree: true });
 """
-# When the cell of KEY is there, in milliseconds since the epoch.
+# Instant at which the cell of KEY is there, in milliseconds since the epoch.
 _AWAITED = """
 window.arrivedAt = 0;
 new MutationObserver((_, observer) => {

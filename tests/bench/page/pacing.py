@@ -1,4 +1,4 @@
-"""When an open page asks again, by the rules of `refresher.js` and `api.js`. Times are in seconds, and given. Pure."""
+"""Pauses between requests of an open page, in seconds, by the rules of `refresher.js` and `api.js`. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""The statistics on simulated series whose truth is known: `make bench-truth`."""
+"""Statistics on simulated series with a true value: `make bench-truth`."""

@@ -1,7 +1,7 @@
-"""Decisions on regions whose true difference is known: how often equal ones are called different, and how often a
+"""Decisions on regions with a true difference: how often equal ones are called different, and how often a
 difference is found.
 
-Latencies are log-normal with deviation 0.35; of each side's variance a tenth is slow drift of its own. Each pair is
+Latencies are log-normal with deviation 0.35; of each side's variance a tenth is independent slow drift. Each pair is
 decided on alone, as when a user asks for one target.
 """
 

@@ -51,9 +51,7 @@ class Case:
 
     @property
     def quantity(self) -> str:
-        """What the interval is of: a difference, or a quantile or the share of requests below it if there is a
-        `share`.
-        """
+        """The quantity of the interval: a difference, or with a `share` a quantile or the requests below it."""
         if self.share is None:
             return "difference"
         return f"success of {100 * self.share:g} %" if self.is_success else f"p{100 * self.share:g}"
@@ -92,7 +90,7 @@ class Coverage:
 
     @property
     def is_met(self) -> bool:
-        """Whether the case holds."""
+        """True if the case holds."""
         return self.coverage >= self.case.least and (self.case.widest is None or self.width <= self.case.widest)
 
 

@@ -2,7 +2,7 @@
 
 A region that adds 100 ms to every target is compared with the best one. Its differences are the sum of a shock that all
 targets share and of each target's own noise, both with a standard deviation of 30 ms in total; the shock is an
-autoregression of first order. The other region has noise of its own, and each target is probed at its own instant.
+autoregression of first order. The other region has independent noise, and each target is probed at its own instant.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Verdicts of `isochrone slo` whose truth is "no": the true p95 is five percent above the limit. No week is known."""
+"""Verdicts of `isochrone slo` whose truth is "no": the true p95 is 5 % above the limit. There is no history."""
 
 import numpy as np
 
