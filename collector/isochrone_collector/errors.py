@@ -1,27 +1,27 @@
 """Errors of the collector, and who must act on each.
 
     CollectorError
-    ├── SettingsError            the operator: a flag, a variable or a file has an invalid value (exit 2)
-    ├── StartError               the operator: the collector cannot start here (exit 1)
-    │   ├── EmbeddedError        ... the embedded PostgreSQL is missing, in use, or does not start
-    │   ├── DatabaseUnreachable  ... no PostgreSQL answers at the address given
-    │   └── SchemaError          ... the database was migrated by a newer collector, or not at all
-    ├── RequestError             the client
-    │   ├── BadRequest           ... must change the request; the same one never succeeds
-    │   ├── UnknownName          ... named a target, region or metric that does not exist
-    │   ├── Conflict             ... must first resolve a contradiction, e.g. a vantage that changed its region
-    │   ├── NumberTaken          ... sent other samples under the number of a stored batch, and must number them anew
-    │   ├── UnknownTargets       ... sent samples of targets of no plan here, and must keep them until there is one
-    │   ├── NotAdmitted          ... must authenticate with a valid credential or join token
-    │   ├── Forbidden            ... has no permission for this request
-    │   ├── TooMany              ... must wait a moment: there are too many such requests at once
-    │   ├── MessageTooLarge      ... must send less at once
-    │   └── TookTooLong          ... must reduce the query, or send the request faster: it exceeded a time limit
-    ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
-    └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
-        ├── DiskLow              ... the disk of the embedded PostgreSQL has too little room; samples stay in the spools
-        ├── ClocksDisagree       ... the clock of an agent is a day off; its samples stay in its spool
-        └── PartitionMissing     ... a partition was dropped or is missing; retry, and the samples are set aside
+    ├── SettingsError              the operator: a flag, a variable or a file has an invalid value (exit 2)
+    ├── StartError                 the operator: the collector cannot start here (exit 1)
+    │   ├── EmbeddedError          ... the embedded PostgreSQL is missing, in use, or does not start
+    │   ├── DatabaseUnreachable    ... no PostgreSQL answers at the address given
+    │   └── SchemaError            ... the database was migrated by a newer collector, or not at all
+    ├── RequestError               the client
+    │   ├── BadRequest             ... must change the request; the same one never succeeds
+    │   ├── UnknownName            ... named a target, region or metric that does not exist
+    │   ├── Conflict               ... must first resolve a contradiction, e.g. a vantage that changed its region
+    │   ├── NumberTaken            ... sent other samples under the number of a stored batch, and must number them anew
+    │   ├── UnknownTargets         ... sent samples of targets of no plan here, and must keep them until there is one
+    │   ├── Unauthenticated        ... must authenticate with a valid credential or join token
+    │   ├── Forbidden              ... has no permission for this request
+    │   ├── ResourceExhausted      ... must wait a moment: there are too many such requests at once
+    │   ├── MessageTooLarge        ... must send less at once
+    │   └── DeadlineExceeded       ... must reduce the query, or send the request faster: it exceeded a time limit
+    ├── CollectorUnreachable       the operator: no collector answers at the address of a command (exit 3)
+    └── DatabaseUnavailable        the client: retry, the database is away or asked for a retry
+        ├── DiskLow                ... the disk of the embedded PostgreSQL has too little room; samples stay in spools
+        ├── ClockSkew              ... the clock of an agent is a day off; its samples stay in its spool
+        └── PartitionMissing       ... a partition was dropped or is missing; on retry the samples are set aside
 
 A plan document with problems is not an error but a result: see `plans.document`. A sample that is not accepted is a
 `Rejection` in the receipt.
@@ -114,7 +114,7 @@ class UnknownTargets(RequestError):  # noqa: N818  # named for what is wrong
         super().__init__(f"no plan here has {len(targets)} of the targets of this batch: {self.targets[:3]}")
 
 
-class NotAdmitted(RequestError):  # noqa: N818  # named for what is wrong
+class Unauthenticated(RequestError):  # noqa: N818  # named for what is wrong
     """The client is unknown: it has no credential or token, or an invalid one. Act: the client, by joining."""
 
 
@@ -122,7 +122,7 @@ class Forbidden(RequestError):  # noqa: N818  # named for the status, as HTTP an
     """The client has no permission for this. Act: the client, or the operator that issued the credential."""
 
 
-class TooMany(RequestError):  # noqa: N818  # named for what is wrong
+class ResourceExhausted(RequestError):  # noqa: N818  # named for what is wrong
     """There are too many of these requests at once. Act: the client, by waiting `delay_us` (microseconds)."""
 
     def __init__(self, message: str, *, delay_us: int = 1_000_000) -> None:
@@ -134,12 +134,12 @@ class MessageTooLarge(RequestError):  # noqa: N818  # named for what is wrong
     """The request exceeds the size limit, before or after inflation. Act: the client, by sending less at once."""
 
 
-class TookTooLong(RequestError):  # noqa: N818  # named for what is wrong
+class DeadlineExceeded(RequestError):  # noqa: N818  # named for what is wrong
     """A query did not finish in time, or a request did not arrive in time. Act: the client, or the operator."""
 
 
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
-    """The database is away, restarting, or asked for a retry. Act: nobody; the same request will succeed later.
+    """The database is away, restarting, or asked for a retry. Act: the client, by a retry, which will succeed later.
 
     `at_once` if there is no need to wait: a transaction gave way to another, or only the connection was lost.
     `condition` names the condition of the database; see `store.postgres.conditions`.
@@ -157,7 +157,7 @@ class DiskLow(DatabaseUnavailable):
     """The disk of the embedded PostgreSQL has too little room. Act: the operator, by making room."""
 
 
-class ClocksDisagree(DatabaseUnavailable):
+class ClockSkew(DatabaseUnavailable):
     """The clock of an agent is more than a day from the collector's. Act: the operator of the one that is wrong."""
 
 

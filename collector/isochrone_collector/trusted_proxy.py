@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
-from isochrone_collector.errors import NotAdmitted, SettingsError
+from isochrone_collector.errors import SettingsError, Unauthenticated
 
 SECRET_HEADER = "X-Isochrone-Proxy-Secret"
 """The header of the secret."""
@@ -38,7 +38,7 @@ class TrustedProxy:
 
     def user_of(self, headers: Callable[[str], Sequence[str]], address: str) -> str | None:
         """Return the user of a request from an IP address; `None` if it is not the proxy's or has no user. `headers`
-        returns the values of a header, in ISO 8859-1. Raises `NotAdmitted` for a user that cannot be read.
+        returns the values of a header, in ISO 8859-1. Raises `Unauthenticated` for a user that cannot be read.
         """
         if not self._is_trusted(headers(SECRET_HEADER), address):
             return None
@@ -46,7 +46,7 @@ class TrustedProxy:
         if not any(values):
             return None
         if len(values) > 1:
-            raise NotAdmitted(f"the proxy sent more than one header {self.user_header}")
+            raise Unauthenticated(f"the proxy sent more than one header {self.user_header}")
         return self._readable(values[0])
 
     def _is_trusted(self, secrets: Sequence[str], address: str) -> bool:
@@ -62,7 +62,7 @@ class TrustedProxy:
         except UnicodeDecodeError:
             user = ""
         if not user.isprintable() or not 0 < len(user) <= MAX_USER_CHARS:
-            raise NotAdmitted(f"the proxy's header {self.user_header} is not the name of a user")
+            raise Unauthenticated(f"the proxy's header {self.user_header} is not the name of a user")
         return user
 
 

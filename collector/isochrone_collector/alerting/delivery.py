@@ -179,19 +179,19 @@ class ReceiverDelivery:
             in_force = await silences.at(connection, now_at)
             if repeats and await self._repeat(connection, known, in_force, now_at):
                 pending = await deliveries.pending(connection, self.name)
-            sifted = sift(pending, {one.topic.thread for one in known}, in_force, now_at=now_at)
+            sifted = sift(pending, {one.topic.dedup_key for one in known}, in_force, now_at=now_at)
             await deliveries.hold(connection, self.name, sifted.held)
             await deliveries.drop(connection, self.name, sifted.dropped)
         if now_at < self._paused_until:
             return
         due = list(due_notifications(sifted.eligible, known, window_us=self.receiver.group_us, now_at=now_at))
-        open_threads = {one.topic.thread for one in known}
-        await asyncio.gather(*(self._deliver(one, open_threads) for one in due[:_MAX_CONCURRENT]))
+        open_keys = {one.topic.dedup_key for one in known}
+        await asyncio.gather(*(self._deliver(one, open_keys) for one in due[:_MAX_CONCURRENT]))
 
     async def test(self, message: AlertMessage) -> None:
         """Send a test alert once, and record the result; an alert that it opens is resolved at once."""
         one = Pending(message=message, next_attempt_at=message.raised_at)
-        key = one.topic.thread
+        key = one.topic.dedup_key
         reply = await self._send(Notification(key=key, state=State.TRIGGER, alerts=(one,)))
         if reply.accepted and self.receiver.format in (Format.PAGERDUTY, Format.OPSGENIE):
             reply = await self._send(Notification(key=key, state=State.RESOLVE, alerts=(one,)))
@@ -217,15 +217,15 @@ class ReceiverDelivery:
         ids = [
             one.message.id
             for one in silent
-            if one.topic.thread in still_open and not _is_quiet(one, in_force, now_at=now_at)
+            if one.topic.dedup_key in still_open and not _is_quiet(one, in_force, now_at=now_at)
         ]
         await deliveries.repeat(connection, self.name, ids, at=now_at)
         return bool(ids)
 
-    async def _deliver(self, notification: Notification, open_threads: Collection[str]) -> None:
+    async def _deliver(self, notification: Notification, open_keys: Collection[str]) -> None:
         reply = await self._send(notification)
         is_final = reply.status in (HTTPStatus.GONE, *_FINAL.get(self.receiver.format, ()))
-        await self._record(notification, reply, retry=not is_final, open_threads=open_threads)
+        await self._record(notification, reply, retry=not is_final, open_keys=open_keys)
 
     async def _send(self, notification: Notification) -> Reply:
         request = REQUEST_OF[self.receiver.format](notification, self.receiver, now_at=self._clock())
@@ -240,7 +240,7 @@ class ReceiverDelivery:
         reply: Reply,
         *,
         retry: bool,
-        open_threads: Collection[str] = (),
+        open_keys: Collection[str] = (),
     ) -> None:
         now_at, messages = self._clock(), [one.message for one in notification.alerts]
         given_up = 0
@@ -248,13 +248,13 @@ class ReceiverDelivery:
             if reply.accepted:
                 await deliveries.record_delivered(connection, self.name, messages, key=notification.key, at=now_at)
             for one in () if reply.accepted else notification.alerts:
-                retry_at = self._retry_at(one, reply, now_at, open_threads) if retry else None
+                retry_at = self._retry_at(one, reply, now_at, open_keys) if retry else None
                 given_up += retry_at is None
                 await deliveries.record_failed(
                     connection, self.name, one.message.id, next_attempt_at=retry_at, error=reply.reason, at=now_at
                 )
                 if retry_at is None and one.topic.action is Action.END:
-                    await deliveries.close(connection, self.name, [one.topic.thread])
+                    await deliveries.close(connection, self.name, [one.topic.dedup_key])
         self.results["delivered" if reply.accepted else "failed"] += len(messages)
         self.results["given_up"] += given_up
         context = {
@@ -269,8 +269,8 @@ class ReceiverDelivery:
         else:
             _log.warning("alert.not_delivered", **context, reason=reply.reason, gives_up=bool(given_up))
 
-    def _retry_at(self, one: Pending, reply: Reply, now_at: int, open_threads: Collection[str]) -> int | None:
-        is_end = one.topic.action is Action.END and one.topic.thread in open_threads
+    def _retry_at(self, one: Pending, reply: Reply, now_at: int, open_keys: Collection[str]) -> int | None:
+        is_end = one.topic.action is Action.END and one.topic.dedup_key in open_keys
         retry_at = next_attempt_at(
             attempts=one.attempts + 1,
             now_at=now_at,
@@ -283,6 +283,6 @@ class ReceiverDelivery:
 def _is_quiet(one: OpenProblem, in_force: Sequence[Silence], *, now_at: int) -> bool:
     """Return whether a problem is acknowledged or silenced."""
     return any(
-        silence.thread == one.topic.thread or silences_alert(silence, one.message, now_at=now_at)
+        silence.thread == one.topic.dedup_key or silences_alert(silence, one.message, now_at=now_at)
         for silence in in_force
     )

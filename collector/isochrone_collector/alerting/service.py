@@ -60,7 +60,7 @@ class _Observation:
         self.checked_at = now_at
 
 
-class AlertDelivery:
+class AlertService:
     """The alerts of all collectors on one database; `receivers` are the deliveries to each receiver."""
 
     def __init__(
@@ -162,10 +162,10 @@ _ID_CHARS = 16
 _KEPT = ("target", "provider", "model", "region", "regions", "route", "vantage", "incident", "scope")
 
 
-class Silencing:
+class SilenceService:
     """The silences of a database. Durations are microseconds; every method raises `DatabaseUnavailable`."""
 
-    def __init__(self, *, database: Database, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+    def __init__(self, *, database: Database, alerting: AlertService, clock: Callable[[], int]) -> None:
         self._database = database
         self._alerting = alerting
         self._clock = clock
@@ -211,9 +211,9 @@ class Silencing:
                 raise Conflict(f"{problem} is over: {last.subject} {last.sentence}")
             if topic.action is Action.EVENT:
                 raise BadRequest(f"{problem} has no end, so it is not repeated and cannot be acknowledged")
-            silence = self._silence(duration_us, reason, thread=topic.thread, subject=last.subject)
+            silence = self._silence(duration_us, reason, thread=topic.dedup_key, subject=last.subject)
             await silences.add(connection, silence)
-            target = f"{silence.name} {topic.thread} {last.subject}"
+            target = f"{silence.name} {topic.dedup_key} {last.subject}"
             await audit.record(connection, at=silence.created_at, action="alert.acknowledge", target=target)
             await self._alerting.raise_alert(connection, _message(silence, last))
         return silence

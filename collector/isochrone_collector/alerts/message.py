@@ -250,7 +250,7 @@ _BEGINNING_OF = {AlertKind.VANTAGE_BACK: AlertKind.VANTAGE_ABSENT, AlertKind.SLO
 _ENDS = (AlertKind.TARGET_RECOVERED, *_BEGINNING_OF)
 _BEGINNINGS = (AlertKind.TARGET_FAILING, AlertKind.TARGET_THROTTLED, *_BEGINNING_OF.values())
 # The details that name the problem; without them it is named by the alert that began it.
-_THREADS = ("incident", "absence", "breach")
+_PROBLEMS = ("incident", "absence", "breach")
 # The detail by which alerts of a kind are sent together.
 _GROUPED_BY = {
     AlertKind.TARGET_FAILING: "provider",
@@ -271,7 +271,7 @@ class Topic:
     """
 
     kind: AlertKind
-    thread: str
+    dedup_key: str
     action: Action
     severity: Severity
     group: str
@@ -282,14 +282,15 @@ def topic_of(message: AlertMessage) -> Topic:
     """Return the topic of an alert."""
     details = message.details
     kind = _kind(message)
-    thread = str(details.get("thread") or next((details[name] for name in _THREADS if details.get(name)), ""))
+    named = str(details.get("thread") or next((details[name] for name in _PROBLEMS if details.get(name)), ""))
+    key = named or alert_name(message.id)
     shared = str(details.get(_GROUPED_BY.get(kind, ""), ""))
     return Topic(
         kind=kind,
-        thread=thread or alert_name(message.id),
+        dedup_key=key,
         action=_action(message.kind),
         severity=_severity(message, kind),
-        group=f"{kind.value} {shared}" if shared else thread or alert_name(message.id),
+        group=f"{kind.value} {shared}" if shared else key,
         shared=shared,
     )
 

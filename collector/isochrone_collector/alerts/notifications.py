@@ -57,20 +57,20 @@ class Sifted:
 
 
 def sift(pending: Iterable[Pending], known: Collection[str], silences: Collection[Silence], *, now_at: int) -> Sifted:
-    """Separate the pending alerts of a receiver, oldest first. `known` are the threads of the problems whose beginning
+    """Separate the pending alerts of a receiver, oldest first. `known` are the keys of the problems whose beginning
     the receiver has.
     """
     found = Sifted(eligible=[], held=[], dropped=[])
-    threads: dict[str, list[Pending]] = {}
+    problems: dict[str, list[Pending]] = {}
     for one in pending:
-        threads.setdefault(one.topic.thread, []).append(one)
-    for thread, alerts in threads.items():
-        _sift_thread(alerts, found, is_known=thread in known, silences=silences, now_at=now_at)
+        problems.setdefault(one.topic.dedup_key, []).append(one)
+    for key, alerts in problems.items():
+        _sift_problem(alerts, found, is_known=key in known, silences=silences, now_at=now_at)
     found.eligible.sort(key=_age)
     return found
 
 
-def _sift_thread(
+def _sift_problem(
     alerts: list[Pending], found: Sifted, *, is_known: bool, silences: Collection[Silence], now_at: int
 ) -> None:
     """Separate the alerts about one problem, oldest first."""
@@ -214,7 +214,7 @@ class Notification:
     @property
     def newest(self) -> tuple[AlertMessage, ...]:
         """The newest alert on each problem."""
-        return tuple({one.topic.thread: one.message for one in self.alerts}.values())
+        return tuple({one.topic.dedup_key: one.message for one in self.alerts}.values())
 
     @property
     def title(self) -> str:
@@ -286,7 +286,7 @@ def due_notifications(
 
 
 def _group(topic: Topic, window_us: int) -> str:
-    return topic.group if window_us else topic.thread
+    return topic.group if window_us else topic.dedup_key
 
 
 def _due_at(alerts: list[Pending], window_us: int) -> int:
@@ -299,12 +299,12 @@ def _due_at(alerts: list[Pending], window_us: int) -> int:
 def _notification(alerts: list[Pending], name: str, known: Collection[OpenProblem], window_us: int) -> Notification:
     action = alerts[0].topic.action
     of_group = [one for one in known if _group(one.topic, window_us) == name]
-    keys = {one.topic.thread: one.key for one in known}
+    keys = {one.topic.dedup_key: one.key for one in known}
     # What began under another key ends under it.
-    default = of_group[0].key if of_group else alerts[0].topic.thread
+    default = of_group[0].key if of_group else alerts[0].topic.dedup_key
     together = list(takewhile(lambda one: one.topic.action is action, alerts))[:MAX_TOGETHER]
-    key = keys.get(together[0].topic.thread, default)
-    together = [one for one in together if keys.get(one.topic.thread, default) == key]
+    key = keys.get(together[0].topic.dedup_key, default)
+    together = [one for one in together if keys.get(one.topic.dedup_key, default) == key]
     if not window_us:
         together = together[:1]
     left = _left(together, [one for one in known if one.key == key])
@@ -318,11 +318,11 @@ def _notification(alerts: list[Pending], name: str, known: Collection[OpenProble
 
 
 def _left(alerts: Iterable[Pending], known: Iterable[OpenProblem]) -> dict[str, bool]:
-    """Return the threads that are open after some alerts, and whether each is acknowledged."""
-    left = {one.topic.thread: one.is_acknowledged for one in known}
+    """Return the keys of the problems that are open after some alerts, and whether each is acknowledged."""
+    left = {one.topic.dedup_key: one.is_acknowledged for one in known}
     for one in alerts:
         if one.topic.action is Action.END:
-            left.pop(one.topic.thread, None)
+            left.pop(one.topic.dedup_key, None)
         elif one.topic.action is not Action.EVENT:
-            left[one.topic.thread] = one.topic.action is Action.ACKNOWLEDGE
+            left[one.topic.dedup_key] = one.topic.action is Action.ACKNOWLEDGE
     return left

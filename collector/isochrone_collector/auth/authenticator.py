@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import structlog
 
 from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, without_details
-from isochrone_collector.errors import DatabaseUnavailable, Forbidden, NotAdmitted, TooMany
+from isochrone_collector.errors import DatabaseUnavailable, Forbidden, ResourceExhausted, Unauthenticated
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -62,10 +62,10 @@ class Sessions:
         return token
 
     def credential_id(self, token: str) -> int:
-        """Return the id of the credential behind a session. Raises `NotAdmitted` if it has ended."""
+        """Return the id of the credential behind a session. Raises `Unauthenticated` if it has ended."""
         found = self._open.get(_hash_of(token))
         if found is None or self._clock() >= found.ends_at:
-            raise NotAdmitted("the session has ended; log in again")
+            raise Unauthenticated("the session has ended; log in again")
         return found.credential_id
 
     def end(self, token: str) -> None:
@@ -162,15 +162,15 @@ class Authenticator:
         return sum(is_expiring(row.renew_at, row.expires_at, now_at) for row in lasting)
 
     async def authenticate(self, metadata: Metadata | None, roles: Iterable[Role]) -> Principal:
-        """Return the caller with this metadata. Raises `NotAdmitted` for an invalid credential, `Forbidden` for another
-        role, and `TooMany` or `DatabaseUnavailable` when the credential cannot be checked now.
+        """Return the caller with this metadata. Raises `Unauthenticated` for an invalid credential, `Forbidden` for
+        another role, and `ResourceExhausted` or `DatabaseUnavailable` when the credential cannot be checked now.
         """
         if not self._required:
             return self._local
         credential = bearer_credential(metadata)
         row = await self._find(credential.id)
         if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
-            raise NotAdmitted("this collector does not know the credential")
+            raise Unauthenticated("this collector does not know the credential")
         return self._admit(row, roles)
 
     async def authenticate_session(self, token: str, roles: Iterable[Role]) -> Principal:
@@ -179,13 +179,13 @@ class Authenticator:
             return self._local
         row = await self._find(self.sessions.credential_id(token))
         if row is None:
-            raise NotAdmitted("this collector does not know the credential of the session")
+            raise Unauthenticated("this collector does not know the credential of the session")
         return self._admit(row, roles)
 
     def authenticate_proxy(self, headers: Callable[[str], Sequence[str]], address: str) -> Principal | None:
         """Return the user whom the trusted proxy names in a request from an IP address, as a reader `oidc:USER`; `None`
-        without a proxy, and for requests of others. Each user is logged once an hour. Raises `NotAdmitted` for a user
-        that cannot be read.
+        without a proxy, and for requests of others. Each user is logged once an hour. Raises `Unauthenticated` for a
+        user that cannot be read.
         """
         user = self.proxy.user_of(headers, address) if self.proxy and self._required else None
         if user is None:
@@ -210,12 +210,12 @@ class Authenticator:
     def _admit(self, row: CredentialRow, roles: Iterable[Role]) -> Principal:
         """Return the holder of a credential if it is valid and has one of the roles."""
         if row.revoked_at is not None:
-            raise NotAdmitted(f"the credential of {row.name!r} has been revoked")
+            raise Unauthenticated(f"the credential of {row.name!r} has been revoked")
         if not row.is_valid(self._clock()):
             reason = (
                 "at the end of its lifetime; join again" if row.ends_with_lifetime else "because a newer one is in use"
             )
-            raise NotAdmitted(f"the credential of {row.name!r} has expired, {reason}")
+            raise Unauthenticated(f"the credential of {row.name!r} has expired, {reason}")
         if row.role not in set(roles):
             raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
         self._used[row.id] = self._clock()
@@ -223,7 +223,7 @@ class Authenticator:
 
     async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
         if not self._unknown_lookups.take(self._clock()):
-            raise TooMany("too many unknown credentials at once; try again in a moment")
+            raise ResourceExhausted("too many unknown credentials at once; try again in a moment")
         with without_details():
             async with self._database.connection() as connection:
                 row = await access.credential(connection, credential_id)
@@ -247,17 +247,17 @@ class Authenticator:
 
 
 def bearer_credential(metadata: Metadata | None) -> Credential:
-    """Return the credential in a call's metadata. Raises `NotAdmitted`, without repeating the credential."""
+    """Return the credential in a call's metadata. Raises `Unauthenticated`, without repeating the credential."""
     value = next((value for key, value in metadata or () if key == "authorization"), None)
     if value is None:
-        raise NotAdmitted("no credential was sent; join this collector first")
+        raise Unauthenticated("no credential was sent; join this collector first")
     text = value if isinstance(value, str) else value.decode("ascii", "replace")
     if not text.lower().startswith(_BEARER):
-        raise NotAdmitted("the authorization is not of the form `Bearer isochrone-key-…`")
+        raise Unauthenticated("the authorization is not of the form `Bearer isochrone-key-…`")
     try:
         return parse_credential(text[len(_BEARER) :])
     except ValueError as error:
-        raise NotAdmitted(str(error)) from None
+        raise Unauthenticated(str(error)) from None
 
 
 def _either(roles: Iterable[Role]) -> str:
@@ -307,5 +307,5 @@ async def still_valid(recheck: Callable[[], Awaitable[object]]) -> None:
     """Raise if access has ended. While it cannot be checked, it continues."""
     try:
         await recheck()
-    except (DatabaseUnavailable, TooMany):
+    except (DatabaseUnavailable, ResourceExhausted):
         return

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from isochrone_collector.auth.limits import BucketPerKey, without_details
-from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
+from isochrone_collector.errors import BadRequest, Conflict, ResourceExhausted, Unauthenticated, UnknownName
 from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -116,7 +116,8 @@ class Enrolment:
     async def join(self, token_text: str, *, client_key: bytes, address: str, version: str) -> Joined:
         """Exchange a join token, once, for a credential; the same `client_key` gets the same credential again.
 
-        `address` is that of the caller. A token is verified before a lock is taken. Raises `NotAdmitted` and `TooMany`.
+        `address` is that of the caller. A token is verified before a lock is taken. Raises `Unauthenticated` and
+        `ResourceExhausted`.
         """
         now_at = self._clock()
         token = _parsed(token_text, client_key)
@@ -139,14 +140,14 @@ class Enrolment:
 
     async def renew(self, credential: Credential) -> Renewed:
         """Return the successor of a valid credential with a lifetime: the same one whenever it is called, so that a
-        reply can be lost. Raises `NotAdmitted`, and `BadRequest` for a credential without a lifetime.
+        reply can be lost. Raises `Unauthenticated`, and `BadRequest` for a credential without a lifetime.
         """
         now_at = self._clock()
         async with self._database.transaction() as connection:
             await access.lock(connection)
             row = await access.credential(connection, credential.id)
             if row is None or not _has_secret(row, credential.secret) or not row.is_valid(now_at):
-                raise NotAdmitted("this credential is not valid, so it cannot be renewed")
+                raise Unauthenticated("this credential is not valid, so it cannot be renewed")
             if row.lifetime_us is None:
                 raise BadRequest("this credential has no lifetime, so it is not renewed")
             issued, successor = await self._successor(connection, row, credential, now_at)
@@ -159,7 +160,7 @@ class Enrolment:
             successor = derive_successor(credential, row.renewal_key)
             issued = await access.credential(connection, successor.id)
             if issued is None or not issued.is_valid(now_at):
-                raise NotAdmitted(f"the credential of {row.name!r} was renewed, and its successor has ended")
+                raise Unauthenticated(f"the credential of {row.name!r} was renewed, and its successor has ended")
             return issued, successor
         renewal_key = _new_secret()
         successor = derive_successor(credential, renewal_key)
@@ -181,7 +182,7 @@ class Enrolment:
         row = self._invited.get(token.id)
         if row is None:
             if not self._look_ups.take(address, now_at):
-                raise TooMany("too many unknown join tokens from this address; try again in a moment")
+                raise ResourceExhausted("too many unknown join tokens from this address; try again in a moment")
             async with self._join_database.connection() as connection:
                 row = await access.invitation(connection, token.id)
         _checked(row, token)
@@ -196,7 +197,7 @@ class Enrolment:
             if row.used_at is not None and (earlier := await _issued_before(connection, credential, now_at)):
                 return row, earlier
             if not await access.use(connection, _open_invitation(row, now_at).id, used_at=now_at):
-                raise NotAdmitted("the join token was used a moment ago; ask for another")
+                raise Unauthenticated("the join token was used a moment ago; ask for another")
             issued = _issued(credential, row, now_at)
             await access.issue(connection, issued)
             await access.end_earlier(connection, issued, expires_at=now_at + row.overlap_us)
@@ -324,24 +325,24 @@ def _parsed(token_text: str, client_key: bytes) -> JoinToken:
     try:
         return parse_join_token(token_text)
     except ValueError as error:
-        raise NotAdmitted(str(error)) from None
+        raise Unauthenticated(str(error)) from None
 
 
 def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
     """Return the invitation if the token has its secret."""
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
-        raise NotAdmitted("this collector did not make the join token")
+        raise Unauthenticated("this collector did not make the join token")
     return row
 
 
 def _open_invitation(row: InvitationRow, now_at: int) -> InvitationRow:
     """Return the invitation if it can still be used."""
     if row.used_at is not None:
-        raise NotAdmitted(f"the join token of {row.name!r} has been used already; a token is valid once")
+        raise Unauthenticated(f"the join token of {row.name!r} has been used already; a token is valid once")
     if row.revoked_at is not None:
-        raise NotAdmitted(f"the join token of {row.name!r} has been revoked")
+        raise Unauthenticated(f"the join token of {row.name!r} has been revoked")
     if not row.is_open(now_at):
-        raise NotAdmitted(f"the join token of {row.name!r} has expired; ask for another")
+        raise Unauthenticated(f"the join token of {row.name!r} has expired; ask for another")
     return row
 
 

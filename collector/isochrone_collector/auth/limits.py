@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import structlog
 
 from isochrone_collector.clock import now_at
-from isochrone_collector.errors import DatabaseUnavailable, TookTooLong, TooMany
+from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded, ResourceExhausted
 from isochrone_wire.model import SECOND_US
 
 _SECOND_US = 1_000_000
@@ -113,13 +113,13 @@ class CallSlots:
 
     @asynccontextmanager
     async def hold(self, key: str | None) -> AsyncIterator[None]:
-        """Hold a slot within the block; `None` needs none. Raises `TooMany`."""
+        """Hold a slot within the block; `None` needs none. Raises `ResourceExhausted`."""
         if key is None:
             yield
             return
         own = self._keys.setdefault(key, _Key(asyncio.Semaphore(self._each)))
         if own.calls >= self._each + self._queue:
-            raise TooMany("too many calls at once; try again in a moment")
+            raise ResourceExhausted("too many calls at once; try again in a moment")
         own.calls += 1
         try:
             await _acquire(own.semaphore)
@@ -135,10 +135,10 @@ class CallSlots:
 
     @asynccontextmanager
     async def _slot_of_total(self) -> AsyncIterator[None]:
-        """Hold a slot of the total within the block. Raises `TooMany`."""
+        """Hold a slot of the total within the block. Raises `ResourceExhausted`."""
         if self._waiting >= self._max_waiting:
             delay_s = self._retries.next_s(per_second=_RETRIES_PER_S, first_s=1.0, most_s=_RETRY_WITHIN_S)
-            raise TooMany("too many calls wait; try again later", delay_us=round(delay_s * SECOND_US))
+            raise ResourceExhausted("too many calls wait; try again later", delay_us=round(delay_s * SECOND_US))
         self._waiting += 1
         try:
             await _acquire(self._total)
@@ -162,7 +162,9 @@ class ArrivalSlots(CallSlots):
 
     @asynccontextmanager
     async def _slot_of_total(self) -> AsyncIterator[None]:
-        """Hold a slot within the block, which waits for the request. Raises `TooMany` and `TookTooLong`."""
+        """Hold a slot within the block, which waits for the request. Raises `ResourceExhausted` and
+        `DeadlineExceeded`.
+        """
         if self._total.locked():
             self._hurry()
         async with super()._slot_of_total(), self._deadline():
@@ -178,7 +180,7 @@ class ArrivalSlots(CallSlots):
                 finally:
                     del self._begun[deadline]
         except TimeoutError:
-            raise TookTooLong("the request did not arrive in time") from None
+            raise DeadlineExceeded("the request did not arrive in time") from None
 
     def _hurry(self) -> None:
         for deadline, begun in self._begun.items():
@@ -217,12 +219,14 @@ class StreamCounts:
 
     @contextmanager
     def hold(self, key: str | None) -> Iterator[None]:
-        """Count a stream within the block; `None` is not limited. Raises `TooMany`."""
+        """Count a stream within the block; `None` is not limited. Raises `ResourceExhausted`."""
         if key is None:
             yield
             return
         if self._open[key] >= self._each:
-            raise TooMany(f"the limit of {self._each} open streams of one caller is reached; close one, or retry later")
+            raise ResourceExhausted(
+                f"the limit of {self._each} open streams of one caller is reached; close one, or retry later"
+            )
         self._open[key] += 1
         try:
             yield
@@ -258,13 +262,13 @@ def network_of(host: str) -> str:
 
 
 async def _acquire(semaphore: asyncio.Semaphore) -> None:
-    """Acquire a semaphore. Raises `TooMany` after 10 s."""
+    """Acquire a semaphore. Raises `ResourceExhausted` after 10 s."""
     try:
         # Without a timer if there is no need to wait.
         async with asyncio.timeout(_WAIT_S if semaphore.locked() else None):
             await semaphore.acquire()
     except TimeoutError:
-        raise TooMany("too many calls at once; try again in a moment") from None
+        raise ResourceExhausted("too many calls at once; try again in a moment") from None
 
 
 _PER_SECOND = 1.0

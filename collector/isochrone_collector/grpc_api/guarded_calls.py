@@ -34,7 +34,7 @@ from isochrone_collector.auth.limits import (
     address_key,
     host_of,
 )
-from isochrone_collector.errors import BadRequest, CollectorError, TookTooLong, TooMany
+from isochrone_collector.errors import BadRequest, CollectorError, DeadlineExceeded, ResourceExhausted
 from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.compressed_message import inflate, inflate_beside_loop
 from isochrone_collector.grpc_api.responses import Context, answers, decline, refuse
@@ -137,7 +137,9 @@ class CallGuard:
 
         async def call(_requests: object, context: Context) -> object:
             if caller.has_rate and not self._open_rate.take(address_key(context.peer()), _now_at()):
-                await self._decline(context, TooMany("too many joins from this address; try again in a moment"))
+                await self._decline(
+                    context, ResourceExhausted("too many joins from this address; try again in a moment")
+                )
                 return None
             try:
                 with audit.acting(caller.actor(context)):
@@ -159,7 +161,7 @@ class CallGuard:
         return grpc.stream_unary_rpc_method_handler(refuse_call)
 
     async def _decline(self, context: Context, error: CollectorError) -> None:
-        if isinstance(error, TooMany):
+        if isinstance(error, ResourceExhausted):
             await self._pause.wait()
         decline(context, error)
 
@@ -169,7 +171,7 @@ class CallGuard:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # every error has a status
-            if caller.is_open and isinstance(error, TooMany):
+            if caller.is_open and isinstance(error, ResourceExhausted):
                 await self._pause.wait()
             await refuse(context, error)
             raise AssertionError("abort raises") from error
@@ -198,7 +200,7 @@ class CallGuard:
                     async for response in handler.stream_stream(requests, context):
                         yield response
             except TimeoutError:
-                raise TookTooLong(f"the call took longer than {_TALK_OPEN_S:g} s") from None
+                raise DeadlineExceeded(f"the call took longer than {_TALK_OPEN_S:g} s") from None
 
     @asynccontextmanager
     async def _received(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
@@ -251,7 +253,7 @@ async def _read(context: Context) -> object:
         async with asyncio.timeout(_READ_S):
             return await context.read()
     except TimeoutError:
-        raise TookTooLong("the request did not arrive in time") from None
+        raise DeadlineExceeded("the request did not arrive in time") from None
 
 
 async def _decoded(handler: Handler, content: object, max_bytes: int) -> object:

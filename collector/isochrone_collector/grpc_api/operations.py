@@ -1,6 +1,6 @@
 """The gRPC service for operators."""
 
-from isochrone_collector.alerting.service import AlertDelivery, Silencing
+from isochrone_collector.alerting.service import AlertService, SilenceService
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
@@ -24,8 +24,8 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         database: Database,
         plans: Plans,
         enrolment: Enrolment,
-        alert_delivery: AlertDelivery,
-        silencing: Silencing,
+        alert_delivery: AlertService,
+        silencing: SilenceService,
     ) -> None:
         self._database = database
         self._plans = plans

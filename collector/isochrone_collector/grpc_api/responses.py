@@ -9,18 +9,18 @@ import structlog
 from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import (
     BadRequest,
-    ClocksDisagree,
+    ClockSkew,
     CollectorError,
     Conflict,
     DatabaseUnavailable,
+    DeadlineExceeded,
     DiskLow,
     Forbidden,
     MessageTooLarge,
-    NotAdmitted,
     NumberTaken,
     PartitionMissing,
-    TookTooLong,
-    TooMany,
+    ResourceExhausted,
+    Unauthenticated,
     UnknownName,
     UnknownTargets,
 )
@@ -46,14 +46,14 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     Conflict: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownTargets: grpc.StatusCode.NOT_FOUND,
     NumberTaken: grpc.StatusCode.ALREADY_EXISTS,
-    NotAdmitted: grpc.StatusCode.UNAUTHENTICATED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
-    TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    TookTooLong: grpc.StatusCode.DEADLINE_EXCEEDED,
+    DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
     DiskLow: grpc.StatusCode.UNAVAILABLE,
-    ClocksDisagree: grpc.StatusCode.UNAVAILABLE,
+    ClockSkew: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
 
@@ -94,7 +94,7 @@ def _ending(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, st
     metadata: tuple[tuple[str, str], ...] = ()
     if isinstance(error, CollectorError | CodecError):
         status, message = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error)
-        if isinstance(error, TooMany):
+        if isinstance(error, ResourceExhausted):
             metadata = ((_PUSHBACK, str(error.delay_us // 1000)),)
         elif isinstance(error, UnknownTargets):
             metadata = ((UNKNOWN_TARGETS_KEY, ",".join(map(str, error.targets))),)

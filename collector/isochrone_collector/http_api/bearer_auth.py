@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.auth.limits import REFUSALS
-from isochrone_collector.errors import BadRequest, CollectorError, NotAdmitted
+from isochrone_collector.errors import BadRequest, CollectorError, Unauthenticated
 from isochrone_collector.http_api import problems, query_parameters
 from isochrone_common.address import parse_address
 from isochrone_wire.operations import Role
@@ -93,7 +93,7 @@ async def authenticate(authenticator: Authenticator, request: Request) -> Princi
         return user
     values = request.headers.getlist("authorization")
     if len(values) > 1:
-        raise NotAdmitted("more than one Authorization header")
+        raise Unauthenticated("more than one Authorization header")
     token = request.cookies.get(cookie_name(request))
     if token and not values and request.method in _READING:
         return await authenticator.authenticate_session(token, ROLES)
@@ -101,19 +101,19 @@ async def authenticate(authenticator: Authenticator, request: Request) -> Princi
 
 
 def proxy_user(authenticator: Authenticator, request: Request) -> Principal | None:
-    """Return the user whom a trusted proxy states; `None` in requests of others. Raises `NotAdmitted`."""
+    """Return the user whom a trusted proxy states; `None` in requests of others. Raises `Unauthenticated`."""
     address = request.client.host if request.client else ""
     return authenticator.authenticate_proxy(request.headers.getlist, address)
 
 
 def _require_recent(request: Request) -> None:
-    """Raises `NotAdmitted` for a stream that began too long ago: its user may have logged out at the proxy since, which
-    knows only when the stream is opened again.
+    """Raises `Unauthenticated` for a stream that began too long ago: its user may have logged out at the proxy since,
+    which knows only when the stream is opened again.
     """
     now_s = asyncio.get_running_loop().time()
     began_s: float = request.scope["state"].setdefault("proxied_s", now_s)
     if now_s - began_s > PROXIED_STREAM_S:
-        raise NotAdmitted("the user of the proxy is checked again; open another stream")
+        raise Unauthenticated("the user of the proxy is checked again; open another stream")
 
 
 def cookie_name(request: Request) -> str:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from isochrone_collector.errors import MessageTooLarge, TookTooLong
+from isochrone_collector.errors import DeadlineExceeded, MessageTooLarge
 from isochrone_collector.http_api.encoded_documents import accepts_gzip, compress, is_compressible
 
 VARY: Mapping[str, str] = MappingProxyType({"Vary": "Accept-Encoding"})
@@ -64,7 +64,7 @@ class JsonResponse(Response):
 
 
 async def read_body(request: Request, *, max_bytes: int) -> bytes:
-    """Return the body of a request. Raises `MessageTooLarge` and `TookTooLong`."""
+    """Return the body of a request. Raises `MessageTooLarge` and `DeadlineExceeded`."""
     body = bytearray()
     try:
         async with asyncio.timeout(_READ_S):
@@ -73,5 +73,5 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
                 if len(body) > max_bytes:
                     raise MessageTooLarge(f"the body has more than {max_bytes} bytes")
     except TimeoutError:
-        raise TookTooLong("the request did not arrive in time") from None
+        raise DeadlineExceeded("the request did not arrive in time") from None
     return bytes(body)

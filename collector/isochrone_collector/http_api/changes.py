@@ -38,7 +38,7 @@ class ChangeRoutes:
         )
 
     async def _counted(self, request: Request) -> AsyncGenerator[ChangeEvent | None, None]:
-        """Yield as `Changes.watch`, counted for the caller. Raises `TooMany`."""
+        """Yield as `Changes.watch`, counted for the caller. Raises `ResourceExhausted`."""
         with self._streams.hold(request.state.principal.key):
             async with aclosing(self._changes.watch()) as notices:
                 async for notice in notices:

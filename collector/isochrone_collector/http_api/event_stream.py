@@ -109,7 +109,7 @@ async def start(
     media_type: str = MEDIA_TYPE,
     first_timeout_s: float | None = _FIRST_TIMEOUT_S,
 ) -> EventStream[Item]:
-    """Start a stream of items as events. Raises the errors of the first item, such as `TooMany`."""
+    """Start a stream of items as events. Raises the errors of the first item, such as `ResourceExhausted`."""
     first = asyncio.ensure_future(anext(items))
     await asyncio.wait({first}, timeout=first_timeout_s)
     error = first.exception() if first.done() else None

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isochrone_collector.auth.authenticator import LIFETIME_US, Authenticator, bearer_credential
-from isochrone_collector.errors import BadRequest, Forbidden, NotAdmitted, UnknownName
+from isochrone_collector.errors import BadRequest, Forbidden, Unauthenticated, UnknownName
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
 from isochrone_collector.http_api.bodies import JsonResponse, read_body
 from isochrone_collector.http_api.encoded_documents import accepts_gzip
@@ -88,7 +88,7 @@ class PageRoutes:
         `ends` that, and whether the status is `public`.
         """
         caller = None
-        with suppress(NotAdmitted, Forbidden):
+        with suppress(Unauthenticated, Forbidden):
             caller = await authenticate(self._authenticator, request)
         name = caller.name if caller is not None and caller.has_credential else None
         value = {

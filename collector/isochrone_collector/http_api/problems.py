@@ -14,11 +14,11 @@ from isochrone_collector.errors import (
     CollectorError,
     Conflict,
     DatabaseUnavailable,
+    DeadlineExceeded,
     Forbidden,
     MessageTooLarge,
-    NotAdmitted,
-    TookTooLong,
-    TooMany,
+    ResourceExhausted,
+    Unauthenticated,
     UnknownName,
 )
 from isochrone_collector.http_api.bodies import JsonResponse
@@ -38,11 +38,11 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
     UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
     Conflict: (HTTPStatus.CONFLICT, "conflict"),
-    NotAdmitted: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
+    Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
     Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
-    TooMany: (HTTPStatus.SERVICE_UNAVAILABLE, "resource-exhausted"),
+    ResourceExhausted: (HTTPStatus.SERVICE_UNAVAILABLE, "resource-exhausted"),
     MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
-    TookTooLong: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
+    DeadlineExceeded: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
     DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
 }
 _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
@@ -79,7 +79,7 @@ def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
     if status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="isochrone"'}
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        delay_us = error.delay_us if isinstance(error, TooMany) else _RETRY_AFTER_US
+        delay_us = error.delay_us if isinstance(error, ResourceExhausted) else _RETRY_AFTER_US
         return {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
     return {}
 

@@ -146,7 +146,7 @@ class TableRoutes:
     async def _watched(
         self, request: Request, client_region: str, route: str, *, after: int
     ) -> AsyncGenerator[RouteTable | None, None]:
-        """Yield as `Publisher.watch`, counted for the caller. Raises `TooMany`."""
+        """Yield as `Publisher.watch`, counted for the caller. Raises `ResourceExhausted`."""
         with self._watches.hold(request.state.principal.key):
             async with aclosing(self._publisher.watch(client_region, route, after=after)) as tables:
                 async for table in tables:

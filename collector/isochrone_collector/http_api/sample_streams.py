@@ -75,14 +75,14 @@ class SampleStreams:
     async def _lines(
         self, request: Request, portions: AsyncGenerator[list[StoredSample], None]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield portions of samples, counted for the caller. Raises `TooMany`."""
+        """Yield portions of samples, counted for the caller. Raises `ResourceExhausted`."""
         with self._exports.hold(request.state.principal.key):
             async with aclosing(portions):
                 async for portion in portions:
                     yield await asyncio.to_thread(_encoded_lines, portion)
 
     async def _events(self, request: Request, selection: Selection, since_at: int) -> AsyncGenerator[bytes, None]:
-        """Yield as `samples.follow`, counted for the caller. Raises `TooMany`."""
+        """Yield as `samples.follow`, counted for the caller. Raises `ResourceExhausted`."""
         with self._watches.hold(request.state.principal.key):
             found = samples.follow(self._query_context, selection, since_at=since_at)
             async with aclosing(found):

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, RefusalPause, network_of, without_details
-from isochrone_collector.errors import TooMany
+from isochrone_collector.errors import ResourceExhausted
 from isochrone_collector.http_api import badges, entity_tags, query_parameters
 from isochrone_collector.http_api.bodies import VARY, JsonResponse
 from isochrone_collector.http_api.encoded_documents import EncodedDocument, encode_document
@@ -107,7 +107,7 @@ class StatusRoutes:
         return f"public, max-age={_KEPT_S}" if self._is_public else "private, no-cache"
 
     async def _answer(self, request: Request) -> tuple[_Answer, float]:
-        """Return the shared answer and its age in seconds. Raises `TooMany`, and as the query."""
+        """Return the shared answer and its age in seconds. Raises `ResourceExhausted`, and as the query."""
         if self._is_public:
             await self._limit(request)
         with without_details() if self._is_public else nullcontext():
@@ -122,7 +122,7 @@ class StatusRoutes:
         address = network_of(request.client.host if request.client else "")
         if not (self._of_address.take(address, now_at) and self._of_all.take(now_at)):
             await self._pause.wait()
-            raise TooMany("too many requests; the answer changes every few seconds only")
+            raise ResourceExhausted("too many requests; the answer changes every few seconds only")
 
 
 def _row_of(found: StatusList, target: str, region: str) -> TargetStatus | None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from isochrone_collector.errors import DatabaseUnavailable, TooMany
+from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted
 
 BUSY_DELAY_US = 5_000_000
 """How long a caller should wait before its next push when the queue is full, in microseconds."""
@@ -81,10 +81,10 @@ class GroupCommit(Generic[Work, Result]):
 
     @contextmanager
     def announce(self, rows: int) -> Iterator[None]:
-        """Announce work of about `rows` rows that is submitted right after. Raises `TooMany`."""
+        """Announce work of about `rows` rows that is submitted right after. Raises `ResourceExhausted`."""
         if self.is_full:
             reason = f"{self.rows} rows are waiting to be stored already; try again in a moment"
-            raise TooMany(reason, delay_us=BUSY_DELAY_US)
+            raise ResourceExhausted(reason, delay_us=BUSY_DELAY_US)
         self._announced_rows.append(rows)
         try:
             yield

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from isochrone_collector.errors import Conflict, TooMany
+from isochrone_collector.errors import Conflict, ResourceExhausted
 from isochrone_collector.ingest.stored_rounds import read_rows, repeated, set_aside
 from isochrone_collector.ingest.validation import PushBatch
 from isochrone_collector.store import vantages
@@ -92,8 +92,8 @@ class Instances:
             self._owners.pop(vantage_id, None)
 
     async def admit(self, batch: PushBatch) -> None:
-        """Return if the agent of a push delivers for its vantage. Raises `TooMany` for an agent that has to wait,
-        `Conflict` for a rival, and `DatabaseUnavailable`. Agents without a lineage are always admitted.
+        """Return if the agent of a push delivers for its vantage. Raises `ResourceExhausted` for an agent that has to
+        wait, `Conflict` for a rival, and `DatabaseUnavailable`. Agents without a lineage are always admitted.
         """
         epoch, vantage = batch.heartbeat.epoch or batch.epoch, batch.vantage
         if not batch.lineage or self._known(vantage.id, epoch):
@@ -108,7 +108,7 @@ class Instances:
             since_at = refused_since(owner, epoch, now_at=now_at)
             await vantages.record_rival(connection, vantage.id, epoch, first_at=since_at, last_at=now_at)
         if now_at - since_at < RIVAL_US:
-            raise TooMany(_DELIVERED, delay_us=_RETRY_US)
+            raise ResourceExhausted(_DELIVERED, delay_us=_RETRY_US)
         _log.error("agent.rival", vantage=vantage.name, epoch=epoch, since_at=since_at)
         raise Conflict(
             f"another agent with the credential of {vantage.name!r} delivers: this machine is perhaps a clone or a "
@@ -133,7 +133,8 @@ class Instances:
         self, connection: Connection, reports: Sequence[HeartbeatReport], recording: Recording
     ) -> None:
         """Check, in the transaction of some pushes, that their agents deliver, and that none took over without a
-        comparison, because this collector had not read that another one delivered meanwhile. Raises `TooMany`.
+        comparison, because this collector had not read that another one delivered meanwhile. Raises
+        `ResourceExhausted`.
         """
         epochs: dict[int, set[int]] = defaultdict(set)
         for report in reports:
@@ -144,7 +145,7 @@ class Instances:
             owner = owners.get(report.vantage_id)
             if report.lineage and owner and not self._may_commit(report, owner):
                 self.forget({report.vantage_id})
-                raise TooMany(_DELIVERED, delay_us=_RETRY_US)
+                raise ResourceExhausted(_DELIVERED, delay_us=_RETRY_US)
 
     def _may_commit(self, report: HeartbeatReport, owner: Deliverer) -> bool:
         known = self._known(report.vantage_id, report.epoch)

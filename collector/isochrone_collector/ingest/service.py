@@ -142,7 +142,7 @@ class Ingest:
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 
-        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `TooMany`, `ClocksDisagree` and
+        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `ResourceExhausted`, `ClockSkew` and
         `DatabaseUnavailable`.
         """
         batch = raw_push.batch(received_at)

@@ -20,7 +20,7 @@ from operator import attrgetter
 import numpy as np
 
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.errors import BadRequest, ClocksDisagree
+from isochrone_collector.errors import BadRequest, ClockSkew
 from isochrone_collector.ingest import prefilter
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
 from isochrone_collector.ingest.sample_columns import COLUMN, SampleColumns
@@ -87,11 +87,11 @@ def check_batch(batch: PushBatch) -> None:
 
 
 def check_clock(batch: PushBatch) -> None:
-    """Raise `ClocksDisagree` when the clock of the agent is so far away that all its samples would be dated wrong."""
+    """Raise `ClockSkew` when the clock of the agent is so far away that all its samples would be dated wrong."""
     ahead_us = batch.sent_at - batch.received_at
     if batch.sent_at and abs(ahead_us) > MAX_CLOCK_DISTANCE_US:
         direction = "ahead of" if ahead_us > 0 else "behind"
-        raise ClocksDisagree(
+        raise ClockSkew(
             f"the clock of {batch.vantage.name!r} is {durations.rough(abs(ahead_us))} {direction} the "
             "collector's: correct the wrong one; until then the samples stay in the spool"
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.message import ChangedSeries, of_change
 from isochrone_collector.analysis.drift import MAX_DAYS, MIN_ROUNDS_AFTER, Change, SeriesState
 from isochrone_collector.analysis.probe_records import MediansRow, Records, UnsettledRounds, joined
@@ -57,7 +57,7 @@ class DriftDetection:
         *,
         database: Database,
         plans: Plans,
-        alerting: AlertDelivery,
+        alerting: AlertService,
         clock: Callable[[], int],
         recent: RecentBatches | None = None,
     ) -> None:

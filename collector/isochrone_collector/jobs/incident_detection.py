@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget, round_results
 from isochrone_collector.alerts.incidents import KINDS, IncidentTarget, IncidentWatch, Step, Transition, of_transition
 from isochrone_collector.jobs.watches import FleetWatch
@@ -49,7 +49,7 @@ class IncidentDetection:
         *,
         database: Database,
         plans: Plans,
-        alerting: AlertDelivery,
+        alerting: AlertService,
         fleet: FleetWatch,
         clock: Callable[[], int],
         recent: RecentBatches | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts import message
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.jobs.coordination import LeaderElection
@@ -157,7 +157,7 @@ class JobHealthCheck:
         *,
         database: Database,
         health: Callable[[], Mapping[str, JobHealth]],
-        alerting: AlertDelivery,
+        alerting: AlertService,
         clock: Callable[[], int],
     ) -> None:
         self._database = database

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.conditions import (
     LastAlert,
     budget_alerts,
@@ -72,7 +72,7 @@ async def _database_offset_us(connection: Connection) -> int:
 class ClockWatch:
     """The watch over one collector's clock."""
 
-    def __init__(self, *, database: Database, guard: ClockGuard, alerting: AlertDelivery) -> None:
+    def __init__(self, *, database: Database, guard: ClockGuard, alerting: AlertService) -> None:
         self._database = database
         self._guard = guard
         self._alerting = alerting
@@ -110,9 +110,9 @@ class ClockWatch:
 
     async def _report(self, verdict: Verdict) -> None:
         if not verdict.reason:
-            _log.warning("clock.trusted", hint="paused jobs continue")
+            _log.warning("clock.skew_resolved", hint="paused jobs continue")
             return
-        _log.error("clock.not_trusted", reason=verdict.reason, correction_us=verdict.correction_us)
+        _log.error("clock.skew_detected", reason=verdict.reason, correction_us=verdict.correction_us)
         await self._alerting.try_raise(
             of_collector(AlertKind.CLOCK_WRONG, verdict.reason, raised_at=self._guard.now_at())
         )
@@ -129,7 +129,7 @@ class DiskWatch:
         *,
         folder: Path | None,
         low_percent: float,
-        alerting: AlertDelivery,
+        alerting: AlertService,
         clock: Callable[[], int],
     ) -> None:
         self._folder = folder
@@ -167,7 +167,7 @@ FLEET_EVERY_US = 30 * SECOND_US
 class FleetWatch:
     """The watch over the vantages of all collectors on one database."""
 
-    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+    def __init__(self, *, database: Database, plans: Plans, alerting: AlertService, clock: Callable[[], int]) -> None:
         self._database = database
         self._plans = plans
         self._alerting = alerting
@@ -211,7 +211,7 @@ _OBJECTIVE = (AlertKind.SLO_BREACHED, AlertKind.SLO_RESTORED)
 class RouteWatch:
     """The tables that were published since the last run; before the first one, those since the last leader's."""
 
-    def __init__(self, *, database: Database, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+    def __init__(self, *, database: Database, alerting: AlertService, clock: Callable[[], int]) -> None:
         self._database = database
         self._alerting = alerting
         self._clock = clock

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from isochrone_collector.errors import TookTooLong
+from isochrone_collector.errors import DeadlineExceeded
 from isochrone_wire.plan_document.document import MAX_BYTES, Reading, load
 
 SMALL_CHARS = 16_000
@@ -28,7 +28,7 @@ class DocumentReader:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan-documents")
 
     async def read(self, document: str) -> Reading:
-        """Return the plan of a document, with version 0, or its problems. Raises `TookTooLong`."""
+        """Return the plan of a document, with version 0, or its problems. Raises `DeadlineExceeded`."""
         is_quick = len(document) <= SMALL_CHARS or len(document) > MAX_BYTES
         parse = _parse if is_quick else _parse_in_process
         return await asyncio.get_running_loop().run_in_executor(self._thread, parse, document)
@@ -50,7 +50,9 @@ def _parse_in_process(document: str) -> Reading:
             check=True,
         )
     except (subprocess.SubprocessError, OSError) as error:
-        raise TookTooLong("the document was not parsed in time, or there was not enough memory; try again") from error
+        raise DeadlineExceeded(
+            "the document was not parsed in time, or there was not enough memory; try again"
+        ) from error
     reading: Reading = pickle.loads(done.stdout)  # noqa: S301  # written by `run`
     return reading
 

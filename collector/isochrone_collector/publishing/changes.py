@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-from isochrone_collector.errors import TooMany
+from isochrone_collector.errors import ResourceExhausted
 from isochrone_collector.publishing.change_event import ChangeEvent, Topic
 from isochrone_wire.model import SECOND_US
 
@@ -74,10 +74,12 @@ class Changes:
 
     async def watch(self) -> AsyncGenerator[ChangeEvent, None]:
         """Yield a heartbeat at once, then a notice for new data and a heartbeat after each `heartbeat_us` without one.
-        Ends when this collector stops. Raises `TooMany`.
+        Ends when this collector stops. Raises `ResourceExhausted`.
         """
         if self._watchers >= self._max_watchers:
-            raise TooMany(f"the limit of {self._max_watchers} open pages is reached: close one, or retry later")
+            raise ResourceExhausted(
+                f"the limit of {self._max_watchers} open pages is reached: close one, or retry later"
+            )
         self._watchers += 1
         try:
             seen = self._count

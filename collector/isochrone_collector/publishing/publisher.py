@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from itertools import takewhile
 
-from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
+from isochrone_collector.errors import CollectorError, DatabaseUnavailable, ResourceExhausted, UnknownName
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_collector.routing import serialization
@@ -153,11 +153,11 @@ class Publisher:
         first. Yield `None` as a heartbeat while there is no table. Empty names mean all regions and all routes. Ends
         when this collector stops.
 
-        Raises `UnknownName`, `TooMany` and `DatabaseUnavailable`.
+        Raises `UnknownName`, `ResourceExhausted` and `DatabaseUnavailable`.
         """
         self._check(client_region, route)
         if self._watchers >= self._max_watchers:
-            raise TooMany(
+            raise ResourceExhausted(
                 f"the limit of {self._max_watchers} open watches is reached: retry later, or poll", delay_us=_RETRY_US
             )
         self._watchers += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from isochrone_collector.alerting.service import AlertDelivery, AlertState
+from isochrone_collector.alerting.service import AlertService, AlertState
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import ClockGuard
@@ -53,7 +53,7 @@ class Parts:
     query_context: QueryContext
     authenticator: Authenticator
     enrolment: Enrolment
-    alerts: AlertDelivery
+    alerts: AlertService
     alert_state: AlertState
     jobs: Jobs
     notifications: Notifications
@@ -75,7 +75,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     recent = RecentBatches()
     publishing = await _publishing(database, plans, jobs, clock, notifications, recent=recent)
     receivers = _receivers(settings.receivers, database, clock, stack)
-    alerts = AlertDelivery(database=database, receivers=receivers, clock=clock.now_at)
+    alerts = AlertService(database=database, receivers=receivers, clock=clock.now_at)
     notifications.handle(Channel.ALERTS, alerts.wake)
     disk_watch = await _disk_watch(settings, alerts, clock)
     certificates = _certificates(settings)
@@ -152,7 +152,7 @@ async def _publishing(
     return publishing
 
 
-async def _disk_watch(settings: Settings, alerts: AlertDelivery, clock: ClockGuard) -> DiskWatch:
+async def _disk_watch(settings: Settings, alerts: AlertService, clock: ClockGuard) -> DiskWatch:
     """Create the disk watch, with the free space measured."""
     disk_watch = DiskWatch(
         # Without a database URL the data folder has the embedded PostgreSQL.

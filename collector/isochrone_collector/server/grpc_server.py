@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from isochrone_collector.alerting.service import Silencing
+from isochrone_collector.alerting.service import SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
@@ -71,7 +71,7 @@ def grpc_server(
         plans=parts.plans,
         enrolment=parts.enrolment,
         alert_delivery=parts.alerts,
-        silencing=Silencing(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
+        silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
     )
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.query_context)

@@ -66,7 +66,7 @@ class OperatorFile:
         try:
             identity_file.write(self.path, wanted)
         except OSError as error:
-            _log.warning("operator.unwritten", file=str(self.path), reason=error.strerror)
+            _log.warning("operator_identity.write_failed", file=str(self.path), reason=error.strerror)
         else:
             _log.info("operator.written", file=str(self.path))
 

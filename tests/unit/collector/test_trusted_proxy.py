@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.errors import NotAdmitted, SettingsError
+from isochrone_collector.errors import SettingsError, Unauthenticated
 from isochrone_collector.settings import check as check_settings
 from isochrone_collector.trusted_proxy import MAX_USER_CHARS, SECRET_VARIABLE, TrustedProxy, check
 
@@ -75,7 +75,7 @@ def test_the_address_proves_the_proxy(address: str, networks: tuple[str, ...], u
 )
 def test_a_user_is_one_readable_name(users: list[str]) -> None:
     """Two headers, of which one may be the client's own, and unreadable names are refused."""
-    with pytest.raises(NotAdmitted, match="X-Forwarded-User"):
+    with pytest.raises(Unauthenticated, match="X-Forwarded-User"):
         user_of(proved(*users))
 
 

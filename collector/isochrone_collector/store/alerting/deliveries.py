@@ -93,7 +93,7 @@ async def add(
     connection: Connection, message: AlertMessage, receivers: Collection[str], *, next_attempt_at: int | None
 ) -> None:
     """Schedule the delivery of an alert to receivers, at an instant or never."""
-    thread = topic_of(message).thread
+    thread = topic_of(message).dedup_key
     for receiver in receivers:
         await execute(
             connection,
@@ -137,8 +137,8 @@ async def open_problems(connection: Connection, receiver: str) -> list[OpenProbl
         message = row.message
         topic = topic_of(message)
         is_acknowledged = topic.action is Action.ACKNOWLEDGE
-        known = found.get(topic.thread)
-        found[topic.thread] = OpenProblem(
+        known = found.get(topic.dedup_key)
+        found[topic.dedup_key] = OpenProblem(
             message=known.message if known and is_acknowledged else message,
             key=row.key,
             delivered_at=row.delivered_at,
@@ -163,7 +163,7 @@ async def record_delivered(
         at=Instant(at),
     )
     if topics[0].action is Action.END:
-        await close(connection, receiver, [topic.thread for topic in topics])
+        await close(connection, receiver, [topic.dedup_key for topic in topics])
 
 
 async def record_failed(

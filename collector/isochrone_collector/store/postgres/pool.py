@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from isochrone_collector.errors import DatabaseUnreachable, SettingsError, TookTooLong
+from isochrone_collector.errors import DatabaseUnreachable, DeadlineExceeded, SettingsError
 from isochrone_collector.store.postgres import connection as connections
 from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated, unavailable
@@ -70,8 +70,8 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
 class Database:
     """A pool of connections to one PostgreSQL. Every transient error is `DatabaseUnavailable`.
 
-    With a `statement_timeout_us` (microseconds) the server cancels longer statements: `TookTooLong`. Without one, a
-    statement that takes longer than 15 s is a sign that the server is gone; see `patient`.
+    With a `statement_timeout_us` (microseconds) the server cancels longer statements: `DeadlineExceeded`. Without one,
+    a statement that takes longer than 15 s is a sign that the server is gone; see `patient`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Database:
             if self._statement_timeout_us is None:
                 raise
             limit = durations.write(self._statement_timeout_us)
-            raise TookTooLong(
+            raise DeadlineExceeded(
                 f"the query took longer than {limit}: choose a shorter window, fewer targets or fewer regions",
                 hint="or raise the limit: isochrone-collector serve --question-timeout",
             ) from error

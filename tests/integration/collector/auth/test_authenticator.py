@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.errors import NotAdmitted
+from isochrone_collector.errors import Unauthenticated
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -62,7 +62,7 @@ async def granted(database: Database) -> None:
 async def authenticated(authenticator: Authenticator) -> bool:
     try:
         await authenticator.authenticate(METADATA, [Role.OPERATOR])
-    except NotAdmitted:
+    except Unauthenticated:
         return False
     return True
 

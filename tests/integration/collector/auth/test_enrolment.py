@@ -17,7 +17,7 @@ from fixtures.collector import Caller, Collector, StartCollector, run_command
 from fixtures.simulator import certificate_for
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
-from isochrone_collector.errors import NotAdmitted, RequestError, TooMany
+from isochrone_collector.errors import RequestError, ResourceExhausted, Unauthenticated
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import parse_address
@@ -232,7 +232,7 @@ async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join
         with pytest.raises(RequestError) as refused:
             await join(str(JoinToken(id=number, secret=bytes(32), fingerprint=b"")), address="203.0.113.9")
         refusals.add(type(refused.value))
-    assert refusals == {NotAdmitted, TooMany}
+    assert refusals == {Unauthenticated, ResourceExhausted}
     assert (await join(token, address="192.0.2.1")).credential == credential
     await database.close()
 
@@ -257,7 +257,7 @@ async def test_the_database_decides_whether_a_credential_is_renewed(database_url
         first = parse_credential(joined.credential)
         successor = parse_credential((await enrolment_of.renew(first)).credential or "")
         await enrolment_of.end_credential(first if ends == "own" else successor)
-        with pytest.raises(NotAdmitted, match=reason):
+        with pytest.raises(Unauthenticated, match=reason):
             await enrolment_of.renew(first)
     await database.close()
 

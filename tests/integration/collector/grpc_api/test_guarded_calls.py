@@ -14,7 +14,7 @@ import pytest
 from isochrone_collector.auth import authenticator, limits
 from isochrone_collector.auth.authenticator import Principal
 from isochrone_collector.auth.limits import CallSlots
-from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted, TooMany
+from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted, Unauthenticated
 from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import MAX_QUERY_BYTES, Caller, CallGuard
 from isochrone_collector.grpc_api.responses import refuse
@@ -30,8 +30,8 @@ QUERY = "/isochrone.v1.Observatory/ListTargets"
 SEPARATE = [("grpc.use_local_subchannel_pool", 1)]
 OPEN = {"/t.T/Open", "/t.T/TooOften", HEALTH}
 REFUSED = {
-    "/t.T/Refused": NotAdmitted("no credential was sent"),
-    "/t.T/Guessed": TooMany("too many unknown credentials at once"),
+    "/t.T/Refused": Unauthenticated("no credential was sent"),
+    "/t.T/Guessed": ResourceExhausted("too many unknown credentials at once"),
 }
 IDA = Principal(role=Role.READER, name="ida")
 PRINCIPALS = {PUSH: Principal(role=Role.VANTAGE, name="us-1", region="us")}
@@ -53,7 +53,7 @@ async def _echo(requests: AsyncIterator[bytes], _context: Any) -> AsyncIterator[
 
 
 async def _too_often(_content: bytes, _context: Any) -> bytes:
-    raise TooMany("too many joins from this address")
+    raise ResourceExhausted("too many joins from this address")
 
 
 HANDLERS: dict[str, Any] = {
@@ -212,7 +212,7 @@ async def test_a_connection_survives_refusals(monkeypatch: pytest.MonkeyPatch, m
     """A refused call is gone at once: three hundred of them on a connection are answered without garbage collection."""
 
     async def fail(_content: bytes, context: Any) -> bytes:
-        await refuse(context, NotAdmitted("no"))
+        await refuse(context, Unauthenticated("no"))
         return b""
 
     monkeypatch.setitem(HANDLERS, "/t.T/Failing", grpc.unary_unary_rpc_method_handler(fail))
@@ -322,7 +322,10 @@ async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_on
 async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream goes on while the credential cannot be checked, and ends once it is known to be revoked."""
     monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
-    answers: list[Exception] = [DatabaseUnavailable("away"), NotAdmitted("the credential of 'ida' has been revoked")]
+    answers: list[Exception] = [
+        DatabaseUnavailable("away"),
+        Unauthenticated("the credential of 'ida' has been revoked"),
+    ]
 
     async def recheck() -> None:
         raise answers.pop(0) if len(answers) > 1 else answers[0]
@@ -351,7 +354,7 @@ async def test_a_stream_that_is_not_read_ends_when_access_ends(monkeypatch: pyte
             ended.set()
 
     async def recheck() -> None:
-        raise NotAdmitted("revoked")
+        raise Unauthenticated("revoked")
 
     monkeypatch.setitem(HANDLERS, "/t.T/Follow", grpc.unary_stream_rpc_method_handler(stuck))
     async with serving(recheck) as channel:
@@ -409,7 +412,7 @@ async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
         await streams[0].write(b"x" * (guarded_calls.MAX_STREAMED_MESSAGE_BYTES + 1))
         status, _ = await status_of(streams[0].read())
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
-        answers.append(NotAdmitted("the credential of 'ida' has been revoked"))
+        answers.append(Unauthenticated("the credential of 'ida' has been revoked"))
         for stream in streams[1:]:
             assert (await status_of(stream.read()))[0] is grpc.StatusCode.UNAUTHENTICATED
 

@@ -6,7 +6,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.errors import BadRequest, CollectorError, TooMany
+from isochrone_collector.errors import BadRequest, CollectorError, ResourceExhausted
 from isochrone_collector.grpc_api.responses import Context, answer
 from isochrone_wire.text import MAX_SHOWN_CHARS
 
@@ -35,7 +35,7 @@ async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
 
 async def test_too_many_carries_a_delay() -> None:
     """RESOURCE_EXHAUSTED carries gRPC's metadata for the time to wait, in milliseconds."""
-    error = await refused(TooMany("crowded", delay_us=5_000_000))
+    error = await refused(ResourceExhausted("crowded", delay_us=5_000_000))
     assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "crowded")
     assert ("grpc-retry-pushback-ms", "5000") in list(error.trailing_metadata())
 

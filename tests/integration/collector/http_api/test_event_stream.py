@@ -11,7 +11,7 @@ import pytest
 from fixtures.web import ELSEWHERE, StartWeb, Web, first, until
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import Authenticator, Principal
-from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
+from isochrone_collector.errors import DatabaseUnavailable, Unauthenticated
 from isochrone_collector.http_api import encoded_tables, event_stream, route_tables
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
@@ -152,7 +152,7 @@ async def test_a_revoked_credential_ends_the_stream(start_web: StartWeb, monkeyp
         raise DatabaseUnavailable("away")
 
     async def refused(*_: object) -> None:
-        raise NotAdmitted("the credential has been revoked")
+        raise Unauthenticated("the credential has been revoked")
 
     async with web.watch(f"{WATCH}?after=48") as events:
         assert await anext(events) is None
@@ -175,7 +175,7 @@ async def test_a_revoked_credential_ends_a_silent_stream_and_a_long_poll(
         await until(lambda: web.publisher.watchers == 2)
 
         async def refused(*_: object) -> None:
-            raise NotAdmitted("the credential has been revoked")
+            raise Unauthenticated("the credential has been revoked")
 
         monkeypatch.setattr(Authenticator, "authenticate", refused)
         async with asyncio.timeout(10):

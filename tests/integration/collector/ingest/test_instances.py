@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
-from isochrone_collector.errors import Conflict, RequestError, TooMany
+from isochrone_collector.errors import Conflict, RequestError, ResourceExhausted
 from isochrone_collector.ingest.instances import RIVAL_US
 from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.service import Ingest
@@ -113,9 +113,9 @@ async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
         local.clock.at += 5 * SECOND_US
         assert await clone.push() == 1
         refusals.append(await original.refusal())
-    assert (refusals[0], refusals[-1]) == (TooMany, Conflict)
+    assert (refusals[0], refusals[-1]) == (ResourceExhausted, Conflict)
     original.restart()
-    assert await original.refusal() is TooMany
+    assert await original.refusal() is ResourceExhausted
     assert await clone.push() == 1
     async with local.database.connection() as connection:
         cursor = await connection.execute("SELECT count(*), count(DISTINCT round_at) FROM sample")
@@ -129,7 +129,7 @@ async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
     assert await report_of(local) == (local.clock.at, ["rival"])
     local.clock.at += LEASE_US + SECOND_US
     assert await original.push() == 1
-    assert await clone.refusal() is TooMany
+    assert await clone.refusal() is ResourceExhausted
 
 
 async def test_a_new_spool_waits_for_the_old_agent_to_fall_silent(local: InProcessCollector, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_a_new_spool_waits_for_the_old_agent_to_fall_silent(local: InProce
     assert await old.push() == 1
     for replacement in (Agent(local, Path(snapshot)), Agent(local, tmp_path / "c")):
         local.clock.at += SECOND_US
-        assert await replacement.refusal() is TooMany
+        assert await replacement.refusal() is ResourceExhausted
         local.clock.at += LEASE_US
         assert await replacement.push() == 1
     assert await report_of(local) == (None, [])
@@ -166,8 +166,8 @@ async def test_another_collector_notices_the_takeover(local: InProcessCollector,
     clone = original.clone(tmp_path / "b")
     clone._local = local
     assert await clone.push() == 1
-    assert await original.refusal() is TooMany
-    assert await original.refusal() is TooMany
+    assert await original.refusal() is ResourceExhausted
+    assert await original.refusal() is ResourceExhausted
     assert await clone.push() == 1
     assert await stored(local) == ([DAY_AT], ["already_stored"] * 2)
 
@@ -238,7 +238,7 @@ async def test_the_backlog_of_a_refused_clone_doubles_no_round(local: InProcessC
         original.probe(second, second + 5)
         clone.probe(second)
         assert await clone.deliver() == 1
-        with pytest.raises(TooMany):
+        with pytest.raises(ResourceExhausted):
             await original.deliver()
     local.clock.at += LEASE_US + SECOND_US
     original.probe(61)
@@ -314,7 +314,7 @@ async def test_two_clones_at_two_collectors_double_no_round(local: InProcessColl
             machine.probe(*range(20 * second, 20 * second + 20))
         done = await asyncio.gather(*(machine.deliver() for machine in machines), return_exceptions=True)
         delivered += sum(count for count in done if isinstance(count, int))
-        assert all(isinstance(one, int | TooMany | Conflict) for one in done), done
+        assert all(isinstance(one, int | ResourceExhausted | Conflict) for one in done), done
     rounds, reasons = await stored(local)
     assert len(rounds) == len(set(rounds))
     assert len(rounds) + len(reasons) == delivered
@@ -352,7 +352,7 @@ async def test_no_round_is_stored_between_comparison_and_commit(
 
     monkeypatch.setattr(batches, "store", slow_store)
     assert await clone.deliver() == 1
-    with pytest.raises(TooMany):
+    with pytest.raises(ResourceExhausted):
         await meanwhile[0]
     assert await stored(local) == (seconds(0, 1, 2), [])
 
@@ -367,7 +367,7 @@ async def test_a_collector_that_missed_two_takeovers_compares(local: InProcessCo
         assert await machine.deliver() == 1
     original.local, local.clock.at = local, other.clock.at
     original.probe(10)
-    with suppress(TooMany):
+    with suppress(ResourceExhausted):
         await original.deliver()
     assert await original.deliver() in (0, 1)
     assert await stored(local) == (seconds(0, 1, 10, 60), ["already_stored"])
@@ -391,7 +391,7 @@ async def test_an_instant_in_the_future_holds_no_new_spool(local: InProcessColle
         local.clock.at += 5 * SECOND_US
         refusals.append(await rival.refusal())
         assert await new.push() == 1
-    assert (refusals[0], refusals[-1]) == (TooMany, Conflict)
+    assert (refusals[0], refusals[-1]) == (ResourceExhausted, Conflict)
 
 
 async def test_a_rival_is_forgotten_after_a_while(local: InProcessCollector, tmp_path: Path) -> None:
@@ -455,4 +455,4 @@ async def test_a_fleet_that_reconnects_costs_no_reads(local: InProcessCollector,
     heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
     await local.push(US, **heartbeat, heartbeat=Heartbeat(epoch=agent.epoch))
     assert local.database.statistics()["requests_num"] - before == 2
-    assert await clone.refusal() is TooMany
+    assert await clone.refusal() is ResourceExhausted

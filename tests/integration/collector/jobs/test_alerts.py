@@ -16,7 +16,7 @@ from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerting import delivery
 from isochrone_collector.alerting.delivery import ReceiverDelivery
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.message import of_collector
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.coordination import Notifications
@@ -40,7 +40,7 @@ class Bench:
     """Alert delivery on a database, with the test's clock and receiver."""
 
     database: Database
-    alerting: AlertDelivery
+    alerting: AlertService
     clock: Clock
 
     async def raise_test(self) -> None:
@@ -85,7 +85,7 @@ async def a_bench(database_url: str, hook: ReceiverSettings | None) -> AsyncIter
     told = [ReceiverDelivery(hook, database=database, clock=clock)] if hook else []
     await database.open()
     try:
-        yield Bench(database, AlertDelivery(database=database, receivers=told, clock=clock), clock)
+        yield Bench(database, AlertService(database=database, receivers=told, clock=clock), clock)
     finally:
         await database.close()
         for one in told:
@@ -103,7 +103,7 @@ async def test_a_new_alert_wakes_the_delivery(bench: Bench, receiver: Receiver) 
     """An alert that any collector raises is sent at once when its transaction has ended, and not before."""
     notifications = Notifications(database=bench.database)
     notifications.handle(Channel.ALERTS, bench.alerting.wake)
-    delivery, other = bench.alerting.receivers[0], AlertDelivery(database=bench.database, clock=bench.clock)
+    delivery, other = bench.alerting.receivers[0], AlertService(database=bench.database, clock=bench.clock)
     task = asyncio.create_task(notifications.run())
     try:
         await asyncio.wait_for(delivery.woken.wait(), 20)  # connected
@@ -239,7 +239,7 @@ async def test_one_alert_per_absence_and_return(bench: Bench) -> None:
     await bench.roll_calls(gone_at + 2 * MINUTE_US)
     assert await bench.listed() == ()
     await bench.roll_calls(gone_at + 6 * MINUTE_US)
-    restarted = AlertDelivery(database=bench.database, clock=bench.clock)
+    restarted = AlertService(database=bench.database, clock=bench.clock)
     for _ in range(20):
         bench.clock.at += 30 * SECOND_US
         await restarted.check_absences()

@@ -13,7 +13,7 @@ from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.analysis.drift import SeriesState
 from isochrone_collector.analysis.probe_records import MAX_BYTES, MediansRow, UnsettledRounds
 from isochrone_collector.clock import now_at
@@ -115,7 +115,7 @@ async def watch(database_url: str) -> AsyncIterator[Watch]:
     await database.open()
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
-    alerting = AlertDelivery(database=database, clock=now_at)
+    alerting = AlertService(database=database, clock=now_at)
     clock = Later()
     yield Watch(database, DriftDetection(database=database, plans=plans, alerting=alerting, clock=clock), clock)
     await database.close()
@@ -165,7 +165,7 @@ async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch:
     again = DriftDetection(
         database=watch.database,
         plans=watch.drift._plans,
-        alerting=AlertDelivery(database=watch.database, clock=now_at),
+        alerting=AlertService(database=watch.database, clock=now_at),
         clock=now_at,
     )
     await again.run()
@@ -302,7 +302,7 @@ async def test_a_run_that_was_cancelled_loses_nothing(
 
 def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) -> DriftDetection:
     """Return a drift detection with the clock of the test."""
-    alerting = AlertDelivery(database=local.database, clock=local.clock)
+    alerting = AlertService(database=local.database, clock=local.clock)
     return DriftDetection(
         database=local.database,
         plans=local.plans,

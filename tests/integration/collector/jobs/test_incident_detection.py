@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerting import service
-from isochrone_collector.alerting.service import AlertState, Silencing
+from isochrone_collector.alerting.service import AlertState, SilenceService
 from isochrone_collector.alerts.incidents import IncidentWatch, Transition
 from isochrone_collector.jobs.incident_detection import IncidentDetection
 from isochrone_collector.jobs.retention import Retention
@@ -190,7 +190,7 @@ async def test_incidents_that_are_over_are_forgotten(watched: Watched) -> None:
 async def test_incidents_show_who_is_on_it(watched: Watched) -> None:
     """An open incident has the acknowledgements and silences in force; one that is over has none."""
     local = watched.local
-    silencing = Silencing(database=local.database, alerting=local.alerting, clock=local.clock)
+    silencing = SilenceService(database=local.database, alerting=local.alerting, clock=local.clock)
     await watched.play(range(14))
     failing, new = await watched.incidents(past=False)
     made = await silencing.acknowledge(incident_name(failing.id), duration_us=DAY_US, reason="on it")

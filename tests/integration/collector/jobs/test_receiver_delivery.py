@@ -17,7 +17,7 @@ from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerting import delivery
 from isochrone_collector.alerting.delivery import ReceiverDelivery
-from isochrone_collector.alerting.service import AlertDelivery, AlertState, Silencing
+from isochrone_collector.alerting.service import AlertService, AlertState, SilenceService
 from isochrone_collector.alerts.message import AlertMessage
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import BadRequest, Conflict
@@ -44,8 +44,8 @@ class Bench:
     """Receivers on a database, with the test's clock."""
 
     database: Database
-    alerting: AlertDelivery
-    silencing: Silencing
+    alerting: AlertService
+    silencing: SilenceService
     clock: Clock
 
     async def fails(self, target: str, **how: Any) -> AlertMessage:
@@ -86,9 +86,9 @@ async def a_bench(database_url: str, *chosen: ReceiverSettings) -> AsyncIterator
     database, clock = Database(database_url), Clock(now_at())
     await database.open()
     receivers = [ReceiverDelivery(one, database=database, clock=clock) for one in chosen]
-    alerting = AlertDelivery(database=database, receivers=receivers, clock=clock)
+    alerting = AlertService(database=database, receivers=receivers, clock=clock)
     try:
-        yield Bench(database, alerting, Silencing(database=database, alerting=alerting, clock=clock), clock)
+        yield Bench(database, alerting, SilenceService(database=database, alerting=alerting, clock=clock), clock)
     finally:
         for one in receivers:
             await one.close()
@@ -387,7 +387,7 @@ async def test_old_alerts_are_forgotten(oncall: Bench, receiver: Receiver, datab
     await oncall.recovers("openai/a")
     await oncall.passes()
     await oncall.silence("x/*", DAY_US)
-    silent = AlertDelivery(database=oncall.database, clock=oncall.clock)
+    silent = AlertService(database=oncall.database, clock=oncall.clock)
     async with oncall.database.connection() as connection:
         for regions in (("us",), ("us", "eu")):
             message = alert_messages.fails("openai/still", at=oncall.clock.at, regions=regions)

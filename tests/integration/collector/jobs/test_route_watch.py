@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from isochrone_collector.alerting.service import AlertDelivery
+from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.watches import RouteWatch
 from isochrone_collector.routing import serialization
@@ -37,7 +37,7 @@ class Stage:
 
     def watch(self) -> RouteWatch:
         """Return the watch of a new leader."""
-        alerting = AlertDelivery(database=self.database, clock=self.now_at)
+        alerting = AlertService(database=self.database, clock=self.now_at)
         return RouteWatch(database=self.database, alerting=alerting, clock=self.now_at)
 
     async def publish(self, eligible: Eligible, change: ChangeKind = ChangeKind.EVIDENCE) -> None:

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.errors import Conflict, TooMany, UnknownName
+from isochrone_collector.errors import Conflict, ResourceExhausted, UnknownName
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
@@ -386,7 +386,7 @@ async def test_a_limit_is_the_publishers_own(stage: Stage) -> None:
     first = publisher.watch("", "", after=0)
     waiting = asyncio.ensure_future(anext(first))
     await asyncio.sleep(0)
-    with pytest.raises(TooMany):
+    with pytest.raises(ResourceExhausted):
         await anext(publisher.watch("", "", after=0))
     publisher.close()
     with pytest.raises(StopAsyncIteration):

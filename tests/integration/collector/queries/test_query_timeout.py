@@ -8,7 +8,7 @@ import pytest
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError
-from isochrone_collector.errors import DatabaseUnavailable, TookTooLong
+from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import SECOND_US
@@ -27,7 +27,7 @@ async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
     """The error names the limit and a remedy, and the connection serves the next query."""
     database = Database(database_url, statement_timeout_us=100_000)
     await database.open()
-    with pytest.raises(TookTooLong, match="longer than 100ms: choose a shorter window") as late:
+    with pytest.raises(DeadlineExceeded, match="longer than 100ms: choose a shorter window") as late:
         async with database.connection() as connection:
             await connection.execute("SELECT pg_sleep(20)")
     assert "--question-timeout" in late.value.hint

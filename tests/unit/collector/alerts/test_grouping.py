@@ -35,7 +35,7 @@ def test_a_provider_that_fails_everywhere_is_one_message() -> None:
     one, other = notifications(alerts)
     assert (len(one.alerts), subjects(other)) == (45, ["moonshot/k"])
     assert one.title == "45 targets of openai fail"
-    assert (one.key, one.state, one.still_open) == (topic_of(alerts[0]).thread, State.TRIGGER, 45)
+    assert (one.key, one.state, one.still_open) == (topic_of(alerts[0]).dedup_key, State.TRIGGER, 45)
 
 
 def test_a_group_waits_for_its_window() -> None:
@@ -82,7 +82,7 @@ def test_a_group_is_resolved_by_its_last_end() -> None:
 def test_a_target_that_fails_later_joins_the_open_group() -> None:
     """The key stays while the group is open; a group that was resolved gets another one."""
     assert notifications([fails("openai/b")], known(fails("openai/a")))[0].key == "k"
-    assert notifications([fails("openai/b")])[0].key == topic_of(fails("openai/b")).thread
+    assert notifications([fails("openai/b")])[0].key == topic_of(fails("openai/b")).dedup_key
 
 
 def test_problems_of_different_keys_end_apart() -> None:

@@ -85,7 +85,7 @@ def test_a_problem_within_a_silence_is_never_sent() -> None:
 
 def test_the_end_of_a_known_problem_is_never_held() -> None:
     """The receiver gets the end of what it knows, and nothing stale before it."""
-    thread = topic_of(fails("openai/a")).thread
+    thread = topic_of(fails("openai/a")).dedup_key
     alerts = [pending(fails("openai/a", scope="all")), pending(recovers("openai/a"))]
     eligible, held, dropped = sifted(alerts, silence(providers=("openai",)), known=(thread,))
     assert (eligible, held, dropped) == ([alerts[1].message], [], [alerts[0].message])
@@ -112,7 +112,7 @@ def test_an_acknowledgement_waits_with_its_problem() -> None:
 
 def test_a_repetition_gives_way() -> None:
     """A repetition is dropped while a silence matches, and when there is news of the problem."""
-    thread = topic_of(fails("openai/a")).thread
+    thread = topic_of(fails("openai/a")).dedup_key
     again = pending(fails("openai/a"), repeats=1)
     assert sifted([again], silence(providers=("openai",)), known=(thread,))[2] == [again.message]
     assert sifted([again, pending(recovers("openai/a"))], known=(thread,)) == (

@@ -10,7 +10,7 @@ def test_an_incident_is_one_thread() -> None:
     """The beginning, the escalation, the acknowledgement and the end of an incident share thread, kind and group."""
     alerts = (fails("openai/a"), fails("openai/a", scope="all"), acknowledged("openai/a"), recovers("openai/a"))
     topics = [topic_of(one) for one in alerts]
-    assert {(one.thread, one.kind, one.group) for one in topics} == {
+    assert {(one.dedup_key, one.kind, one.group) for one in topics} == {
         (fails("openai/a").details["incident"], AlertKind.TARGET_FAILING, "target_failing openai")
     }
     assert [one.action for one in topics] == [Action.BEGIN, Action.BEGIN, Action.ACKNOWLEDGE, Action.END]
@@ -21,7 +21,7 @@ def test_an_absence_ends_with_the_return() -> None:
     """The return of a vantage has the thread of the absence, which the absence names."""
     absence = of_absence("v", "r", last_seen_at=AT, raised_at=AT)
     back = of_return("v", "r", absence=absence.id, absent_at=AT, raised_at=AT)
-    assert topic_of(absence).thread == topic_of(back).thread == alert_name(absence.id)
+    assert topic_of(absence).dedup_key == topic_of(back).dedup_key == alert_name(absence.id)
     assert topic_of(absence).group == topic_of(back).group == "vantage_absent r"
     assert [topic_of(one).action for one in (absence, back)] == [Action.BEGIN, Action.END]
 
@@ -29,7 +29,7 @@ def test_an_absence_ends_with_the_return() -> None:
 def test_what_has_no_end_is_an_event() -> None:
     """Each switch of a route is a thread of its own, in the group of the route."""
     first, second = topic_of(switches()), topic_of(switches(at=AT + 1))
-    assert first.thread != second.thread
+    assert first.dedup_key != second.thread
     assert first.group == second.group
     assert first.action is Action.EVENT
 
@@ -40,4 +40,4 @@ def test_each_kind_has_a_topic() -> None:
         message = switches()
         object.__setattr__(message, "kind", kind)
         object.__setattr__(message, "details", {"failure": "target_failing"})
-        assert topic_of(message).thread
+        assert topic_of(message).dedup_key

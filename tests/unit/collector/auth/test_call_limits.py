@@ -14,7 +14,7 @@ from isochrone_collector.auth.limits import (
     address_key,
     host_of,
 )
-from isochrone_collector.errors import TookTooLong, TooMany
+from isochrone_collector.errors import DeadlineExceeded, ResourceExhausted
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(limits, "_WAIT_S", 0.01)
     slots = CallSlots(total=1, each=1, queue=0)
     async with slots.hold("a"):
-        with pytest.raises(TooMany):
+        with pytest.raises(ResourceExhausted):
             await slots.hold("a").__aenter__()
-        with pytest.raises(TooMany):
+        with pytest.raises(ResourceExhausted):
             await slots.hold("b").__aenter__()
     async with slots.hold("b"), slots.hold(None), slots.hold(None):
         assert set(slots._keys) == {"b"}
@@ -97,7 +97,7 @@ async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_
         await asyncio.sleep(0)
         delays_s = []
         for key in range(100):
-            with pytest.raises(TooMany) as caught:
+            with pytest.raises(ResourceExhausted) as caught:
                 await call(str(key))
             delays_s.append(caught.value.delay_us / 1e6)
         assert delays_s[:3] == pytest.approx([1.0, 1.5, 2.0], abs=0.2)
@@ -124,7 +124,7 @@ async def test_a_slow_request_gives_way_to_others(monkeypatch: pytest.MonkeyPatc
     async with asyncio.timeout(1), slots.hold("c"):
         pass
     for task in slow:
-        with pytest.raises(TookTooLong):
+        with pytest.raises(DeadlineExceeded):
             await task
     assert (slots._waiting, slots._begun, slots._keys) == (0, {}, {})
 
@@ -137,7 +137,7 @@ def test_streams_are_counted_per_caller() -> None:
         counts.hold("b"),
         counts.hold(None),
         counts.hold(None),
-        pytest.raises(TooMany, match="limit of 1 open streams"),
+        pytest.raises(ResourceExhausted, match="limit of 1 open streams"),
         counts.hold("a"),
     ):
         pass

@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_collector.auth.authenticator import LIFETIME_US, MAX_SESSIONS, Sessions
-from isochrone_collector.errors import NotAdmitted
+from isochrone_collector.errors import Unauthenticated
 
 
 def test_a_token_stands_for_its_credential() -> None:
@@ -12,7 +12,7 @@ def test_a_token_stands_for_its_credential() -> None:
     first, second = sessions.begin(7), sessions.begin(8)
     assert first != second
     assert (sessions.credential_id(first), sessions.credential_id(second)) == (7, 8)
-    with pytest.raises(NotAdmitted, match="log in again"):
+    with pytest.raises(Unauthenticated, match="log in again"):
         sessions.credential_id(first[:-1])
 
 
@@ -23,12 +23,12 @@ def test_a_session_ends_by_a_logout_and_by_its_age() -> None:
     ended, kept = sessions.begin(7), sessions.begin(7)
     sessions.end(ended)
     sessions.end("unknown")
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(Unauthenticated):
         sessions.credential_id(ended)
     now = LIFETIME_US - 1
     assert sessions.credential_id(kept) == 7
     now = LIFETIME_US
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(Unauthenticated):
         sessions.credential_id(kept)
 
 
@@ -38,7 +38,7 @@ def test_a_credential_has_a_limited_number_of_sessions() -> None:
     other = sessions.begin(8)
     tokens = [sessions.begin(7) for _ in range(MAX_SESSIONS + 1)]
     assert [sessions.credential_id(token) for token in (other, *tokens[1:])] == [8, *[7] * MAX_SESSIONS]
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(Unauthenticated):
         sessions.credential_id(tokens[0])
 
 

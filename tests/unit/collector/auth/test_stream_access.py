@@ -10,7 +10,7 @@ import pytest
 
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import while_valid
-from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
+from isochrone_collector.errors import DatabaseUnavailable, Unauthenticated
 
 
 async def test_work_ends_with_its_access(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,9 +25,9 @@ async def test_work_ends_with_its_access(monkeypatch: pytest.MonkeyPatch) -> Non
             ended.append(True)
 
     async def revoked() -> NoReturn:
-        raise NotAdmitted("revoked")
+        raise Unauthenticated("revoked")
 
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(Unauthenticated):
         await while_valid(work(), revoked)
     assert ended == [True]
 
@@ -63,9 +63,9 @@ async def test_a_call_whose_access_has_ended_is_forgotten_at_once(monkeypatch: p
         call = Call()
 
         async def revoked() -> NoReturn:
-            raise NotAdmitted("revoked")
+            raise Unauthenticated("revoked")
 
-        with suppress(NotAdmitted):
+        with suppress(Unauthenticated):
             await while_valid(asyncio.Event().wait(), revoked)
         return weakref.ref(call)
 

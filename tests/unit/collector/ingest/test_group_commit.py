@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from isochrone_collector.errors import DatabaseUnavailable, TooMany
+from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted
 from isochrone_collector.ingest.group_commit import GroupCommit
 
 
@@ -132,7 +132,7 @@ async def test_too_much_is_refused() -> None:
     announced = asyncio.create_task(made(groups, "b", ready))
     tasks += await submitted(groups, "c", rows=10)
     assert groups.is_full
-    with pytest.raises(TooMany, match="20 rows are waiting"), groups.announce(10):
+    with pytest.raises(ResourceExhausted, match="20 rows are waiting"), groups.announce(10):
         pass
     tasks += await submitted(groups, "d", rows=10)
     ready.set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.errors import TookTooLong
+from isochrone_collector.errors import DeadlineExceeded
 from isochrone_collector.plans import document_reader
 from isochrone_collector.plans.document_reader import SMALL_CHARS, DocumentReader
 from isochrone_wire.plan_document.document import load
@@ -45,11 +45,11 @@ async def test_a_parser_that_is_lost_is_reported(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(subprocess, "run", killed)
     reader = DocumentReader()
-    with pytest.raises(TookTooLong, match="not parsed"):
+    with pytest.raises(DeadlineExceeded, match="not parsed"):
         await reader.read(LARGE)
     monkeypatch.setattr(subprocess, "run", usual)
     monkeypatch.setattr(document_reader, "_WITHIN_S", 0.001)
-    with pytest.raises(TookTooLong, match="not parsed"):
+    with pytest.raises(DeadlineExceeded, match="not parsed"):
         await reader.read(LARGE)
     monkeypatch.setattr(document_reader, "_WITHIN_S", 60.0)
     assert (await reader.read(LARGE)).plan is not None

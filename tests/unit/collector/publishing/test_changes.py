@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, aclosing
 
 import pytest
 
-from isochrone_collector.errors import TooMany
+from isochrone_collector.errors import ResourceExhausted
 from isochrone_collector.publishing.change_event import ChangeEvent, Topic
 from isochrone_collector.publishing.changes import Changes
 from isochrone_wire.model import SECOND_US
@@ -105,7 +105,7 @@ async def test_watches_are_limited_and_end_with_the_collector() -> None:
     async with asyncio.timeout(WITHIN_S), aclosing(source.watch()) as watch:
         await anext(watch)
         assert source.watchers == 1
-        with pytest.raises(TooMany):
+        with pytest.raises(ResourceExhausted):
             await anext(source.watch())
         source.close()
         assert [one async for one in watch] == []
