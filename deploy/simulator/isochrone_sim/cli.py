@@ -25,7 +25,7 @@ from isochrone_common.cli.command_line import (
 from isochrone_common.cli.service import stop_event
 from isochrone_sim import tables
 from isochrone_sim.certificates import self_signed as make_certificate
-from isochrone_sim.faults.faults import FAULTS
+from isochrone_sim.faults import FAULTS
 from isochrone_sim.settings import (
     DEFAULT_LISTEN,
     Settings,

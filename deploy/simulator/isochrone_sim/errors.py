@@ -8,7 +8,7 @@ SimError
 RequestRefused        not a failure: the provider answers this request with an error response
 """
 
-from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.requests import ErrorResponse
 from isochrone_wire.errors import IsochroneError
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from isochrone_common.address import Address, parse_address
 from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
-from isochrone_sim.faults.faults import fault_models
-from isochrone_sim.world.published import default_world
-from isochrone_sim.world.world import Episode, FaultEpisode, World
+from isochrone_sim.faults import fault_models
+from isochrone_sim.world import Episode, FaultEpisode, World, default_world
 from isochrone_sim.worldfile import parse_world
 
 DEFAULT_LISTEN = "127.0.0.1:8080"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from isochrone_sim.faults.faults import FAULTS
-from isochrone_sim.world.world import Model, Source, World
+from isochrone_sim.faults import FAULTS
+from isochrone_sim.world import Model, Source, World
 
 _MARKS = {Source.PUBLISHED: " ", Source.ASSUMED: "*", Source.CHOSEN: " "}
 

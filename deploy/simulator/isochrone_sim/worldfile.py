@@ -10,8 +10,8 @@ from typing import Any
 
 from isochrone_sim.dialects import DIALECTS
 from isochrone_sim.errors import WorldError
-from isochrone_sim.faults.faults import FAULTS
-from isochrone_sim.world.world import BASELINE_REGION, Model, Offset, Region, Source, World
+from isochrone_sim.faults import FAULTS
+from isochrone_sim.world import BASELINE_REGION, Model, Offset, Region, Source, World
 
 EXAMPLE: dict[str, Any] = {
     "title": "Two models, one of which fails occasionally",

@@ -9,8 +9,8 @@ from typing import Any
 import h11
 
 from fixtures.simulator import request_in
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel
+from isochrone_sim.requests import Request
+from isochrone_sim.script import Channel
 from isochrone_sim.server.service import Arrival, Reply, Service
 from isochrone_sim.settings import gather_world
 

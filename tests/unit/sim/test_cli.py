@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_sim.cli import cli
-from isochrone_sim.faults.faults import FAULTS
+from isochrone_sim.faults import FAULTS
 from isochrone_sim.tables import endpoints_table
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from isochrone_sim.eventloop import first_step, new_event_loop
-from isochrone_sim.server.job_queue import JobQueue
+from isochrone_sim.server.connection import JobQueue
 
 
 async def lateness() -> list[float]:

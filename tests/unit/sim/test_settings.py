@@ -5,8 +5,7 @@ import pytest
 from isochrone_common.address import Address
 from isochrone_sim.errors import SettingsError
 from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_fault_episodes, with_round_trips
-from isochrone_sim.world.published import default_world
-from isochrone_sim.world.world import Episode, FaultEpisode
+from isochrone_sim.world import Episode, FaultEpisode, default_world
 
 WORLD = default_world()
 

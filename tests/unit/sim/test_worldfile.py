@@ -8,7 +8,7 @@ import pytest
 
 from isochrone_sim.errors import WorldError
 from isochrone_sim.settings import gather_world, read_world
-from isochrone_sim.world.world import Source
+from isochrone_sim.world import Source
 from isochrone_sim.worldfile import EXAMPLE, parse_world
 
 MODEL = {"id": "m", "provider": "p", "ttft_ms": 100, "tokens_per_second": 50}

@@ -15,26 +15,30 @@ from isochrone_sim.dialects.base import (
     arguments_in,
     events,
     finish_reason,
-    quoted,
-    text_by_channel,
-    to_json,
-    tool_name,
-    typed_event,
-)
-from isochrone_sim.dialects.fields import (
     message_texts,
     model_name,
     object_or_empty,
     parse_body,
+    quoted,
     temperature,
+    text_by_channel,
+    to_json,
     token_limit,
+    tool_name,
+    typed_event,
 )
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.error_response import ErrorResponse, invalid
-from isochrone_sim.exchange.rate_limit import BucketStatus, RateLimitStatus
-from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
+from isochrone_sim.requests import (
+    BucketStatus,
+    ErrorResponse,
+    RateLimitStatus,
+    Request,
+    RequestParameters,
+    count_prompt_tokens,
+    find_nonce,
+    invalid,
+)
+from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
 _ERROR_TYPES = {
     401: "authentication_error",

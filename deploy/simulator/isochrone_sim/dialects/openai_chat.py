@@ -8,28 +8,31 @@ from isochrone_sim.dialects.base import (
     EventRenderers,
     Renderer,
     ResponseMetadata,
+    bearer_token,
     data_event,
     finish_reason,
-    quoted,
-    text_by_channel,
-    to_json,
-    tool_name,
-)
-from isochrone_sim.dialects.fields import (
-    bearer_token,
     message_texts,
     model_name,
     object_or_empty,
     parse_body,
+    quoted,
     temperature,
+    text_by_channel,
+    to_json,
     token_limit,
+    tool_name,
 )
-from isochrone_sim.exchange.error_response import ErrorResponse
-from isochrone_sim.exchange.rate_limit import RateLimitStatus, format_duration
-from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
-from isochrone_sim.world.world import Model
+from isochrone_sim.requests import (
+    ErrorResponse,
+    RateLimitStatus,
+    Request,
+    RequestParameters,
+    count_prompt_tokens,
+    find_nonce,
+    format_duration,
+)
+from isochrone_sim.script import Channel, Kind, Script, Step, Usage
+from isochrone_sim.world import Model
 
 # 2026-05-20, the day of the published figures.
 _RELEASED_AT_S = 1_779_235_200

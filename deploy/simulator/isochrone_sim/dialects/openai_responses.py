@@ -10,28 +10,24 @@ from isochrone_sim.dialects.base import (
     EventRenderers,
     Renderer,
     ResponseMetadata,
+    bearer_token,
     events,
     finish_reason,
-    quoted,
-    text_by_channel,
-    to_json,
-    tool_name,
-    typed_event,
-)
-from isochrone_sim.dialects.fields import (
-    bearer_token,
     message_texts,
     model_name,
     object_or_empty,
     parse_body,
+    quoted,
     temperature,
+    text_by_channel,
+    to_json,
     token_limit,
+    tool_name,
+    typed_event,
 )
 from isochrone_sim.dialects.openai_chat import openai_error, openai_headers
-from isochrone_sim.exchange.error_response import ErrorResponse
-from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
+from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, count_prompt_tokens, find_nonce
+from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
 _DELTAS = {
     Channel.REASONING: "response.reasoning_summary_text.delta",

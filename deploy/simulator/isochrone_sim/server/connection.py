@@ -1,4 +1,15 @@
-"""A client connection: requests are timestamped on arrival, answered in order, and recorded."""
+"""A client connection: requests are timestamped on arrival, answered in order, and recorded.
+
+An event loop that is busy writing tokens reads a request late; the kernel's timestamp is still exact. asyncio reads
+from the socket that it is given, so a listening socket creates connections that store the timestamp of each read; this
+works under TLS too. If the kernel provides no timestamps, `arrived_ns` is `None`, and the own clock is used.
+
+Planning a response takes a fraction of a millisecond. When many requests arrive at once, they are all timestamped first
+and then planned one by one, so that due tokens of other streams are sent in between. Each frame is written at its own
+absolute instant, so delays do not add up; a flood follows, if there is one, as fast as the client reads. One timer per
+stream instead of one per frame keeps a thousand pending frames cheap, and a client that disconnects leaves one timer to
+cancel. The code is written to keep the cost of writing a token low.
+"""
 
 import asyncio
 import itertools
@@ -10,23 +21,229 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from isochrone_sim.exchange.requests import Malformed, Request, RequestReader
-from isochrone_sim.exchange.script import Ending
-from isochrone_sim.response.http_heads import LAST_CHUNK, chunk, complete_response, head
+from isochrone_sim.requests import Malformed, Request, RequestReader
+from isochrone_sim.response import LAST_CHUNK, Timeline, TokenCounts, chunk, complete_response, head
+from isochrone_sim.script import Ending
 from isochrone_sim.server.ground_truth import GroundTruth, Record, json_lines, new_record
-from isochrone_sim.server.job_queue import JobQueue
-from isochrone_sim.server.player import Player
-from isochrone_sim.server.receive_timestamps import StampingListener, StampingSocket
 from isochrone_sim.server.service import Arrival, Reply, Service
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
+# Total size of a flood, in bytes.
+FLOOD_BYTES = 1 << 30
+_SO_TIMESTAMPING = 37
+_RX_SOFTWARE = (1 << 3) | (1 << 4)
+_TIMESPEC = struct.Struct("qq")
+_ANCILLARY_BYTES = 128
+_OLDEST_NS = 10_000_000_000
 _RECORDS_PER_TURN = 20
 _RECORD_HEADERS = {"content-type": "application/x-ndjson", "transfer-encoding": "chunked"}
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 _MALFORMED = b'{"error":{"message":"This is not a valid HTTP/1.1 request.","type":"invalid_request_error"}}'
 _log = structlog.get_logger()
+
+
+class JobQueue:
+    """Runs jobs in order, one per turn of the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    def add(self, job: Callable[[], None]) -> None:
+        """Run `job` in a later turn of the loop. Its errors go to the loop's exception handler."""
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        try:
+            self._jobs[0]()
+        finally:
+            self._jobs.popleft()
+            if self._jobs:
+                self._loop.call_soon(self._work)
+
+
+class StampingSocket(socket.socket):
+    """A connection that stores the arrival time of the last received bytes."""
+
+    arrived_ns: int | None = None
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        """See `socket.recv`. Sets `arrived_ns` to the arrival of the last byte, on the monotonic clock."""
+        data, ancillary, _, _ = self.recvmsg(bufsize, _ANCILLARY_BYTES, flags)
+        self.arrived_ns = _arrival_ns(ancillary)
+        return data
+
+    def recv_into(self, buffer: "Buffer", nbytes: int = 0, flags: int = 0) -> int:
+        """See `socket.recv_into`, which asyncio uses under TLS; otherwise as `recv`."""
+        room = memoryview(buffer)[: nbytes or None]
+        count, ancillary, _, _ = self.recvmsg_into([room], _ANCILLARY_BYTES, flags)
+        self.arrived_ns = _arrival_ns(ancillary)
+        return count
+
+
+class StampingListener(socket.socket):
+    """A listening socket that accepts `StampingSocket`s; `connections` are those not claimed yet."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  # the signature of socket.socket
+        super().__init__(*args, **options)
+        self.connections: dict[int, StampingSocket] = {}
+        _enable_timestamps(self)
+
+    def accept(self) -> tuple[StampingSocket, Any]:
+        """See `socket.accept`."""
+        accepted, address = super().accept()
+        connection = StampingSocket(fileno=accepted.detach())
+        _enable_timestamps(connection)
+        self.connections[connection.fileno()] = connection
+        return connection, address
+
+    def claim(self, fileno: int) -> StampingSocket | None:
+        """Return the connection with this file descriptor, once."""
+        return self.connections.pop(fileno, None)
+
+
+def _enable_timestamps(receiver: socket.socket) -> None:
+    try:
+        receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE)
+    except OSError:
+        return
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPING) and len(data) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            age_ns = time_ns() - (seconds * 1_000_000_000 + nanoseconds)
+            # A step of the wall clock makes the age meaningless.
+            return monotonic_ns() - age_ns if 0 <= age_ns < _OLDEST_NS else None
+    return None
+
+
+class Player:
+    """One response in flight. `on_end` is called after the last frame is written; `record`, if any, is updated
+    meanwhile.
+    """
+
+    __slots__ = (
+        "_flood",
+        "_flooded_bytes",
+        "_flooding",
+        "_frames",
+        "_loop",
+        "_next",
+        "_on_end",
+        "_paused",
+        "_record",
+        "_start_ns",
+        "_timer",
+        "_transport",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        timeline: Timeline,
+        *,
+        start_ns: int,
+        record: Record | None,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._frames = timeline.frames
+        self._flood = timeline.flood
+        self._flooded_bytes = 0
+        self._paused = False
+        self._flooding = False
+        self._start_ns = start_ns
+        self._record = record
+        self._on_end = on_end
+        self._next = 0
+        self._timer: asyncio.Handle | None = None
+
+    def start(self) -> None:
+        """Start playback. `start_ns` is the monotonic instant at which the request had arrived."""
+        if self._frames:
+            self._wait()
+
+    def stop(self) -> None:
+        """Stop playback."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def pause(self) -> None:
+        """The client reads too slowly: pause the flood. Frames with an instant are still written."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The client has caught up: continue the flood."""
+        self._paused = False
+        self._continue_flood()
+
+    def _wait(self) -> None:
+        at_ns = self._start_ns + self._frames[self._next].offset_ns
+        # asyncio's clock is time.monotonic(), whose floats resolve less than a nanosecond for months of uptime.
+        self._timer = self._loop.call_at(at_ns / 1e9, self._play)
+
+    def _play(self) -> None:
+        offset_ns, data, token_counts = self._frames[self._next]
+        now_ns = monotonic_ns()
+        self._transport.write(data)
+        record = self._record
+        if record is not None:
+            if token_counts:
+                self._record_tokens(record, token_counts, now_ns)
+            record.worst_late_us = max(record.worst_late_us, (now_ns - self._start_ns - offset_ns) // 1000)
+        self._next += 1
+        if self._next < len(self._frames):
+            self._wait()
+        elif self._flood is not None:
+            self._flooding = True
+            self._continue_flood()
+        else:
+            self._finish()
+
+    def _write_flood(self) -> None:
+        """Write the flood once per turn of the loop while the kernel accepts it."""
+        flood = self._flood
+        assert flood is not None
+        now_ns = monotonic_ns()
+        self._flooded_bytes += len(flood.data)
+        self._transport.write(flood.data)
+        if self._record is not None and flood.token_counts:
+            self._record_tokens(self._record, flood.token_counts, now_ns)
+        if self._flooded_bytes >= FLOOD_BYTES:
+            self._finish()
+        else:
+            self._continue_flood()
+
+    def _continue_flood(self) -> None:
+        if self._flooding and not self._paused:
+            self._timer = self._loop.call_soon(self._write_flood)
+
+    @staticmethod
+    def _record_tokens(record: Record, token_counts: TokenCounts, at_ns: int) -> None:
+        if record.first_token_at_ns is None:
+            record.first_token_at_ns = at_ns
+            record.first_token_write_ns = monotonic_ns() - at_ns
+        record.last_token_at_ns = at_ns
+        for channel, tokens in token_counts:
+            record.tokens[channel] += tokens
+
+    def _finish(self) -> None:
+        self._timer = None
+        if self._record is not None:
+            self._record.done_at_ns = monotonic_ns()
+        self._on_end()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.exchange.script import Channel
+from isochrone_sim.script import Channel
 from isochrone_sim.server.service import Arrival, Reply
 
 KEPT = 10_000

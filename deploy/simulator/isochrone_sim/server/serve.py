@@ -11,10 +11,8 @@ from functools import partial
 from isochrone_common.address import Address
 from isochrone_sim.certificates import server_context
 from isochrone_sim.errors import ListenError
-from isochrone_sim.server.connection import Connection, ServerState
+from isochrone_sim.server.connection import Connection, JobQueue, ServerState, StampingListener
 from isochrone_sim.server.ground_truth import GroundTruth
-from isochrone_sim.server.job_queue import JobQueue
-from isochrone_sim.server.receive_timestamps import StampingListener
 from isochrone_sim.server.service import Service
 from isochrone_sim.settings import Settings
 

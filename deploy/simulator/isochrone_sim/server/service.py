@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, ResponseMetadata, model_list
 from isochrone_sim.dialects.base import to_json
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.error_response import (
+from isochrone_sim.requests import (
+    RateLimits,
+    Request,
+    RequestParameters,
     throttled,
     unknown_model,
     unknown_route,
@@ -19,14 +22,8 @@ from isochrone_sim.exchange.error_response import (
     unsupported_temperature,
     wrong_key,
 )
-from isochrone_sim.exchange.rate_limit import RateLimits
-from isochrone_sim.exchange.request_parameters import RequestParameters
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.response.compression import wants_gzip
-from isochrone_sim.response.frames import Frame
-from isochrone_sim.response.http_heads import complete_response
-from isochrone_sim.response.timeline import Timeline, error_timeline, timeline
-from isochrone_sim.world.world import Model, World
+from isochrone_sim.response import Frame, Timeline, complete_response, error_timeline, timeline, wants_gzip
+from isochrone_sim.world import Model, World
 
 _MODEL_PATH = re.compile(r"/v1/models/([^/]+)")
 

@@ -148,6 +148,6 @@ async def test_effort_reaches_a_model_that_takes_words(strict_model: Simulator, 
 
 async def test_the_table_is_the_simulators(fault_simulator: Simulator) -> None:
     """Every fault of the simulator is in one of the lists above."""
-    from isochrone_sim.faults.faults import FAULTS
+    from isochrone_sim.faults import FAULTS
 
     assert set(FAULTS) - {"flood"} == {*FINE, *BROKEN}

@@ -9,11 +9,11 @@ import pytest
 
 from fixtures.simulator import request_in
 from isochrone_sim.dialects import DIALECTS
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Ending
-from isochrone_sim.faults.faults import FAULTS
+from isochrone_sim.faults import FAULTS
+from isochrone_sim.requests import Request
+from isochrone_sim.script import Channel, Ending
 from isochrone_sim.server.service import Service
-from isochrone_sim.world.published import default_world
+from isochrone_sim.world import default_world
 from unit.sim.stream_reader import (
     ARRIVAL,
     PARSERS,

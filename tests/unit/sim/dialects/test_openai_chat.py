@@ -7,11 +7,8 @@ import pytest
 
 from isochrone_sim.dialects import DIALECTS, ResponseMetadata
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.error_response import ErrorResponse
-from isochrone_sim.exchange.rate_limit import BucketStatus, RateLimitStatus
-from isochrone_sim.exchange.request_parameters import RequestParameters
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
+from isochrone_sim.requests import BucketStatus, ErrorResponse, RateLimitStatus, Request, RequestParameters
+from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
 CHAT = DIALECTS["openai-chat"]
 PATH = "/v1/chat/completions"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.exchange.rate_limit import MINUTE_US, Bucket, RateLimits, format_duration
+from isochrone_sim.requests import MINUTE_US, Bucket, RateLimits, format_duration
 
 AT = 1_779_235_200_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_sim.exchange.requests import MAX_BODY_BYTES, Malformed, Request, RequestReader
+from isochrone_sim.requests import MAX_BODY_BYTES, Malformed, Request, RequestReader
 
 BODY = b'{"model":"m"}'
 POST = b"POST /v1/chat/completions?a=b HTTP/1.1\r\nHost: x\r\nX-Y: z\r\nContent-Length: 13\r\n\r\n" + BODY

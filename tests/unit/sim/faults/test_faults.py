@@ -8,11 +8,10 @@ import h11
 import pytest
 
 from isochrone_sim.dialects import DIALECTS, ResponseMetadata
-from isochrone_sim.exchange.request_parameters import RequestParameters
-from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Channel, Ending
-from isochrone_sim.faults.faults import FAULTS, fault_models
-from isochrone_sim.response.timeline import Timeline, timeline
+from isochrone_sim.faults import FAULTS, fault_models
+from isochrone_sim.requests import Request, RequestParameters
+from isochrone_sim.response import Timeline, timeline
+from isochrone_sim.script import Channel, Ending
 from isochrone_sim.server.service import Arrival, Service
 from isochrone_sim.settings import gather_world
 

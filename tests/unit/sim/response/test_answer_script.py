@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from isochrone_sim.exchange.filler_text import filler_tokens, multibyte_tokens
-from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
-from isochrone_sim.exchange.script import Channel, Kind, Script
-from isochrone_sim.response.answer_script import answer_script
-from isochrone_sim.world.published import default_world
-from isochrone_sim.world.token_timing import TokenTiming
+from isochrone_sim.requests import RequestParameters, count_prompt_tokens, find_nonce
+from isochrone_sim.response import answer_script
+from isochrone_sim.script import Channel, Kind, Script, filler_tokens, multibyte_tokens
+from isochrone_sim.world import TokenTiming, default_world
 
 MODELS = default_world().models
 TIMING = TokenTiming(ttft_ns=600_000_000, tokens_per_second=50.0)

@@ -1,10 +1,9 @@
 """Frames: HTTP and SSE around the steps, one write per token, and nothing lost by cutting."""
 
 from isochrone_sim.dialects import DIALECTS, ResponseMetadata
-from isochrone_sim.exchange.request_parameters import RequestParameters
-from isochrone_sim.exchange.script import Channel, Cut, Ending, Kind, Script, Step, Style, Usage
-from isochrone_sim.response.frames import body_frames, stream_frames
-from isochrone_sim.response.http_heads import LAST_CHUNK, STREAM, chunk, complete_response, head
+from isochrone_sim.requests import RequestParameters
+from isochrone_sim.response import LAST_CHUNK, STREAM, body_frames, chunk, complete_response, head, stream_frames
+from isochrone_sim.script import Channel, Cut, Ending, Kind, Script, Step, Style, Usage
 
 USAGE = Usage(prompt_tokens=1, output_tokens=2)
 RENDERER = DIALECTS["openai-chat"].renderer(

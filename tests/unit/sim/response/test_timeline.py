@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from isochrone_sim.dialects import DIALECTS, ResponseMetadata
-from isochrone_sim.exchange.error_response import invalid, throttled
-from isochrone_sim.exchange.request_parameters import RequestParameters
-from isochrone_sim.response.timeline import Timeline, error_timeline, timeline
-from isochrone_sim.world.published import default_world
+from isochrone_sim.requests import RequestParameters, invalid, throttled
+from isochrone_sim.response import Timeline, error_timeline, timeline
+from isochrone_sim.world import default_world
 
 CHAT = DIALECTS["openai-chat"]
 WORLD = default_world()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.exchange.script import Channel
-from isochrone_sim.response.timeline import Timeline
+from isochrone_sim.response import Timeline
+from isochrone_sim.script import Channel
 from isochrone_sim.server import ground_truth
 from isochrone_sim.server.ground_truth import GroundTruth, Record, new_record
 from isochrone_sim.server.service import Arrival, Reply

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fixtures.simulator import request_in
-from isochrone_sim.exchange.requests import Request
+from isochrone_sim.requests import Request
 from isochrone_sim.server.service import Service
-from isochrone_sim.world.published import default_world
+from isochrone_sim.world import default_world
 from unit.sim.stream_reader import ARRIVAL, PARSERS
 
 WORLD = default_world()

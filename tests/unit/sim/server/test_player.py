@@ -5,12 +5,11 @@ import time
 
 import pytest
 
-from isochrone_sim.exchange.script import Channel
-from isochrone_sim.response.frames import Flood, Frame
-from isochrone_sim.response.timeline import Timeline
-from isochrone_sim.server import player as player_module
+from isochrone_sim.response import Flood, Frame, Timeline
+from isochrone_sim.script import Channel
+from isochrone_sim.server import connection as player_module
+from isochrone_sim.server.connection import Player
 from isochrone_sim.server.ground_truth import Record, new_record
-from isochrone_sim.server.player import Player
 from isochrone_sim.server.service import Arrival, Reply
 
 GAP_NS = 5_000_000

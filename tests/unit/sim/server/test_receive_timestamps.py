@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isochrone_sim.server.receive_timestamps import StampingListener
+from isochrone_sim.server.connection import StampingListener
 
 PAUSE_SECONDS = 0.05
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from isochrone_sim.exchange.requests import Request
+from isochrone_sim.requests import Request
 from isochrone_sim.server.service import Arrival, Reply, Service
-from isochrone_sim.world.published import default_world
+from isochrone_sim.world import default_world
 
 WORLD = default_world()
 ARRIVAL = Arrival(region="ap-southeast-1", at_ns=7, at=1_779_235_200_000_000, request_id="req_1")

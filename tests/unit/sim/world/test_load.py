@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.world.load import load_factor
+from isochrone_sim.world import load_factor
 
 INSTANTS = st.integers(0, 4_000_000_000_000_000)
 NAMES = st.sampled_from(["qwen/ttft", "zhipu/ttft", "qwen/pace"])

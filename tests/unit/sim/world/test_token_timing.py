@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.world.published import default_world
-from isochrone_sim.world.randomness import generator, skewed, uniform
-from isochrone_sim.world.token_timing import TokenTiming, token_timing
-from isochrone_sim.world.world import Episode, Model
+from isochrone_sim.world import Episode, Model, TokenTiming, default_world, generator, skewed, token_timing, uniform
 
 WORLD = default_world()
 MONDAY_AT = 1_779_235_200_000_000

@@ -2,8 +2,7 @@
 
 import pytest
 
-from isochrone_sim.world.published import assumed_offset_us, default_world
-from isochrone_sim.world.world import Model, Offset, Source
+from isochrone_sim.world import Model, Offset, Source, assumed_offset_us, default_world
 
 WORLD = default_world()
 LEADERBOARD = {

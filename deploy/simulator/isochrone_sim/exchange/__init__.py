@@ -1,1 +1,0 @@
-"""Values of one request and its response, shared by dialects, faults and the server."""

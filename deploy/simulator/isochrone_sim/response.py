@@ -1,0 +1,397 @@
+"""Timelines: complete responses as bytes with instants, which the player plays and the ground truth is compared with.
+
+`timeline` combines the token timing of the model, the script of the answer, the fault and the dialect. Events are
+framed as SSE and HTTP chunks, and split where a fault requires it. Heads are built as bytes, so that faults can send
+anything. With compression every event is flushed, so that the client can decode it at once.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+from http import HTTPStatus
+from random import Random
+from typing import NamedTuple, Protocol
+
+from isochrone_sim.dialects import Dialect, Renderer, ResponseMetadata
+from isochrone_sim.faults import FAULTS
+from isochrone_sim.requests import ErrorResponse, RequestParameters
+from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, Style, Usage, filler_tokens
+from isochrone_sim.world import Model, TokenTiming, World, generator, token_timing
+
+_FLOOD_WRITE_BYTES = 1 << 16
+_CLOSE_DELAY_NS = 5_000_000
+_CUT_GAP_NS = 300_000
+_CUT_TOKENS = 5
+_FIRST_CONTINUATION, _LAST_CONTINUATION = 0x80, 0xBF
+TokenCounts = tuple[tuple[Channel, int], ...]
+SERVER = "isochrone-sim"
+STREAM = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "transfer-encoding": "chunked",
+}
+LAST_CHUNK = b"0\r\n\r\n"
+# Providers send the head well before the first token.
+_HEAD_SHARE = 0.3
+_HEAD_MAX_NS = 200_000_000
+_TRAILER_NS = 200_000
+_REASONING_TOKENS = {"none": 0, "minimal": 8, "low": 16, "medium": 32, "high": 64}
+_USUAL_EFFORT = "medium"
+# Makes zlib add gzip's header and trailer.
+_GZIP_BITS = 31
+# Other streams wait while one is compressed: prefer speed and little memory over a small size.
+_LEVEL, _MEMORY = 1, 5
+OK = 200
+ERROR_RESPONSE_NS = 5_000_000
+
+
+class Frame(NamedTuple):
+    """One write, `offset_ns` after the request, and the number of output tokens per channel that it completes.
+
+    A named tuple instead of a dataclass, because hundreds are created while other streams wait for their next token.
+    """
+
+    offset_ns: int
+    data: bytes
+    token_counts: TokenCounts = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A write that is repeated as fast as the client reads, and its tokens per repetition."""
+
+    data: bytes
+    token_counts: TokenCounts
+
+
+def head(status: int, headers: Mapping[str, str], *, at: int) -> bytes:
+    """Return the status line and headers up to the blank line; `at` is the wall-clock instant in microseconds."""
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"server: {SERVER}"]
+    lines.append(f"date: {formatdate(at / 1e6, usegmt=True)}")
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+
+def complete_response(status: int, body: bytes, headers: Mapping[str, str], *, at: int) -> bytes:
+    """Return a response with a body of known length, JSON unless `headers` state another type."""
+    measured = {"content-type": "application/json", **headers, "content-length": str(len(body))}
+    return head(status, measured, at=at) + body
+
+
+def chunk(data: bytes) -> bytes:
+    """Return `data` as one chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Encoding(Protocol):
+    """A content encoding. `name` is its HTTP name, empty for none."""
+
+    name: str
+
+    def event(self, data: bytes) -> bytes:
+        """Return the encoded bytes of an event; the client can decode all of them at once."""
+        ...
+
+    def end(self) -> bytes:
+        """Return the final bytes of the body."""
+        ...
+
+
+class Identity:
+    """No encoding."""
+
+    name = ""
+
+    def event(self, data: bytes) -> bytes:
+        """See `Encoding.event`."""
+        return data
+
+    def end(self) -> bytes:
+        """See `Encoding.end`."""
+        return b""
+
+
+class Gzip:
+    """gzip, flushed after every event."""
+
+    name = "gzip"
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY)
+
+    def event(self, data: bytes) -> bytes:
+        """See `Encoding.event`."""
+        return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        """See `Encoding.end`."""
+        return self._compressor.flush()
+
+
+def wants_gzip(accept_encoding: str) -> bool:
+    """Return true if the client's `Accept-Encoding` names gzip and allows it."""
+    for offer in accept_encoding.lower().split(","):
+        name, _, quality = offer.partition(";")
+        if name.strip() == "gzip":
+            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+def answer_script(model: Model, parameters: RequestParameters, timing: TokenTiming, rng: Random) -> Script:
+    """Return the script of a healthy answer, with everything that the request asks for.
+
+    A reasoning model reasons only if the request asks for it (`reasoning_effort` other than "none"). Reasoning then
+    comes first, at the same rate, and counts towards the limit. So the first token of a default request, at the
+    published time, is a token of the answer.
+    """
+    reasoning = _reasoning_tokens(model, parameters)
+    wanted = reasoning + model.answer_tokens
+    count = min(wanted, parameters.max_tokens or wanted)
+    reasoning = min(reasoning, count)
+    offsets = timing.offsets_ns(rng, count)
+    channels = [Channel.REASONING] * reasoning + [Channel.ANSWER] * (count - reasoning)
+    texts = filler_tokens(rng, reasoning) + filler_tokens(rng, count - reasoning)
+    tokens = [
+        Step(at, Kind.TOKENS, text, 1, channel) for at, text, channel in zip(offsets, texts, channels, strict=True)
+    ]
+    head_ns = min(round(timing.ttft_ns * _HEAD_SHARE), _HEAD_MAX_NS)
+    return Script(
+        head_ns=head_ns,
+        steps=(
+            Step(head_ns, Kind.ROLE),
+            *tokens,
+            *_trailer(
+                offsets[-1] + _TRAILER_NS, "length" if count < wanted else "stop", usage=parameters.include_usage
+            ),
+        ),
+        usage=Usage(prompt_tokens=parameters.prompt_tokens, output_tokens=count, reasoning_tokens=reasoning),
+    )
+
+
+def _trailer(at_ns: int, reason: str, *, usage: bool) -> list[Step]:
+    counts = [Step(at_ns, Kind.USAGE)] if usage else []
+    return [Step(at_ns, Kind.FINISH, reason), *counts, Step(at_ns, Kind.DONE)]
+
+
+def _reasoning_tokens(model: Model, parameters: RequestParameters) -> int:
+    if not model.reasoning or parameters.reasoning_effort is None:
+        return 0
+    return _REASONING_TOKENS.get(parameters.reasoning_effort, _REASONING_TOKENS[_USUAL_EFFORT])
+
+
+def stream_frames(
+    script: Script, renderer: Renderer, *, head: bytes, encoding: Encoding | None = None
+) -> tuple[Frame, ...]:
+    """Return the writes of a streamed response, which begins with `head`. Empty if the script sends no head."""
+    if script.head_ns is None:
+        return ()
+    encoding = encoding or Identity()
+    frames = [Frame(script.head_ns, head), *_events(script, renderer, encoding)]
+    frames += _final_frames(script, encoding.end())
+    return tuple(_cut(_merged(frames), script.style))
+
+
+def repeated_flood(script: Script, renderer: Renderer) -> Flood | None:
+    """Return the write repeated after the frames, if any, with enough events for an efficient write. `renderer` must
+    have rendered the frames before.
+    """
+    if script.flood is None:
+        return None
+    block = b""
+    count = 0
+    while len(block) < _FLOOD_WRITE_BYTES:
+        block += _event(script.flood, script, renderer)
+        count += 1
+    tokens = count * script.flood.tokens
+    return Flood(chunk(block), ((script.flood.channel, tokens),) if tokens else ())
+
+
+def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
+    """Return the writes of a response that is not streamed: one write at the instant of the last token. Half of the
+    body if the script does not end normally, nothing if it sends no head.
+    """
+    if script.head_ns is None:
+        return ()
+    if script.ending is not Ending.KEEP_ALIVE:
+        return (Frame(script.end_ns, response[: len(response) // 2]), *_final_frames(script, b""))
+    token_counts: Counter[Channel] = Counter()
+    for step in script.steps:
+        token_counts[step.channel] += step.tokens
+    return (Frame(script.end_ns, response, tuple((+token_counts).items())),)
+
+
+def _events(script: Script, renderer: Renderer, encoding: Encoding) -> Iterator[Frame]:
+    """Yield a frame per step with an event; tokens of steps without one belong to the next frame."""
+    pending: TokenCounts = ()
+    for step in script.steps:
+        event = _event(step, script, renderer)
+        token_counts = _add_tokens(pending, step)
+        pending = () if event else token_counts
+        if event:
+            yield Frame(step.offset_ns, chunk(encoding.event(event)), token_counts)
+
+
+def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
+    lines = renderer.event(step)
+    if not lines:
+        return b""
+    newline = renderer.newline if script.style.newline is None else script.style.newline
+    event = lines + b"\n\n"
+    return event if newline == b"\n" else event.replace(b"\n", newline)
+
+
+def _add_tokens(token_counts: TokenCounts, step: Step) -> TokenCounts:
+    if not step.tokens:
+        return token_counts
+    if not token_counts:
+        return ((step.channel, step.tokens),)
+    counted = Counter(dict(token_counts))
+    counted[step.channel] += step.tokens
+    return tuple(counted.items())
+
+
+def _final_frames(script: Script, rest: bytes) -> tuple[Frame, ...]:
+    """Return the end of the response after the `rest` of its body; before a connection is broken, the last token gets
+    some time to arrive.
+    """
+    if script.ending is Ending.KEEP_ALIVE:
+        return (Frame(script.end_ns, (chunk(rest) if rest else b"") + LAST_CHUNK),)
+    if script.ending is Ending.HANG:
+        return ()
+    return (Frame(script.end_ns + _CLOSE_DELAY_NS, b""),)
+
+
+def _merged(frames: Iterable[Frame]) -> list[Frame]:
+    """Merge frames of the same instant that complete no token into one write."""
+    merged: list[Frame] = []
+    for frame in frames:
+        before = merged[-1] if merged else frame
+        if merged and before.offset_ns == frame.offset_ns and not (before.token_counts or frame.token_counts):
+            merged[-1] = before._replace(data=before.data + frame.data)
+        else:
+            merged.append(frame)
+    return merged
+
+
+def _cut(frames: list[Frame], style: Style) -> Iterator[Frame]:
+    cut = _CUTS.get(style.cut)
+    left = _CUT_TOKENS if style.cut is Cut.BYTES else len(frames)
+    for frame in frames:
+        if cut and frame.token_counts and left > 0:
+            left -= 1
+            yield from cut(frame)
+        else:
+            yield frame
+
+
+def _into_bytes(frame: Frame) -> Iterator[Frame]:
+    """One write per byte; the last one, which completes the event, is on time."""
+    last = len(frame.data) - 1
+    for index in range(last):
+        yield Frame(frame.offset_ns - _CUT_GAP_NS, frame.data[index : index + 1])
+    yield frame._replace(data=frame.data[last:])
+
+
+def _inside_character(frame: Frame) -> Iterator[Frame]:
+    """Two writes, split before the first continuation byte; the second, which completes the event, is on time."""
+    inside = (i for i, byte in enumerate(frame.data) if _FIRST_CONTINUATION <= byte <= _LAST_CONTINUATION)
+    index = next(inside, len(frame.data) // 2)
+    yield Frame(frame.offset_ns - _CUT_GAP_NS, frame.data[:index])
+    yield frame._replace(data=frame.data[index:])
+
+
+_CUTS = {Cut.BYTES: _into_bytes, Cut.CODE_POINTS: _inside_character}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A response: its frames in order, the flood after them, and the final state of the connection.
+
+    `ttft_us` (microseconds) and `tokens_per_second` are the planned values, `None` without tokens. `fault` is the
+    injected fault.
+    """
+
+    status: int
+    frames: tuple[Frame, ...]
+    ending: Ending = Ending.KEEP_ALIVE
+    ttft_us: int | None = None
+    tokens_per_second: float | None = None
+    fault: str | None = None
+    flood: Flood | None = None
+
+
+def timeline(
+    model: Model,
+    world: World,
+    parameters: RequestParameters,
+    metadata: ResponseMetadata,
+    *,
+    dialect: Dialect,
+    region: str,
+    content: bytes = b"",
+) -> Timeline:
+    """Return the response of `model`, in `dialect`, to a request from `region` at `metadata.created_at` (microseconds).
+
+    `content` is the request's body; noise and words depend on it, so equal requests get equal answers.
+    """
+    rng = generator(world.seed, model.id, region, content=content)
+    own_fault = model.fault if rng.random() < model.fault_share else None
+    fault = world.fault_of(model.provider, region, at=metadata.created_at) or own_fault
+    timing = token_timing(model, world, region=region, at=metadata.created_at, rng=rng)
+    script = FAULTS[fault or "none"].transform(answer_script(model, parameters, timing, rng))
+    metadata = replace(metadata, processing_us=(script.head_ns or 0) // 1000)
+    renderer = dialect.renderer(parameters, metadata, script.usage)
+    frames = _frames(script, parameters, metadata, dialect, renderer)
+    first_ns = next((frame.offset_ns for frame in frames if frame.token_counts), None)
+    return Timeline(
+        status=script.instead.status if isinstance(script.instead, ErrorResponse) else OK,
+        frames=frames,
+        ending=script.ending,
+        ttft_us=None if first_ns is None else first_ns // 1000,
+        tokens_per_second=None if first_ns is None else timing.tokens_per_second,
+        fault=fault,
+        flood=repeated_flood(script, renderer) if parameters.stream else None,
+    )
+
+
+def error_timeline(response: ErrorResponse, metadata: ResponseMetadata, dialect: Dialect) -> Timeline:
+    """Return an error response, sent five milliseconds after the request."""
+    frame = Frame(ERROR_RESPONSE_NS, _error_document(response, metadata, dialect))
+    return Timeline(status=response.status, frames=(frame,))
+
+
+def _frames(
+    script: Script, parameters: RequestParameters, metadata: ResponseMetadata, dialect: Dialect, renderer: Renderer
+) -> tuple[Frame, ...]:
+    headers = dialect.headers(metadata)
+    if isinstance(script.instead, ErrorResponse):
+        return (Frame(script.head_ns or 0, _error_document(script.instead, metadata, dialect)),)
+    if isinstance(script.instead, Page):
+        page = script.instead
+        typed = {**headers, "content-type": page.content_type}
+        return (Frame(script.head_ns or 0, complete_response(OK, page.body, typed, at=metadata.created_at)),)
+    if parameters.stream:
+        return _stream(script, renderer, headers, at=metadata.created_at, gzip=parameters.gzip)
+    return body_frames(script, complete_response(OK, renderer.body(script), headers, at=metadata.created_at))
+
+
+def _stream(script: Script, renderer: Renderer, headers: dict[str, str], *, at: int, gzip: bool) -> tuple[Frame, ...]:
+    # A flood repeats one write, which is impossible with compression.
+    encoding = Gzip() if gzip and script.flood is None else Identity()
+    encoded = {"content-encoding": encoding.name, "vary": "accept-encoding"} if encoding.name else {}
+    first = head(OK, {**STREAM, **headers, **encoded}, at=at)
+    return stream_frames(script, renderer, head=first, encoding=encoding)
+
+
+def _error_document(response: ErrorResponse, metadata: ResponseMetadata, dialect: Dialect) -> bytes:
+    wait_us = response.retry_after_us
+    if wait_us is None:
+        headers = dialect.headers(metadata)
+    else:
+        spent = metadata.rate_limit.spent(wait_us) if metadata.rate_limit else None
+        seconds = max(1, -(-wait_us // 1_000_000))
+        waits = {"retry-after": str(seconds), "retry-after-ms": str(wait_us // 1000)}
+        headers = dialect.headers(replace(metadata, rate_limit=spent)) | (waits if dialect.retry_after else {})
+    return complete_response(response.status, dialect.error_body(response), headers, at=metadata.created_at)

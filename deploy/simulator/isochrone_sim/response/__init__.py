@@ -1,1 +1,0 @@
-"""Responses as bytes with instants: answer scripts, frames and timelines."""

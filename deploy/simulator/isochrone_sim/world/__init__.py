@@ -1,1 +1,0 @@
-"""The simulated world: regions, models, load, token timing, and the published figures."""
