@@ -60,7 +60,7 @@ _ABOUT_METRICS = (
     "Counters end in `_total` and start at 0 with the process; durations are in seconds. Metrics of probes have the "
     "labels `region` (of the vantage), `target`, `provider` and `model`; those of route tables have `client_region` "
     "and `route`, and of their members `target`, `provider` and `model` too. [prometheus.md](../prometheus.md) "
-    "describes how to scrape them."
+    "describes how to scrape them. `process_*` are the program's memory, CPU and files."
 )
 _INTRODUCTION = (
     "A plan document has what agents measure; options and environment variables have everything else. The files of an "
