@@ -13,7 +13,7 @@ import click
 import grpc
 
 from isochrone_collector.errors import CollectorError, CollectorUnreachable, SettingsError
-from isochrone_collector.server.operator_identity import FILE_NAME
+from isochrone_collector.server.certificates import FILE_NAME
 from isochrone_collector.settings import DEFAULT_LISTEN, parse_collector
 from isochrone_common import channel, identity_file
 from isochrone_common.address import Address

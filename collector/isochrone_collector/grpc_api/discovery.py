@@ -18,9 +18,8 @@ from isochrone_collector.grpc_api.responses import Context
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.encoding import NO_REGION, EncodedResources, delta_request_of, request_of
-from isochrone_collector.xds.rejections import Rejections
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
-from isochrone_collector.xds.snapshots import Snapshots
+from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_collector.xds.stream_state import Delta, Request, Response, StateOfTheWorld, StreamState
 from isochrone_wire.model import SECOND_US
 

@@ -15,24 +15,19 @@ from starlette.routing import Route
 
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
-from isochrone_collector.http_api import openapi, problems
+from isochrone_collector.http_api import openapi, responses
 from isochrone_collector.http_api.bearer_auth import BearerAuth
-from isochrone_collector.http_api.bodies import JsonResponse
-from isochrone_collector.http_api.changes import ChangeRoutes
-from isochrone_collector.http_api.discovery import DiscoveryRoutes
-from isochrone_collector.http_api.encoded_tables import encode_line
-from isochrone_collector.http_api.page import PageRoutes
+from isochrone_collector.http_api.page import STATUS, PageRoutes, StatusRoutes
 from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
-from isochrone_collector.http_api.route_tables import TableRoutes
-from isochrone_collector.http_api.sample_streams import SampleStreams
-from isochrone_collector.http_api.status import STATUS, StatusRoutes
+from isochrone_collector.http_api.responses import JsonResponse, encode_line
+from isochrone_collector.http_api.route_tables import DiscoveryRoutes, TableRoutes
+from isochrone_collector.http_api.streams import ChangeRoutes, SampleStreams
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.xds.rejections import Rejections
-from isochrone_collector.xds.snapshots import Snapshots
+from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_common.metrics_server import encode_metrics
 from isochrone_wire.json_format import rfc3339
 
@@ -131,9 +126,9 @@ def create_app(
             )
         ],
         exception_handlers={
-            CollectorError: problems.handle,
-            HTTPException: problems.handle,
-            Exception: problems.handle,
+            CollectorError: responses.handle,
+            HTTPException: responses.handle,
+            Exception: responses.handle,
         },
     )
     # A redirect would answer for another name than the requested one.

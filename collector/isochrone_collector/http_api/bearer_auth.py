@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.auth.limits import REFUSALS
 from isochrone_collector.errors import BadRequest, CollectorError, Unauthenticated
-from isochrone_collector.http_api import problems, query_parameters
+from isochrone_collector.http_api import requests, responses
 from isochrone_common.address import parse_address
 from isochrone_wire.operations import Role
 from isochrone_wire.text import shortened
@@ -60,10 +60,10 @@ class BearerAuth:
                 self._require_host(request)
                 if not self._is_open(scope["path"]):
                     request.state.principal = await authenticate(self._authenticator, request)
-            query_parameters.require_readable(scope["raw_path"])
+            requests.require_readable(scope["raw_path"])
         except CollectorError as error:
             REFUSALS.write(method=shortened(scope["method"], MAX_NAME_CHARS), reason=shortened(str(error)))
-            await problems.response(error)(scope, receive, send)
+            await responses.response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

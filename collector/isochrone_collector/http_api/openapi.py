@@ -1,15 +1,42 @@
 """The OpenAPI 3.1 document: schemas and the paths of queries are derived, the other paths written by hand. Pure."""
 
 import re
-from collections.abc import Sequence
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import IntFlag, StrEnum
+from typing import Any
 
-from isochrone_collector.http_api.endpoint import Endpoint, Parameter
-from isochrone_collector.http_api.parameters import COUNT, EXPORT, FORMAT, INSTANT, LINES, TEXT, WATCH
-from isochrone_collector.http_api.schemas import Schema, components, reference
+from isochrone_collector.http_api.requests import (
+    COUNT,
+    EXPORT,
+    FORMAT,
+    INSTANT,
+    LINES,
+    TEXT,
+    WATCH,
+    Endpoint,
+    Parameter,
+    Schema,
+)
 from isochrone_collector.publishing.change_event import ChangeEvent
 from isochrone_wire import __version__
+from isochrone_wire.queries.documents import FORMATS, DocumentFormat
 from isochrone_wire.routes import RegionTables, RouteState, RouteTable
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
+
+_PLAIN: dict[object, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    bytes: {"type": "string", "contentEncoding": "base64"},
+}
+
+
+_INSTANT: Schema = {"type": "string", "format": "date-time"}
+
 
 _PROBLEM: Schema = {
     "type": "object",
@@ -29,6 +56,8 @@ _PROBLEM: Schema = {
     "required": ["type", "title", "status", "detail"],
     "additionalProperties": False,
 }
+
+
 _OVERVIEW: Schema = {
     "type": "object",
     "description": "The regions and routes that have a table.",
@@ -72,7 +101,11 @@ _OVERVIEW: Schema = {
     "required": ["generation", "plan_version", "client_regions", "routes", "tables"],
     "additionalProperties": False,
 }
+
+
 _ALIVE: Schema = {"type": "object", "properties": {"alive": {"const": True}}, "required": ["alive"]}
+
+
 _READY: Schema = {
     "type": "object",
     "properties": {
@@ -86,6 +119,7 @@ _READY: Schema = {
     "required": ["ready", "generation", "stale_since_at"],
 }
 
+
 _TABLE_HEADERS: Schema = {
     "ETag": {"schema": TEXT, "description": "Changes with every table in the answer."},
     "Cache-Control": {"schema": TEXT},
@@ -97,7 +131,10 @@ _TABLE_HEADERS: Schema = {
     },
 }
 
+
 _BOUNDS = ("low", "high", "low_us", "high_us", "shift_low", "shift_high")
+
+
 _SERVER = f"The server's part is {SERVER_CAVEAT}."
 
 
@@ -291,4 +328,101 @@ def _header(name: str, description: str) -> Schema:
 
 
 _ROUTE = _in_query("route", TEXT, "One route; all if missing.")
+
+
 _FORMAT = _described(FORMAT)
+
+
+def components(*classes: type) -> dict[str, Schema]:
+    """Return the schemas of classes and of the classes they refer to, by name; that of an answer with a document is
+    the schema of this document.
+    """
+    found: dict[str, Schema] = {}
+    for cls in classes:
+        _add(cls, found)
+    return found
+
+
+def reference(cls: type) -> Schema:
+    """Return a reference to the schema of a class."""
+    return {"$ref": f"#/components/schemas/{cls.__name__}"}
+
+
+def _add(cls: type, found: dict[str, Schema]) -> None:
+    if cls.__name__ in found:
+        return
+    found[cls.__name__] = {}
+    document = FORMATS.get(cls.__name__)
+    properties = _properties(cls, found) if document is None else _document_properties(cls, document, found)
+    found[cls.__name__] = {
+        "type": "object",
+        "description": " ".join((cls.__doc__ or "").split()),
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _properties(cls: type, found: dict[str, Schema]) -> dict[str, Schema]:
+    """Return the schemas of the fields of a class, as `to_json_value` writes them."""
+    hints = typing.get_type_hints(cls)
+    properties = {
+        field.name: _schema(hints[field.name], found, is_instant=field.name.endswith("_at")) for field in fields(cls)
+    }
+    if prefix := getattr(cls, "ID_PREFIX", None):
+        properties["id"] = {"type": "string", "pattern": f"^{prefix}[0-9a-f]{{16}}$"}
+    derived = {name: getattr(cls, name).fget for name in getattr(cls, "DERIVED", ())}
+    return properties | {
+        name: _schema(typing.get_type_hints(getter)["return"], found) for name, getter in derived.items()
+    }
+
+
+def _document_properties(cls: type, document: DocumentFormat, found: dict[str, Schema]) -> dict[str, Schema]:
+    properties = _properties(cls, found)
+    rows = properties.pop(document.rows)
+    for name in document.inline:
+        _inline(found, rows["items"], name)
+    facts = {name: schema for name, schema in properties.items() if name not in document.omitted}
+    return {"schema": {"const": document.schema}, **facts, "rows": rows}
+
+
+def _inline(found: dict[str, Schema], row: Schema, name: str) -> None:
+    """Replace a property of the schema of a row by the properties of the object that it refers to."""
+    schema = found[_referred(row)]
+    properties = dict(schema["properties"])
+    properties |= found[_referred(properties.pop(name))]["properties"]
+    schema |= {"properties": properties, "required": list(properties)}
+
+
+def _referred(schema: Schema) -> str:
+    name: str = schema["$ref"].rpartition("/")[2]
+    return name
+
+
+def _is_open(names: type[StrEnum]) -> bool:
+    """Return whether an enumeration also has the names of later versions."""
+    try:
+        return bool(names("a_later_name"))
+    except ValueError:
+        return False
+
+
+def _schema(hint: Any, found: dict[str, Schema], *, is_instant: bool = False) -> Schema:  # noqa: ANN401  # any type hint
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is types.UnionType:
+        (inner,) = [part for part in arguments if part is not types.NoneType]
+        return {"anyOf": [_schema(inner, found, is_instant=is_instant), {"type": "null"}]}
+    if typing.get_origin(hint) is tuple:
+        return {"type": "array", "items": _schema(arguments[0], found)}
+    if typing.get_origin(hint) is Mapping:
+        return {"type": "object", "additionalProperties": _schema(arguments[1], found)}
+    if is_dataclass(hint):
+        assert isinstance(hint, type)
+        _add(hint, found)
+        return reference(hint)
+    if issubclass(hint, StrEnum):
+        known = [member.value for member in hint]
+        return {"type": "string", "examples": known} if _is_open(hint) else {"type": "string", "enum": known}
+    if issubclass(hint, IntFlag):
+        return {"type": "array", "items": {"type": "string", "enum": [flag.name.lower() for flag in hint if flag.name]}}
+    return _INSTANT if is_instant and hint is int else dict(_PLAIN[hint])

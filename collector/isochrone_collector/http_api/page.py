@@ -1,12 +1,33 @@
-"""HTTP routes of the live page: its files, which contain no data and are open to all, and its login.
+"""The live page, with its files and its login; and what the public may read with `--public-page`: status and badges.
 
-A reader presents its credential once, in the body of `POST /session`, and gets a cookie with the token of a session.
-The interface accepts the cookie for reading only. No other site can use it: it is `SameSite=Strict`, and changes of a
-session are accepted from pages of this collector only.
+1. The files contain no data and are open to all. They are read and compressed once, and have a common folder whose name
+   is a digest of their content, so that browsers keep them for ever and load the new ones after an upgrade. Only the
+   document itself is checked at each visit; it is the same for every view.
+2. A reader presents its credential once, in the body of `POST /session`, and gets a cookie with the token of a session.
+   The interface accepts the cookie for reading only. No other site can use it: it is `SameSite=Strict`, and changes of
+   a session are accepted from pages of this collector only.
+3. Callers of the status without a credential cost little: all share one answer, which is computed at most once a second
+   and takes at most a twentieth of the time, and each address has a limit of requests.
+4. A badge is a small SVG image without a script, style sheet, font or address of its own. Every value is escaped, and
+   characters that XML does not allow are replaced.
 """
 
+import asyncio
+import gzip
+import hashlib
+import html
+import math
 import re
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from math import ceil
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from unicodedata import east_asian_width
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.requests import Request
@@ -14,25 +35,53 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isochrone_collector.auth.authenticator import LIFETIME_US, Authenticator, bearer_credential
-from isochrone_collector.errors import BadRequest, Forbidden, Unauthenticated, UnknownName
+from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, RefusalPause, network_of, without_details
+from isochrone_collector.errors import BadRequest, Forbidden, ResourceExhausted, Unauthenticated, UnknownName
+from isochrone_collector.http_api import requests, responses
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
-from isochrone_collector.http_api.bodies import JsonResponse, read_body
-from isochrone_collector.http_api.encoded_documents import accepts_gzip
-from isochrone_collector.http_api.encoded_tables import encode_line
-from isochrone_collector.http_api.entity_tags import is_current, weak
-from isochrone_collector.page.files import DOCUMENT, FOLDER, read_files
+from isochrone_collector.http_api.queries import SharedAnswers
+from isochrone_collector.http_api.requests import FORMAT, Endpoint, ParsedRequest
+from isochrone_collector.http_api.responses import (
+    VARY,
+    EncodedDocument,
+    JsonResponse,
+    accepts_gzip,
+    encode_document,
+    encode_line,
+    is_current,
+    read_body,
+    weak,
+)
+from isochrone_collector.names import EVERY_NAME, NameFilter
+from isochrone_collector.queries import status
+from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.queries.status import State, StatusList, TargetStatus
+from isochrone_wire.text import shortened
 
 MATRIX = "/"
+
+
 VIEWS = (MATRIX, "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
+
 SESSION = "/session"
+
+
 _MAX_BODY_BYTES = 4 << 10
+
+
 _UNCACHED = {"Cache-Control": "no-store"}
+
+
 _USUAL_WINDOW = "24h"
+
+
 # As in the page's `matrix_model.js`.
 _QUANTITIES = ("ttft_p50_us", "e2e_p50_us", "tokens_per_second_p50", "success")
+
+
 _WINDOW = re.compile(r"[0-9]{1,6}[a-z]{1,3}")
 
 
@@ -160,3 +209,336 @@ async def _posted_credential(request: Request) -> str:
     except (ValueError, KeyError):
         raise BadRequest("the form must have the field `credential`, once") from None
     return credential.strip()
+
+
+DOCUMENT = "index.html"
+
+
+FOLDER = "/page"
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of every file: nothing of another address is loaded, and no script or style is inline."""
+
+
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Vary": "Accept-Encoding",
+}
+
+
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+_CHECKED = "no-cache"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFile:
+    """A file as it is sent: its bytes, the same with gzip, and the headers of both, in lower case."""
+
+    content: bytes
+    compressed: bytes
+    etag: str
+    headers: Mapping[str, str]
+
+
+@cache
+def read_files() -> Mapping[str, PageFile]:
+    """Return the files by their paths on the server; the document has the path of `DOCUMENT`. They are read at the
+    first call, because a collector without visitors needs none.
+    """
+    contents = dict(_contents(resources.files("isochrone_collector.page") / "static", PurePosixPath()))
+    document = contents.pop(DOCUMENT)
+    folder = f"{FOLDER}/{_digest(*contents, *contents.values())}"
+    found = {f"{folder}/{name}": _file(name, content, _FOR_EVER) for name, content in contents.items()}
+    return found | {DOCUMENT: _file(DOCUMENT, _linked(document, folder, contents), _CHECKED)}
+
+
+def _contents(folder: Traversable, place: PurePosixPath) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and contents of the files in a folder and in those below it, sorted."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _contents(entry, place / entry.name)
+        elif PurePosixPath(entry.name).suffix in _MEDIA_TYPES:
+            yield str(place / entry.name), entry.read_bytes()
+
+
+def _linked(document: bytes, folder: str, names: Mapping[str, bytes]) -> bytes:
+    """Return the document with the name of the folder, and with links by which all modules are loaded at once."""
+    links = (f'<link rel="modulepreload" href="{folder}/{name}">' for name in names if name.endswith(".js"))
+    text = document.decode().replace("<!-- modules -->", "\n".join(links))
+    return text.replace("FOLDER", folder).encode()
+
+
+def _file(name: str, content: bytes, cache_control: str) -> PageFile:
+    headers = {"Content-Type": _MEDIA_TYPES[PurePosixPath(name).suffix], "Cache-Control": cache_control, **_HEADERS}
+    return PageFile(content=content, compressed=gzip.compress(content, mtime=0), etag=_digest(content), headers=headers)
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode() if isinstance(part, str) else part
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.hexdigest()[:20]
+
+
+UNKNOWN_VALUE = "\N{EN DASH}"
+
+
+MAX_LABEL_CHARS = 60
+
+
+_COLOURS = {State.OK: "#1a7f37", State.SLOW: "#8a5a00", State.FAILING: "#b3202c", State.STALE: "#57606a"}
+
+
+_NEUTRAL = "#57606a"
+
+
+# The widths of characters of Verdana at the size of the text: of the usual ones, of capitals, and of others.
+_CHAR_PX, _CAPITAL_PX, _EAST_ASIAN_PX, _MARGIN_PX = 6.8, 7.7, 12.0, 6
+
+
+_WIDTHS_PX = (
+    dict.fromkeys("ijl", 3.1)
+    | dict.fromkeys("frtI .,:;|!'()[]", 4.4)
+    | dict.fromkeys("-/", 5.0)
+    | dict.fromkeys("mwMW%@<>=+~", 9.5)
+)
+
+
+# Longer latencies are shown in seconds.
+_SECONDS_FROM_US = 10 * SECOND_US
+
+
+_FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
+
+
+_SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" viewBox="0 0 {width} 20" role="img"
+ aria-label="{title}">
+<title>{title}</title>
+<clipPath id="shape"><rect width="{width}" height="20" rx="3"/></clipPath>
+<g clip-path="url(#shape)">
+<rect width="{left}" height="20" fill="#333b44"/>
+<rect x="{left}" width="{right}" height="20" fill="{colour}"/>
+</g>
+<g fill="#ffffff" font-family="{font}" font-size="11" aria-hidden="true">
+<text x="{margin}" y="14" textLength="{label_px}">{label}</text>
+<text x="{value_x}" y="14" textLength="{value_px}">{value}</text>
+</g>
+</svg>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """The bytes of an image, and its entity tag."""
+
+    content: bytes
+    etag: str
+
+
+def _state(row: TargetStatus) -> str:
+    return row.state.value
+
+
+def _first_token(row: TargetStatus) -> str:
+    if row.ttft_p50_us is None:
+        return UNKNOWN_VALUE
+    if row.ttft_p50_us >= _SECONDS_FROM_US:
+        return f"{row.ttft_p50_us / SECOND_US:.1f} s"
+    return f"{row.ttft_p50_us / 1_000:.0f} ms"
+
+
+def _success(row: TargetStatus) -> str:
+    """Round down, so that 100.0 % means all."""
+    return UNKNOWN_VALUE if row.success is None else f"{math.floor(1_000 * row.success + 1e-9) / 10:.1f} %"
+
+
+METRICS: Mapping[str, tuple[str, Callable[[TargetStatus], str]]] = MappingProxyType(
+    {"state": ("state", _state), "ttft": ("median first token", _first_token), "success": ("success", _success)}
+)
+"""What a badge can show: its words in the title, and the text of the value."""
+
+
+def badge_of(row: TargetStatus, metric: str) -> Badge:
+    """Return the badge of a target from a region, with one of `METRICS`; its colour is that of the state."""
+    words, text_of = METRICS[metric]
+    text = text_of(row)
+    told = f"{words} {text}" if metric == "state" else f"{words} {text} in 24 hours, state {row.state.value}"
+    return _badge(f"{row.target} {row.region}", text, title=f"{row.target} from {row.region}: {told}", state=row.state)
+
+
+def unknown_badge() -> Badge:
+    """Return the badge of a target or region that is not known. It repeats nothing of the request."""
+    return _badge("isochrone", "unknown", title="isochrone: unknown target or region", state=None)
+
+
+def _badge(label: str, value: str, *, title: str, state: State | None) -> Badge:
+    label, value = shortened(_printable(label), MAX_LABEL_CHARS), _printable(value)
+    label_px, value_px = _width_px(label), _width_px(value)
+    left, right = label_px + 2 * _MARGIN_PX, value_px + 2 * _MARGIN_PX
+    content = _SVG.format(
+        width=left + right,
+        left=left,
+        right=right,
+        margin=_MARGIN_PX,
+        value_x=left + _MARGIN_PX,
+        label_px=label_px,
+        value_px=value_px,
+        label=html.escape(label),
+        value=html.escape(value),
+        title=html.escape(_printable(title)),
+        colour=_NEUTRAL if state is None else _COLOURS[state],
+        font=_FONT,
+    ).encode()
+    return Badge(content, hashlib.sha256(content).hexdigest()[:20])
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _width_px(text: str) -> int:
+    """Return the width of a text in the usual fonts; the image stretches other fonts to it."""
+    return math.ceil(sum(map(_char_px, text)))
+
+
+def _char_px(char: str) -> float:
+    if east_asian_width(char) in "WF":
+        return _EAST_ASIAN_PX
+    return _WIDTHS_PX.get(char, _CAPITAL_PX if char.isupper() else _CHAR_PX)
+
+
+STATUS = Endpoint(
+    path="/v1/status",
+    summary="The state of each target from each region. Open to all with --public-page.",
+    answer=StatusList,
+    query=lambda context, _request: status.status(context),
+    parameters=(FORMAT,),
+)
+
+
+BADGE = "/badge/{target:path}/{region}.svg"
+
+
+PUBLIC_PATHS = (STATUS.path, BADGE)
+"""All paths with data that need no credential with `--public-page`."""
+
+
+MAX_AGE_S = 60.0
+"""The greatest age of a shared answer, in seconds; it is that old only if its query took three seconds."""
+
+
+# Requests of the public, of one address and of all.
+_PER_SECOND, _BURST = 10.0, 100.0
+
+
+_ALL_PER_SECOND, _ALL_BURST = 200.0, 400.0
+
+
+_KEPT_S = 10
+
+
+_BADGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+_Answer = tuple[StatusList, EncodedDocument]
+
+
+class StatusRoutes:
+    """The routes of the status and of badges, open to the public if `is_public`. They have these `targets` only, for
+    readers, too: all callers share one answer, in which another target does not exist.
+    """
+
+    def __init__(self, query_context: QueryContext, *, is_public: bool, targets: NameFilter = EVERY_NAME) -> None:
+        self._query_context = query_context
+        self._is_public = is_public
+        self._targets = targets
+        self._shared = SharedAnswers[_Answer]()
+        self._of_address = BucketPerKey(per_second=_PER_SECOND, burst=_BURST)
+        self._of_all = LeakyBucket(per_second=_ALL_PER_SECOND, burst=_ALL_BURST)
+        self._pause = RefusalPause()
+        self.routes = (
+            Route(STATUS.path, self._status, methods=["GET"]),
+            Route(BADGE, self._badge, methods=["GET"], include_in_schema=False),
+        )
+        """The routes of `PUBLIC_PATHS`."""
+
+    def is_public(self, path: str) -> bool:
+        """Return whether a path needs no credential."""
+        return self._is_public and any(route.path_regex.match(path) for route in self.routes)
+
+    async def _status(self, request: Request) -> Response:
+        STATUS.parse(request.scope["query_string"], path={}, now_at=self._query_context.clock())
+        (_, document), age_s = await self._answer(request)
+        headers = {"Cache-Control": self._cache_control, "ETag": responses.weak(document.etag), **VARY}
+        if age_s:
+            headers["Age"] = str(ceil(age_s))
+        if responses.is_current(responses.none_match(request.headers), document.etag):
+            return Response(status_code=304, headers=headers)
+        return JsonResponse(document.content, headers=headers)
+
+    async def _badge(self, request: Request) -> Response:
+        """Return the badge of a target from a region; a neutral one with 404 if either is unknown."""
+        query = requests.parse(request.scope["query_string"], known=["metric"])
+        metric = ParsedRequest(query=query, now_at=0).choice("metric", METRICS) or "state"
+        (found, _), _ = await self._answer(request)
+        row = _row_of(found, request.path_params["target"], request.path_params["region"])
+        badge = unknown_badge() if row is None else badge_of(row, metric)
+        headers = {
+            "Cache-Control": self._cache_control,
+            "ETag": responses.quoted(badge.etag),
+            "Cross-Origin-Resource-Policy": "cross-origin" if self._is_public else "same-origin",
+            **_BADGE_HEADERS,
+        }
+        if row is not None and responses.is_current(responses.none_match(request.headers), badge.etag):
+            return Response(status_code=304, headers=headers)
+        status_code = 404 if row is None else 200
+        return Response(badge.content, status_code=status_code, headers=headers, media_type="image/svg+xml")
+
+    @property
+    def _cache_control(self) -> str:
+        return f"public, max-age={_KEPT_S}" if self._is_public else "private, no-cache"
+
+    async def _answer(self, request: Request) -> tuple[_Answer, float]:
+        """Return the shared answer and its age in seconds. Raises `ResourceExhausted`, and as the query."""
+        if self._is_public:
+            await self._limit(request)
+        with without_details() if self._is_public else nullcontext():
+            return await self._shared.get(STATUS.path, self._make, max_age_s=MAX_AGE_S)
+
+    async def _make(self) -> _Answer:
+        found = await status.status(self._query_context, shown=self._targets)
+        return found, await asyncio.to_thread(encode_document, found)
+
+    async def _limit(self, request: Request) -> None:
+        now_at = self._query_context.clock()
+        address = network_of(request.client.host if request.client else "")
+        if not (self._of_address.take(address, now_at) and self._of_all.take(now_at)):
+            await self._pause.wait()
+            raise ResourceExhausted("too many requests; the answer changes every few seconds only")
+
+
+def _row_of(found: StatusList, target: str, region: str) -> TargetStatus | None:
+    return next((row for row in found.rows if (row.target, row.region) == (target, region)), None)

@@ -1,26 +1,39 @@
 """Route tables over HTTP: requests, long polls and streams, with cache headers (RFC 9110, 9111, 5861)."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
 
+from google.protobuf.json_format import Parse, ParseError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, while_valid
 from isochrone_collector.auth.limits import StreamCounts
-from isochrone_collector.errors import UnknownName
-from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
-from isochrone_collector.http_api.bodies import JsonResponse
-from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
-from isochrone_collector.http_api.entity_tags import is_current, none_match, quoted
-from isochrone_collector.http_api.problems import NotBuilt
-from isochrone_collector.http_api.query_parameters import QueryParameters
+from isochrone_collector.errors import BadRequest, UnknownName
+from isochrone_collector.http_api import bearer_auth, requests, streams
+from isochrone_collector.http_api.requests import QueryParameters
+from isochrone_collector.http_api.responses import (
+    EncodedTables,
+    JsonResponse,
+    NotBuilt,
+    encode_line,
+    is_current,
+    none_match,
+    quoted,
+    read_body,
+)
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.routes import NO_TABLE
+from isochrone_collector.xds import envoy_pb2
+from isochrone_collector.xds.encoding import NO_REGION, request_of
+from isochrone_collector.xds.resources import CLUSTERS, ROUTES, version_of
+from isochrone_collector.xds.snapshots import Rejections, Snapshots
+from isochrone_collector.xds.stream_state import Rejection
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteTable
@@ -52,7 +65,7 @@ class TableRoutes:
 
     async def overview(self, request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
-        query_parameters.parse(request.scope["query_string"], known=())
+        requests.parse(request.scope["query_string"], known=())
         tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
         overview = {
             "generation": max((table.generation for table in tables), default=0),
@@ -78,10 +91,10 @@ class TableRoutes:
 
     async def region(self, request: Request) -> Response:
         """Return the tables of a region, at once or as soon as there is a newer one than the client has."""
-        parameters = query_parameters.parse(request.scope["query_string"], known=ONE_REGION)
-        query_parameters.require_json(parameters.one("format"))
-        wait_us = query_parameters.wait_us(parameters.one("wait"))
-        after = query_parameters.generation(parameters.one("after"), name="after")
+        parameters = requests.parse(request.scope["query_string"], known=ONE_REGION)
+        requests.require_json(parameters.one("format"))
+        wait_us = requests.wait_us(parameters.one("wait"))
+        after = requests.generation(parameters.one("after"), name="after")
         route = parameters.one("route")
         if_none_match = none_match(request.headers)
         found = self._find(request, route)
@@ -99,22 +112,22 @@ class TableRoutes:
 
     async def watch(self, request: Request) -> Response:
         """Stream the tables of a region as server-sent events."""
-        parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING)
+        parameters = requests.parse(request.scope["query_string"], known=WATCHING)
         found = self._find(request, parameters.one("route"))
         return await self._stream(request, parameters, found.client_region)
 
     async def watch_all(self, request: Request) -> Response:
         """Stream the tables of all regions, or of one, as server-sent events."""
-        parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING_ALL)
+        parameters = requests.parse(request.scope["query_string"], known=WATCHING_ALL)
         return await self._stream(request, parameters, parameters.one("client_region"))
 
     async def _stream(self, request: Request, parameters: QueryParameters, client_region: str) -> Response:
-        after = query_parameters.generation(
+        after = requests.generation(
             request.headers.get("last-event-id") or parameters.one("after"), name="Last-Event-ID or after"
         )
         if request.method == "HEAD":
-            return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
-        return await event_stream.start(
+            return Response(headers=streams.HEADERS, media_type=streams.MEDIA_TYPE)
+        return await streams.start(
             self._watched(request, client_region, parameters.one("route"), after=after),
             event=self._encoded.event,
             authenticate=self._authenticate(request),
@@ -178,7 +191,7 @@ class TableRoutes:
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]) -> bool:
     """Return the result of `work`; `False` as soon as the client disconnects."""
-    disconnect, task = asyncio.ensure_future(event_stream.disconnected(request.receive)), asyncio.ensure_future(work)
+    disconnect, task = asyncio.ensure_future(streams.disconnected(request.receive)), asyncio.ensure_future(work)
     try:
         await asyncio.wait({disconnect, task}, return_when=asyncio.FIRST_COMPLETED)
         return task.done() and task.result()
@@ -203,3 +216,48 @@ def cache_control(region: RegionTables, *, now_at: int) -> str:
 
 def _seconds(us: int) -> int:
     return max(0, us) // SECOND_US
+
+
+MAX_BODY_BYTES = 256 << 10
+"""Maximum size of a request body. Envoy lists its extensions in it."""
+
+
+class DiscoveryRoutes:
+    """Routes for the resources of each type."""
+
+    def __init__(self, *, snapshots: Snapshots, rejections: Rejections) -> None:
+        self._snapshots = snapshots
+        self._rejections = rejections
+
+    async def clusters(self, request: Request) -> Response:
+        """Return the clusters of the region in the request."""
+        return await self._answer(request, CLUSTERS)
+
+    async def routes(self, request: Request) -> Response:
+        """Return the route configuration of the region in the request."""
+        return await self._answer(request, ROUTES)
+
+    async def _answer(self, request: Request, type_url: str) -> Response:
+        body = await read_body(request, max_bytes=MAX_BODY_BYTES)
+        try:
+            message = Parse(body, envoy_pb2.DiscoveryRequest(), ignore_unknown_fields=True)
+        except (ParseError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest("the body is not a DiscoveryRequest in JSON") from error
+        asked = request_of(message, type_url)
+        if not asked.client_region:
+            raise BadRequest(NO_REGION)
+        if asked.type_url != type_url:
+            raise BadRequest(f"{request.url.path} has no {asked.type_url!r}")
+        resources = self._snapshots.of(asked.client_region, asked.node_id).select(type_url, asked.names or None)
+        if asked.error is not None:
+            rejection = Rejection(type_url=type_url, version=asked.version, reason=asked.error)
+            self._rejections.note(asked.client_region, rejection)
+        version = version_of(resources)
+        if version == asked.version:
+            return Response(status_code=304)
+        document = {
+            "version_info": version,
+            "type_url": type_url,
+            "resources": [one.document for one in resources.values()],
+        }
+        return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})

@@ -28,8 +28,7 @@ from isochrone_collector.store import partitions
 from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.xds.rejections import Rejections
-from isochrone_collector.xds.snapshots import Snapshots
+from isochrone_collector.xds.snapshots import Rejections, Snapshots
 
 if TYPE_CHECKING:
     from isochrone_collector.alerting.delivery import ReceiverDelivery

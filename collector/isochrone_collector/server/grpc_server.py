@@ -15,12 +15,11 @@ from grpc_reflection.v1alpha import reflection
 from isochrone_collector.alerting.service import SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
-from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
-from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
+from isochrone_collector.grpc_api.guards import AuthInterceptor
 from isochrone_collector.grpc_api.observatory import ObservatoryService
-from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
+from isochrone_collector.grpc_api.services import FleetService, OperationsService, add_to_server
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates, KeyPair

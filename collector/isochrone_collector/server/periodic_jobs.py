@@ -14,7 +14,7 @@ from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.jobs.watches import FleetWatch, RouteWatch
 from isochrone_collector.server.assembly import Parts
-from isochrone_collector.server.operator_identity import OperatorFile
+from isochrone_collector.server.certificates import OperatorFile
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres

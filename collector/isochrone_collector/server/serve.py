@@ -17,12 +17,11 @@ from isochrone_collector import process_tuning
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, StartError
 from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import serving, serving_socket
-from isochrone_collector.server import metrics, route_metrics
+from isochrone_collector.server import metrics
 from isochrone_collector.server.assembly import Parts, assemble
-from isochrone_collector.server.certificates import Certificates
+from isochrone_collector.server.certificates import Certificates, OperatorFile
 from isochrone_collector.server.grpc_server import bind, bind_socket, grpc_server, socket_authenticator
 from isochrone_collector.server.listen_check import check_unix_socket
-from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
@@ -209,7 +208,7 @@ def _families(parts: Parts, series: Sequence[Series], left_out: Mapping[str, int
         alerts=parts.alert_state,
         deliveries={one.name: one.results for one in parts.alerts.receivers},
     )
-    yield from route_metrics.families(
+    yield from metrics.table_families(
         publisher.in_force(),
         switches=publisher.switches,
         rejections=parts.rejections.counts,

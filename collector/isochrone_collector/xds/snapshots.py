@@ -2,19 +2,25 @@
 
 An Envoy is identified by its region and a digest of its node's id. The digest is also its share of the time over which
 consumers change to a table with other weights, so that a fleet of Envoys does not change at once.
+
+Resources that an Envoy rejected are counted, and logged with the reason once per version, at a bounded rate.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from isochrone_collector.auth.limits import RefusalLog
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.xds.resources import Resources, Snapshot, resources_of, snapshot
+from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resources, Snapshot, resources_of, snapshot
+from isochrone_collector.xds.stream_state import Rejection
 from isochrone_common.route_consumer import FollowedTables, endpoint
 from isochrone_wire.model import Plan
 from isochrone_wire.routes import RouteEntry, RouteTable
+from isochrone_wire.text import shortened
+from isochrone_wire.workloads import MAX_NAME_CHARS
 
 MAX_ENVOYS = 4_096
 """The number of Envoys that are remembered; another one applies its first tables at once."""
@@ -102,3 +108,30 @@ class Snapshots:
 
 def _is_due(at: int | None, now_at: int) -> bool:
     return at is not None and now_at >= at
+
+
+_KIND_OF = {CLUSTERS: "clusters", ROUTES: "routes"}
+
+
+class Rejections:
+    """The rejections of this process, over gRPC and HTTP."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Rejected responses by client region and kind of resource."""
+        self._logged: dict[tuple[str, str], str] = {}
+        self._log = RefusalLog("envoy.rejected")
+
+    def note(self, client_region: str, rejection: Rejection | None) -> None:
+        """Count a rejection, if there is one, of a region that has tables."""
+        if rejection is None:
+            return
+        key = client_region, _KIND_OF[rejection.type_url]
+        self.counts[key] += 1
+        # Over HTTP an Envoy states the version.
+        version = shortened(rejection.version, MAX_NAME_CHARS)
+        if self._logged.get(key) != version:
+            self._logged[key] = version
+            self._log.write(
+                client_region=client_region, resources=key[1], version=version, reason=shortened(rejection.reason)
+            )

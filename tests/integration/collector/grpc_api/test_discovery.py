@@ -10,9 +10,8 @@ import pytest
 from fixtures.web import Web
 from isochrone_collector.auth.authenticator import MAX_WATCHES
 from isochrone_collector.grpc_api import discovery
-from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
-from isochrone_collector.grpc_api.guarded_calls import STREAMS_OF
+from isochrone_collector.grpc_api.guards import STREAMS_OF, AuthInterceptor
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
 from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS

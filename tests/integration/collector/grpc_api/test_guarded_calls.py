@@ -15,8 +15,8 @@ from isochrone_collector.auth import authenticator, limits
 from isochrone_collector.auth.authenticator import Principal
 from isochrone_collector.auth.limits import CallSlots
 from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted, Unauthenticated
-from isochrone_collector.grpc_api import guarded_calls
-from isochrone_collector.grpc_api.guarded_calls import MAX_QUERY_BYTES, Caller, CallGuard
+from isochrone_collector.grpc_api import guards
+from isochrone_collector.grpc_api.guards import MAX_QUERY_BYTES, Caller, CallGuard
 from isochrone_collector.grpc_api.responses import refuse
 from isochrone_collector.store import audit
 from isochrone_common.channel import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
@@ -187,7 +187,7 @@ async def test_an_address_that_joins_too_often_is_refused_unread(monkeypatch: py
     """Such a call is refused although its request is never sent, after a pause and with the time after which the caller
     may try again; health checks and callers with a credential have no such limit.
     """
-    monkeypatch.setattr(guarded_calls, "_OPEN_PER_SECOND", 0.25)
+    monkeypatch.setattr(guards, "_OPEN_PER_SECOND", 0.25)
     monkeypatch.setattr(limits, "_PAUSE_S", 0.2)
     async with serving() as channel:
         join: Any = channel.unary_unary("/t.T/Open")
@@ -228,7 +228,7 @@ async def test_a_connection_survives_refusals(monkeypatch: pytest.MonkeyPatch, m
 
 async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that does not arrive in time is refused."""
-    monkeypatch.setattr(guarded_calls, "_READ_S", 0.1)
+    monkeypatch.setattr(guards, "_READ_S", 0.1)
     async with serving() as channel:
         call: Any = channel.stream_unary("/t.T/Length")
         status, details = await status_of(call(timeout=TIMEOUT_S))
@@ -241,7 +241,7 @@ async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytes
     most, although each could take its time alone.
     """
     peers: dict[str, int] = {}
-    monkeypatch.setattr(guarded_calls, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
+    monkeypatch.setattr(guards, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
     async with (
         listening() as address,
         grpc.aio.insecure_channel(address, options=SEPARATE) as channel,
@@ -275,7 +275,7 @@ async def test_requests_of_a_caller_arrive_two_at_a_time() -> None:
 
 async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """While readers hold all their slots, a push is read at once."""
-    monkeypatch.setattr(guarded_calls, "CallSlots", lambda total, each, **_: CallSlots(total=min(total, 2), each=each))
+    monkeypatch.setattr(guards, "CallSlots", lambda total, each, **_: CallSlots(total=min(total, 2), each=each))
     async with serving() as channel:
         asked: Any = channel.stream_unary("/t.T/Length")
         stalled = [asked(timeout=TIMEOUT_S) for _ in range(8)]
@@ -299,7 +299,7 @@ async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_on
         return b""
 
     monkeypatch.setitem(HANDLERS, PUSH, grpc.unary_unary_rpc_method_handler(record))
-    monkeypatch.setattr(guarded_calls, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
+    monkeypatch.setattr(guards, "CallSlots", lambda **_: CallSlots(total=1, each=8, waiting=3))
     monkeypatch.setattr(limits, "_RETRIES_PER_S", 1.0)
     async with serving() as channel:
         endless: Any = channel.stream_unary(PUSH)
@@ -404,12 +404,12 @@ async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
         converse: Any = channel.stream_stream("/t.T/Converse")
         streams = [converse(timeout=TIMEOUT_S) for _ in range(16)]
         for stream in streams:
-            for content in (b"one", b"x" * guarded_calls.MAX_STREAMED_MESSAGE_BYTES):
+            for content in (b"one", b"x" * guards.MAX_STREAMED_MESSAGE_BYTES):
                 await stream.write(content)
                 assert await stream.read() == content
         status, details = await status_of(converse(timeout=TIMEOUT_S).read())
         assert (status, "16 open streams" in details) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
-        await streams[0].write(b"x" * (guarded_calls.MAX_STREAMED_MESSAGE_BYTES + 1))
+        await streams[0].write(b"x" * (guards.MAX_STREAMED_MESSAGE_BYTES + 1))
         status, _ = await status_of(streams[0].read())
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
         answers.append(Unauthenticated("the credential of 'ida' has been revoked"))

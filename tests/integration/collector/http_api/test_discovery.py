@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from fixtures.web import Web, shares_web
-from isochrone_collector.http_api.discovery import MAX_BODY_BYTES
+from isochrone_collector.http_api.route_tables import MAX_BODY_BYTES
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.text import MAX_SHOWN_CHARS
 from testdata.routes import CHAT

@@ -12,7 +12,7 @@ from fixtures.web import ELSEWHERE, StartWeb, Web, first, until
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import DatabaseUnavailable, Unauthenticated
-from isochrone_collector.http_api import encoded_tables, event_stream, route_tables
+from isochrone_collector.http_api import responses, route_tables, streams
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
@@ -95,7 +95,7 @@ async def test_too_many_watchers_are_refused(start_web: StartWeb) -> None:
 
 async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that does not read is disconnected, uses no memory, and gets everything when it resumes."""
-    monkeypatch.setattr(event_stream, "SEND_TIMEOUT_US", SECOND_US // 5)
+    monkeypatch.setattr(streams, "SEND_TIMEOUT_US", SECOND_US // 5)
     long = "x" * 100_000
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -121,13 +121,13 @@ async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch
     async with web.watch(f"{WATCH}?after=48") as one, web.watch(f"{WATCH}?after=48") as two:
         await until(lambda: web.publisher.watchers == 2)
         written: list[int] = []
-        usual = encoded_tables.encode
+        usual = responses.encode
 
         def counted(table: RouteTable) -> bytes:
             written.append(table.generation)
             return usual(table)
 
-        monkeypatch.setattr(encoded_tables, "encode", counted)
+        monkeypatch.setattr(responses, "encode", counted)
         await web.publish(*numbered(49))
         assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [49, 49]
     assert written == [49]

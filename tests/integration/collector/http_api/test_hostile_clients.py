@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fixtures.web import Web, shares_web
-from isochrone_collector.http_api import connection
+from isochrone_collector.http_api import listener
 from isochrone_wire.model import SECOND_US
 
 US = "/v1/routes/us-east-2"
@@ -108,7 +108,7 @@ async def test_an_upgrade_is_ignored(web: Web) -> None:
 
 async def test_idle_connections_are_closed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection without a whole request ends after a while, also when it trickles, and one that waits stays."""
-    monkeypatch.setattr(connection, "IDLE_US", SECOND_US // 2)
+    monkeypatch.setattr(listener, "IDLE_US", SECOND_US // 2)
     async with web.watch(f"{US}/watch"):
         silent, silent_writer = await asyncio.open_connection(web.address.host, web.address.port)
         trickling, trickle = await asyncio.open_connection(web.address.host, web.address.port)

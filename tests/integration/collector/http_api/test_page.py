@@ -12,7 +12,7 @@ import pytest
 from fixtures.web import TIMEOUT_SECONDS, StartWeb, Web, shares_web
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import LIFETIME_US
-from isochrone_collector.http_api import changes, shared_answers
+from isochrone_collector.http_api import queries, streams
 from isochrone_collector.publishing.change_event import Topic
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
@@ -227,7 +227,7 @@ async def test_notices_say_what_is_new(web: Web) -> None:
 
 async def test_streams_of_one_caller_are_limited(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """A further stream is refused with 503."""
-    monkeypatch.setattr(changes, "MAX_PAGES", 1)
+    monkeypatch.setattr(streams, "MAX_PAGES", 1)
     web = await guarded_by(await start_web(required=True))
     await log_in(web)
     async with asyncio.timeout(TIMEOUT_SECONDS), notices(web) as stream:
@@ -238,7 +238,7 @@ async def test_streams_of_one_caller_are_limited(start_web: StartWeb, monkeypatc
 @shares_web
 async def test_pages_share_answers(shared_web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that accepts an answer of some age may get that of another one, with its age; others never do."""
-    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 1000.0)
+    monkeypatch.setattr(queries, "MIN_SHARED_S", 1000.0)
     path = "/v1/leaderboard?window=3h"
     first = await shared_web.get(path, cache_control="max-age=1000")
     second = await shared_web.get(path, cache_control="max-age=1000")

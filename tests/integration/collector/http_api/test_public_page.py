@@ -14,7 +14,7 @@ from fixtures.collector import Caller, Collector, StartCollector
 from fixtures.web import StartWeb
 from isochrone_collector.auth import limits
 from isochrone_collector.clock import now_at
-from isochrone_collector.http_api import shared_answers, status
+from isochrone_collector.http_api import page, queries
 from isochrone_common import identity_file
 from isochrone_wire.model import MINUTE_US, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until
@@ -127,7 +127,7 @@ def test_every_other_path_needs_a_credential(public: Public) -> None:
             tried += 1
     assert tried > 20
     assert public.http.get("/metrics", headers=public.operator).status_code == 200
-    assert status.PUBLIC_PATHS == ("/v1/status", "/badge/{target:path}/{region}.svg")
+    assert page.PUBLIC_PATHS == ("/v1/status", "/badge/{target:path}/{region}.svg")
     for path in ("/v1/status/", "/v1/status/x", "/v1/statusx", "/badge/x", "/badge/a/b.svg/c", "/v1/../v1/targets"):
         assert public.http.get(path).status_code == 401, path
 
@@ -214,7 +214,7 @@ def test_it_is_off_by_default(start_collector: StartCollector) -> None:
 
 async def test_the_public_shares_one_answer(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask for the status and for badges, the query runs once."""
-    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 1_000.0)
+    monkeypatch.setattr(queries, "MIN_SHARED_S", 1_000.0)
     web = await start_web(required=True, public_page=True)
     first = await web.get("/v1/status", cache_control="max-age=0")
     assert first.status_code == 200
@@ -229,7 +229,7 @@ async def test_the_public_shares_one_answer(start_web: StartWeb, monkeypatch: py
 
 async def test_requests_of_one_address_are_limited(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit there is a 503 after a pause; with time the address may ask again. Readers are not limited."""
-    monkeypatch.setattr(status, "_BURST", 3.0)
+    monkeypatch.setattr(page, "_BURST", 3.0)
     monkeypatch.setattr(limits, "_PAUSE_S", 0.01)
     web = await start_web(required=True, public_page=True)
     codes = [(await web.get(path)).status_code for path in ("/v1/status", "/v1/status", "/badge/x/y.svg", "/v1/status")]

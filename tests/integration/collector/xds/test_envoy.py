@@ -14,8 +14,8 @@ import pytest
 
 from fixtures.envoy import CREDENTIAL, PATIENCE, Envoy, Provider, StartEnvoy, example, requires_envoy, table_of
 from fixtures.web import StartWeb, Web
-from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
+from isochrone_collector.grpc_api.guards import AuthInterceptor
 from isochrone_common import envoy as mapping
 from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_wire.routes import RegionTables, RouteTable

@@ -4,7 +4,7 @@ import pytest
 
 from isochrone_collector.errors import Forbidden
 from isochrone_collector.grpc_api import discovery
-from isochrone_collector.grpc_api.auth_interceptor import roles_of
+from isochrone_collector.grpc_api.guards import roles_of
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from isochrone_collector.errors import BadRequest, MessageTooLarge
-from isochrone_collector.grpc_api import compressed_message
-from isochrone_collector.grpc_api.compressed_message import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed
+from isochrone_collector.grpc_api import guards
+from isochrone_collector.grpc_api.guards import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, routes_pb2
 
 LIMIT = 1 << 20
@@ -92,7 +92,7 @@ async def test_only_small_results_are_inflated_in_the_event_loop(
             threads.append(threading.current_thread())
         return inflate(content, max_bytes)
 
-    monkeypatch.setattr(compressed_message, "inflate", recorded)
+    monkeypatch.setattr(guards, "inflate", recorded)
     large = b"\x0a" * (INLINE_BYTES + 1)
     for content in (PLAIN, large[1:], large):
         assert await inflate_beside_loop(content, LIMIT) == content

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from isochrone_collector.grpc_api.fleet import FleetService
+from isochrone_collector.grpc_api.services import FleetService
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from isochrone_collector.http_api.badges import METRICS, Badge, badge_of, unknown_badge
+from isochrone_collector.http_api.page import METRICS, Badge, badge_of, unknown_badge
 from isochrone_wire.queries.status import State, TargetStatus
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,8 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from isochrone_collector.http_api import bodies
-from isochrone_collector.http_api.bodies import JsonResponse
-from isochrone_collector.http_api.encoded_documents import MIN_COMPRESSED_BYTES
+from isochrone_collector.http_api import responses
+from isochrone_collector.http_api.responses import MIN_COMPRESSED_BYTES, JsonResponse
 
 LARGE = b'{"rows":[' + b"1234567890," * MIN_COMPRESSED_BYTES + b"0]}"
 
@@ -32,7 +31,7 @@ async def sent(response: JsonResponse, coding: str = "gzip") -> tuple[Headers, b
 @pytest.mark.parametrize("in_thread_bytes", [1, 1 << 30])
 async def test_a_large_body_is_compressed(monkeypatch: pytest.MonkeyPatch, in_thread_bytes: int) -> None:
     """Its headers state how, and its length."""
-    monkeypatch.setattr(bodies, "_IN_THREAD_BYTES", in_thread_bytes)
+    monkeypatch.setattr(responses, "_IN_THREAD_BYTES", in_thread_bytes)
     headers, body = await sent(JsonResponse(LARGE, headers={"ETag": 'W/"a"', "Cache-Control": "no-cache"}))
     assert gzip.decompress(body) == LARGE
     assert {name: headers[name] for name in ("content-encoding", "content-type", "etag", "vary", "cache-control")} == {

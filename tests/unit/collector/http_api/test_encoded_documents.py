@@ -8,7 +8,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from fixtures.fake_collector import STANDINGS, VANTAGES, WINDOW
-from isochrone_collector.http_api.encoded_documents import accepts_gzip, encode_compressed, encode_document
+from isochrone_collector.http_api.responses import accepts_gzip, encode_compressed, encode_document
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Leaderboard
 from isochrone_wire.queries.documents import document

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.http_api.entity_tags import is_current, quoted
+from isochrone_collector.http_api.responses import is_current, quoted
 
 TAG = "g48-9f3ac1d20001"
 

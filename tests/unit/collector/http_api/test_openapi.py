@@ -12,8 +12,8 @@ from starlette.routing import Route
 from isochrone_client.cli import cli
 from isochrone_collector.http_api import openapi, route_tables
 from isochrone_collector.http_api.app import DESCRIBED, Sources, create_app
-from isochrone_collector.http_api.endpoint import Endpoint
 from isochrone_collector.http_api.queries import ENDPOINTS
+from isochrone_collector.http_api.requests import Endpoint
 from isochrone_wire.queries.differential_order import FORMER_SORT
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.http_api import query_parameters
-from isochrone_collector.http_api.query_parameters import QueryParameters
+from isochrone_collector.http_api import requests
+from isochrone_collector.http_api.requests import QueryParameters
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, SECOND_US
@@ -17,9 +17,7 @@ NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 
 
 def window(**said: str) -> Window:
-    return query_parameters.window(
-        QueryParameters({name.rstrip("_"): (value,) for name, value in said.items()}), now_at=NOW_AT
-    )
+    return requests.window(QueryParameters({name.rstrip("_"): (value,) for name, value in said.items()}), now_at=NOW_AT)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_no_window_is_guessed(said: dict[str, str]) -> None:
 def test_any_query_is_read_or_refused(query: bytes) -> None:
     """Any bytes give known parameters or a bad request."""
     try:
-        found = query_parameters.parse(query, known=("route", "after"))
+        found = requests.parse(query, known=("route", "after"))
     except BadRequest:
         return
     assert set(found.values) <= {"route", "after"}
@@ -77,9 +75,9 @@ def test_any_query_is_read_or_refused(query: bytes) -> None:
 def test_any_number_is_read_or_refused(text: str) -> None:
     """A generation must be in range, and a wait within its bounds; else it is a bad request."""
     with suppress(BadRequest):
-        assert 0 <= query_parameters.generation(text, name="after") < 2**63
+        assert 0 <= requests.generation(text, name="after") < 2**63
     with suppress(BadRequest):
-        assert 0 <= query_parameters.wait_us(text) <= query_parameters.MAX_WAIT_US
+        assert 0 <= requests.wait_us(text) <= requests.MAX_WAIT_US
 
 
 @pytest.mark.parametrize(
@@ -88,17 +86,17 @@ def test_any_number_is_read_or_refused(text: str) -> None:
 )
 def test_seconds_are_microseconds(text: str, found_us: int) -> None:
     """A number of seconds, perhaps with decimals."""
-    assert query_parameters.seconds_us(text, name="limit") == found_us
+    assert requests.seconds_us(text, name="limit") == found_us
 
 
 @pytest.mark.parametrize("text", ["0", "0.0001", "86400.1", "999999", "-1", "1e3", "nan", "1s", "8.", "٣"])
 def test_no_other_text_is_a_number_of_seconds(text: str) -> None:
     """Zero, more than a day and other forms are refused with the value."""
     with pytest.raises(BadRequest, match="limit: "):
-        query_parameters.seconds_us(text, name="limit")
+        requests.seconds_us(text, name="limit")
 
 
 def test_an_unknown_word_names_the_nearest() -> None:
     """A misspelt parameter is refused rather than ignored."""
     with pytest.raises(BadRequest, match="did you mean 'route'"):
-        query_parameters.parse(b"rotue=chat", known=("route", "after"))
+        requests.parse(b"rotue=chat", known=("route", "after"))

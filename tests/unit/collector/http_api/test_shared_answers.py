@@ -6,8 +6,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.http_api import shared_answers
-from isochrone_collector.http_api.shared_answers import PAGE_AGE_S, SharedAnswers, max_age_s
+from isochrone_collector.http_api import queries
+from isochrone_collector.http_api.queries import PAGE_AGE_S, SharedAnswers, max_age_s
 
 WITHIN_S = 20.0
 
@@ -15,7 +15,7 @@ WITHIN_S = 20.0
 @pytest.fixture(autouse=True)
 def share_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Share answers for longer than a busy machine takes for a test."""
-    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 1000.0)
+    monkeypatch.setattr(queries, "MIN_SHARED_S", 1000.0)
 
 
 class Query:
@@ -66,8 +66,8 @@ async def test_an_answer_is_as_old_as_the_caller_accepts() -> None:
 
 async def test_an_answer_is_shared_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much a caller accepts, a fast query is repeated after a while."""
-    monkeypatch.setattr(shared_answers, "MIN_SHARED_S", 0.0)
-    monkeypatch.setattr(shared_answers, "_SHARED_SHARE", 0)
+    monkeypatch.setattr(queries, "MIN_SHARED_S", 0.0)
+    monkeypatch.setattr(queries, "_SHARED_SHARE", 0)
     shared, query = SharedAnswers[int](), Query()
     query.released.set()
     assert (await shared.get("a", query, max_age_s=1000))[0] == 1
@@ -87,7 +87,7 @@ async def test_a_failure_is_not_kept() -> None:
 
 async def test_the_number_of_answers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer is forgotten first."""
-    monkeypatch.setattr(shared_answers, "_MAX_ENTRIES", 2)
+    monkeypatch.setattr(queries, "_MAX_ENTRIES", 2)
     shared, query = SharedAnswers[int](), Query()
     query.released.set()
     for key in ("a", "b", "c", "b", "a"):

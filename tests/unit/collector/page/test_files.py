@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from isochrone_collector.page.files import DOCUMENT, POLICY, PageFile, read_files
+from isochrone_collector.http_api.page import DOCUMENT, POLICY, PageFile, read_files
 
 MAX_KIB = 300
 IMPORT = re.compile(r'^import [^;]*?from "([^"]+)";', re.MULTILINE)

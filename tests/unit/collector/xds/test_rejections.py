@@ -2,8 +2,8 @@
 
 from structlog.testing import capture_logs
 
-from isochrone_collector.xds.rejections import Rejections
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES
+from isochrone_collector.xds.snapshots import Rejections
 from isochrone_collector.xds.stream_state import Rejection
 from isochrone_wire.workloads import MAX_NAME_CHARS
 

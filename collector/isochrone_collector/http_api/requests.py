@@ -1,29 +1,66 @@
-"""Parsing of query strings and paths. Pure; all functions raise `BadRequest`."""
+"""Requests: the parsing of query strings and paths, and descriptions of the paths of queries, from which their routes,
+their parsing and the OpenAPI document follow.
+
+Pure; all functions raise `BadRequest`. The parameters are the options of the commands, by the same names.
+"""
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import parse_qsl
 
+from isochrone_collector.analysis.time_series import MAX_POINTS
 from isochrone_collector.errors import BadRequest
 from isochrone_wire import durations
-from isochrone_wire.answers import Window
+from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import DAY_US, SECOND_US
 from isochrone_wire.queries.windows import WindowError, parse_window
-from isochrone_wire.text import shortened, unknown
+from isochrone_wire.text import same_name, shortened, unknown
+
+Schema = dict[str, Any]
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
+
+
 USUAL_WINDOW = "24h"
+
+
 MILLISECOND_US = 1_000
 
+
 _MAX_COUNT = 2**63 - 1
+
+
 _MAX_FIELDS = 500
+
+
 _MAX_SHOWN = 200
+
+
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
 _DIGITS = re.compile(r"[0-9]{1,19}")
+
+
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+_FLAG = ("true", "false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A query parameter. One whose schema is an array may be repeated."""
+
+    name: str
+    schema: Schema
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +79,157 @@ class QueryParameters:
     def all(self, name: str) -> tuple[str, ...]:
         """Return all values of a parameter."""
         return self.values.get(name, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """The parameters of a request: those of the path and of the query, and the instant of the request in microseconds
+    since the epoch. All methods raise `BadRequest`.
+    """
+
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: QueryParameters
+    now_at: int
+
+    @property
+    def window(self) -> Window:
+        """The window: `window`, or `from` and `until`."""
+        return window(self.query, now_at=self.now_at)
+
+    @property
+    def selection(self) -> Selection:
+        """The window, with the targets and regions."""
+        return Selection(window=self.window, targets=self.query.all("target"), regions=self.query.all("region"))
+
+    def text(self, name: str) -> str:
+        """Return a text, empty if missing."""
+        return self.query.one(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return all values of a parameter."""
+        return self.query.all(name)
+
+    def count(self, name: str) -> int:
+        """Return a whole number, 0 if missing."""
+        return count(self.query.one(name), name=name)
+
+    def seconds_us(self, name: str) -> int:
+        """Return a number of seconds as microseconds, 0 if missing."""
+        return seconds_us(self.query.one(name), name=name)
+
+    def number(self, name: str) -> float:
+        """Return a positive number, 0 if missing."""
+        return number(self.query.one(name), name=name)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value, false if missing."""
+        return self.choice(name, _FLAG) == "true"
+
+    def choice(self, name: str, known: Collection[str]) -> str | None:
+        """Return one of the `known` values, in any case and with `-` for `_`; `None` if missing."""
+        text = self.query.one(name)
+        found = same_name(text, known)
+        if text and found is None:
+            raise BadRequest(unknown(name, text, known))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A path that answers a query. `query` takes the query context and the request, and returns an `answer`."""
+
+    path: str
+    summary: str
+    answer: type
+    query: Callable[[Any, ParsedRequest], Awaitable[object]]
+    parameters: tuple[Parameter, ...] = ()
+
+    def parse(self, query: bytes, *, path: Mapping[str, str], now_at: int) -> ParsedRequest:
+        """Parse the query string of a request. Raises `BadRequest`."""
+        parameters = parse(query, known=[one.name for one in self.parameters])
+        require_json(parameters.one("format"))
+        return ParsedRequest(path=path, query=parameters, now_at=now_at)
+
+
+TEXT: Schema = {"type": "string"}
+
+
+COUNT: Schema = {"type": "integer", "minimum": 0}
+
+
+INSTANT: Schema = {"type": "string", "format": "date-time"}
+
+
+SEVERAL: Schema = {"type": "array", "items": TEXT}
+
+
+FORMAT = Parameter(name="format", schema={"type": "string", "enum": ["json"]}, description="Only json.")
+
+
+TARGET = Parameter(name="target", schema=SEVERAL, description="Names or shell patterns; all if missing.")
+
+
+REGION = Parameter(name="region", schema=SEVERAL, description="Regions; all if missing.")
+
+
+METRIC = Parameter(
+    name="metric",
+    schema={"type": "string", "enum": [metric.value for metric in Metric]},
+    description="ttft if missing.",
+)
+
+
+WINDOW = (
+    Parameter(
+        name="window",
+        schema={"type": "string", "examples": ["24h", "7d", "today", "2026-11-01..2026-11-08"]},
+        description="As the commands' --window; 24h if missing.",
+    ),
+    Parameter(name="from", schema=INSTANT, description="Instead of window."),
+    Parameter(name="until", schema=INSTANT, description="With from; now if missing."),
+)
+
+
+SELECTION = (TARGET, REGION, *WINDOW, FORMAT)
+
+
+LINES = "application/x-ndjson"
+
+
+EXPORT = (
+    Parameter(
+        name="newest",
+        schema={**COUNT, "maximum": 10_000},
+        description="So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
+    ),
+    Parameter(name="after", schema=TEXT, description="Continue after the sample with this id; not with newest."),
+    *SELECTION,
+)
+
+
+WATCH = (
+    Parameter(name="since", schema=INSTANT, description="Samples received from this instant on; now if missing."),
+    TARGET,
+    REGION,
+)
+
+
+def limit(description: str) -> Parameter:
+    """A limit on a latency in seconds, at most a day."""
+    return Parameter(
+        name="limit",
+        schema={"type": "number", "minimum": 0.001, "maximum": DAY_US // SECOND_US},
+        description=description,
+    )
+
+
+def points(usual: int) -> Parameter:
+    """The number of points of a series; `usual` is that of requests without it."""
+    return Parameter(
+        name="points",
+        schema={**COUNT, "maximum": MAX_POINTS},
+        description=f"Maximum number of points of a series; {usual} if 0 or missing.",
+    )
 
 
 def parse(query: bytes, *, known: Collection[str]) -> QueryParameters:

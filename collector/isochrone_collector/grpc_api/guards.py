@@ -1,8 +1,14 @@
-"""Guards around the handlers of calls.
+"""Authentication of calls, and guards around their handlers.
 
 1. A request is read after its caller is authenticated, one at a time, within a time and a size limit, and holding a
    slot. Until then gRPC buffers no more of it than the first window of the stream.
-2. Compressed requests are inflated here, within the size limit.
+2. Compressed requests are inflated here, within the size limit: gRPC itself inflates a message before it checks any
+   size, and 8 MB of gzip become 8 GB. Its decompression is therefore disabled (`isochrone_common.channel`). Compressed
+   content is recognised by its first bytes: no message begins with the header of gzip, nor with that of zlib as long as
+   no request has a field 15 (tests/unit/collector/grpc_api/test_compressed_message.py). gzip ends with the size of what
+   it contains (RFC 1952, section 2.3.1). One that states more than the limit is refused without being inflated, and any
+   other is inflated up to that size. Large results are made one at a time, in a thread, so that they leave the other
+   cores to pushes.
 3. A stream of responses ends within seconds after its credential was revoked or has expired. A stream of requests, too;
    they are small and hold no slot.
 
@@ -15,7 +21,9 @@ often are refused after a pause, before anything of their request is read.
 import asyncio
 import inspect
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +32,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from isochrone_collector.auth.authenticator import MAX_WATCHES, Principal, while_valid
+from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, Metadata, Principal, while_valid
 from isochrone_collector.auth.limits import (
+    REFUSALS,
     ArrivalSlots,
     BucketPerKey,
     CallSlots,
@@ -34,13 +43,94 @@ from isochrone_collector.auth.limits import (
     address_key,
     host_of,
 )
-from isochrone_collector.errors import BadRequest, CollectorError, DeadlineExceeded, ResourceExhausted
+from isochrone_collector.errors import (
+    BadRequest,
+    CollectorError,
+    DeadlineExceeded,
+    Forbidden,
+    MessageTooLarge,
+    ResourceExhausted,
+)
 from isochrone_collector.grpc_api import discovery
-from isochrone_collector.grpc_api.compressed_message import inflate, inflate_beside_loop
-from isochrone_collector.grpc_api.responses import Context, answers, decline, refuse
+from isochrone_collector.grpc_api.responses import STATUS_OF, Context, answers, decline, refuse
 from isochrone_collector.store import audit
 from isochrone_collector.store.audit import Actor
 from isochrone_common.channel import MAX_MESSAGE_BYTES
+from isochrone_wire.operations import Role
+from isochrone_wire.text import shortened
+
+INLINE_BYTES = 256 << 10
+"""The size of a message up to which it is inflated in the event loop, which takes a millisecond."""
+
+_GZIP = b"\x1f\x8b"
+_ZLIB = 0x78
+# The header of zlib is a multiple of this.
+_ZLIB_CHECK = 31
+# zlib detects which of the two headers it reads.
+_EITHER_HEADER = zlib.MAX_WBITS | 32
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="inflating")
+
+
+def is_compressed(content: bytes) -> bool:
+    """Return whether the content is gzip (gRPC's `gzip`) or zlib (gRPC's `deflate`)."""
+    if len(content) < len(_GZIP):
+        return False
+    return content.startswith(_GZIP) or (content[0] == _ZLIB and int.from_bytes(content[:2], "big") % _ZLIB_CHECK == 0)
+
+
+async def inflate_beside_loop(content: bytes, max_bytes: int) -> bytes:
+    """Inflate as `inflate` does, in a thread if the result is large; content that is not compressed costs nothing."""
+    if not is_compressed(content):
+        return _within(content, max_bytes)
+    most = _most_bytes(content, max_bytes)
+    try:
+        return inflate(content, min(most, INLINE_BYTES))
+    except MessageTooLarge:
+        # Small content may be a large message, so the size of the result decides.
+        if most <= INLINE_BYTES:
+            raise
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, inflate, content, max_bytes)
+
+
+def inflate(content: bytes, max_bytes: int) -> bytes:
+    """Return the content, inflated if it is compressed; no more than `max_bytes` + 1 bytes are ever made.
+
+    Raises `MessageTooLarge`, and `BadRequest` for content that is damaged.
+    """
+    if not is_compressed(content):
+        return _within(content, max_bytes)
+    most = _most_bytes(content, max_bytes)
+    inflater = zlib.decompressobj(_EITHER_HEADER)
+    try:
+        inflated = inflater.decompress(content, most + 1)
+    except zlib.error as error:
+        raise BadRequest(f"cannot inflate the request: {error}") from None
+    _within(inflated, max_bytes)
+    if not inflater.eof or inflater.unused_data:
+        raise BadRequest("cannot inflate the request: it is truncated, or has extra bytes")
+    return inflated
+
+
+def _most_bytes(content: bytes, max_bytes: int) -> int:
+    """Return how many bytes compressed content may become. Raises `MessageTooLarge` if gzip states more."""
+    if not content.startswith(_GZIP):
+        return max_bytes
+    stated = int.from_bytes(content[-4:], "little")
+    if stated > max_bytes:
+        raise _too_large(max_bytes)
+    return stated
+
+
+def _within(content: bytes, max_bytes: int) -> bytes:
+    if len(content) > max_bytes:
+        raise _too_large(max_bytes)
+    return content
+
+
+def _too_large(max_bytes: int) -> MessageTooLarge:
+    # Agents recognise gRPC's own words, and split the batch.
+    return MessageTooLarge(f"the request is larger than max: more than {max_bytes} bytes")
+
 
 # The stubs declare a generic handler class; at run time it is not generic.
 Handler = Any
@@ -289,3 +379,68 @@ async def _sent(behaviour: Callable[..., Any], request: object, context: Context
     async with aclosing(responses):
         async for response in responses:
             await context.write(response)
+
+
+_OURS = ("/isochrone.", "/envoy.")
+
+# Service or method → the roles that may call it; `None` for every caller.
+ROLES_OF: dict[str, tuple[Role, ...] | None] = {
+    "/isochrone.v1.Fleet/Join": None,
+    "/isochrone.v1.Fleet/Renew": tuple(Role),
+    "/isochrone.v1.Fleet": (Role.VANTAGE,),
+    "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
+    "/isochrone.v1.Operations": (Role.OPERATOR,),
+    "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
+    **dict.fromkeys(discovery.METHODS, (Role.READER, Role.OPERATOR)),
+}
+
+
+class AuthInterceptor(grpc.aio.ServerInterceptor):
+    """Authenticates every call of an Isochrone service before its request is read, and guards its handler; health and
+    reflection need no credential. `on_refused` is called with the method and the status of every call that is refused.
+    """
+
+    def __init__(self, authenticator: Authenticator, *, on_refused: Callable[[str, str], None]) -> None:
+        self._authenticator = authenticator
+        self._guard = CallGuard()
+        self._on_refused = on_refused
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Return the guarded handler of the call, or one that refuses it."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            # gRPC itself answers UNIMPLEMENTED, which is right for a newer client.
+            return handler
+        method = handler_call_details.method
+        try:
+            caller = await self._caller(method, handler_call_details.invocation_metadata)
+        except CollectorError as error:
+            status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
+            self._on_refused(method, status.name)
+            REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
+            return self._guard.refusing(error)
+        return self._guard.guarded(handler, caller)
+
+    async def _caller(self, method: str, metadata: Metadata) -> Caller:
+        roles = roles_of(method)
+        if roles is None:
+            return Caller(method=method)
+        authenticate = partial(self._authenticator.authenticate, metadata, roles)
+        return Caller(method=method, principal=await authenticate(), recheck=authenticate)
+
+
+def roles_of(method: str) -> tuple[Role, ...] | None:
+    """Return the roles that may call `/package.Service/Method`; `None` for every caller.
+
+    Raises `Forbidden` for a method that the table lacks.
+    """
+    if not method.startswith(_OURS):
+        return None
+    for key in (method, method.rpartition("/")[0]):
+        if key in ROLES_OF:
+            return ROLES_OF[key]
+    raise Forbidden(f"{method} has no roles that may call it")

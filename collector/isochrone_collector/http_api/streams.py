@@ -1,0 +1,263 @@
+"""Streams: notices of new data and new samples as server-sent events, and samples as lines of JSON.
+
+Pending data is bounded by the connection's buffer: while it is full nothing is written, and a reader that does not read
+for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event or line that it received.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from isochrone_collector.auth.authenticator import Authenticator, while_valid
+from isochrone_collector.auth.limits import StreamCounts
+from isochrone_collector.errors import CollectorError
+from isochrone_collector.http_api import bearer_auth, requests
+from isochrone_collector.http_api.requests import EXPORT, LINES, WATCH, Parameter, ParsedRequest
+from isochrone_collector.http_api.responses import encode
+from isochrone_collector.publishing.change_event import ChangeEvent
+from isochrone_collector.publishing.changes import Changes
+from isochrone_collector.queries import samples
+from isochrone_collector.queries.context import QueryContext
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.fleet import StoredSample
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.queries.documents import FORMATS
+from isochrone_wire.queries.json_text import plain_text
+
+SEND_TIMEOUT_US = 20 * SECOND_US
+MEDIA_TYPE = "text/event-stream"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+# A refusal comes at once and becomes a status code; later errors end the stream.
+_FIRST_TIMEOUT_S = 0.05
+_RETRY = b"retry: 2000\n\n"
+_HEARTBEAT = b": still here\n\n"
+_END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
+
+_log = structlog.get_logger()
+
+Item = TypeVar("Item")
+
+
+class EventStream(Response, Generic[Item]):
+    """A streaming response, created by `start`, with the events of `items`; `None` among them is a heartbeat.
+    `authenticate` raises if the reader's credential has been revoked. A stream of lines is complete only if its body
+    ends: after an error the connection is aborted.
+    """
+
+    def __init__(
+        self,
+        items: AsyncGenerator[Item | None, None],
+        first: "asyncio.Future[Item | None]",
+        *,
+        event: Callable[[Item], bytes],
+        authenticate: Callable[[], Awaitable[object]],
+        media_type: str,
+    ) -> None:
+        super().__init__(headers=HEADERS, media_type=media_type)
+        # A stream has no content length.
+        del self.headers["content-length"]
+        self._items = items
+        self._first = first
+        self._event = event
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream until the reader disconnects, is too slow or loses its access, or the collector stops."""
+        pending: list[asyncio.Future[Any]] = [self._first]
+        send = partial(_sent, send, scope["state"]["is_full"])
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            sending = asyncio.ensure_future(self._send_events(send))
+            pending += (sending, asyncio.ensure_future(disconnected(receive)))
+            await asyncio.wait(pending[1:], return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not sending.result():
+                scope["state"]["abort"]()
+            else:
+                await send(_END)
+        except TimeoutError:
+            _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
+            scope["state"]["abort"]()
+        finally:
+            for future in pending:
+                future.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            await self._items.aclose()
+
+    async def _send_events(self, send: Send) -> bool:
+        """Send events until the stream ends; return false if the connection must be aborted. Raises `TimeoutError` if
+        the reader does not read.
+        """
+        try:
+            await while_valid(self._copy(send), self._authenticate)
+        except CollectorError as error:
+            _log.info("watcher.ended", reason=str(error))
+            return self.media_type == MEDIA_TYPE
+        return True
+
+    async def _copy(self, send: Send) -> None:
+        # Without a task for each event: a table goes to a thousand readers at once.
+        if self.media_type == MEDIA_TYPE:
+            await send(_body(_RETRY))
+        with suppress(StopAsyncIteration):
+            item = await self._first
+            while True:
+                await send(_body(_HEARTBEAT if item is None else self._event(item)))
+                item = await anext(self._items)
+
+
+async def start(
+    items: AsyncGenerator[Item | None, None],
+    *,
+    event: Callable[[Item], bytes],
+    authenticate: Callable[[], Awaitable[object]],
+    media_type: str = MEDIA_TYPE,
+    first_timeout_s: float | None = _FIRST_TIMEOUT_S,
+) -> EventStream[Item]:
+    """Start a stream of items as events. Raises the errors of the first item, such as `ResourceExhausted`."""
+    first = asyncio.ensure_future(anext(items))
+    await asyncio.wait({first}, timeout=first_timeout_s)
+    error = first.exception() if first.done() else None
+    if error is not None and not isinstance(error, StopAsyncIteration):
+        await items.aclose()
+        raise error
+    return EventStream(items, first, event=event, authenticate=authenticate, media_type=media_type)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _sent(send: Send, is_full: Callable[[], bool], message: Message) -> None:
+    """Send a message. Raises `TimeoutError` if the reader does not read."""
+    if not is_full():
+        await send(message)
+        return
+    async with asyncio.timeout(SEND_TIMEOUT_US / SECOND_US):
+        await send(message)
+
+
+def _body(content: bytes) -> Message:
+    return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+MAX_PAGES = 200
+"""Maximum number of streams of notices of one caller."""
+
+
+class ChangeRoutes:
+    """The route of the stream."""
+
+    def __init__(self, *, changes: Changes, authenticator: Authenticator) -> None:
+        self._changes = changes
+        self._authenticator = authenticator
+        self._streams = StreamCounts(each=MAX_PAGES)
+
+    async def watch(self, request: Request) -> Response:
+        """Stream notices: at most one a second, and a heartbeat without topics at once and every ten seconds."""
+        requests.parse(request.scope["query_string"], known=())
+        if request.method == "HEAD":
+            return Response(headers=HEADERS, media_type=MEDIA_TYPE)
+        return await start(
+            self._counted(request),
+            event=_event,
+            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
+        )
+
+    async def _counted(self, request: Request) -> AsyncGenerator[ChangeEvent | None, None]:
+        """Yield as `Changes.watch`, counted for the caller. Raises `ResourceExhausted`."""
+        with self._streams.hold(request.state.principal.key):
+            async with aclosing(self._changes.watch()) as notices:
+                async for notice in notices:
+                    yield notice
+
+
+def _event(notice: ChangeEvent) -> bytes:
+    return b"event: change\ndata: %s\n\n" % encode(notice)
+
+
+MAX_STREAMS = 16
+"""Maximum number of streams of samples of one caller, of each of the two kinds."""
+
+_record = FORMATS["SampleList"].record
+
+
+class SampleStreams:
+    """The routes of both streams."""
+
+    def __init__(self, *, query_context: QueryContext, authenticator: Authenticator) -> None:
+        self._query_context = query_context
+        self._authenticator = authenticator
+        self._exports, self._watches = StreamCounts(each=MAX_STREAMS), StreamCounts(each=MAX_STREAMS)
+
+    async def export(self, request: Request) -> Response:
+        """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
+        asked = self._parsed(request, EXPORT)
+        found = samples.export(
+            self._query_context, asked.selection, newest=asked.count("newest"), after=asked.text("after")
+        )
+        return await self._start(request, self._lines(request, found), media_type=LINES)
+
+    async def watch(self, request: Request) -> Response:
+        """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
+        which a stream that broke continues: earlier samples have been sent, later ones may have been.
+        """
+        asked = self._parsed(request, WATCH)
+        event_id, since = request.headers.get("last-event-id", ""), asked.text("since")
+        since_at = requests.count(event_id, name="Last-Event-ID") or requests.instant("since", since)
+        selection = Selection(
+            window=Window(from_at=0, until_at=1), targets=asked.texts("target"), regions=asked.texts("region")
+        )
+        return await self._start(request, self._events(request, selection, since_at), media_type=MEDIA_TYPE)
+
+    def _parsed(self, request: Request, parameters: Sequence[Parameter]) -> ParsedRequest:
+        query = requests.parse(request.scope["query_string"], known=[one.name for one in parameters])
+        return ParsedRequest(query=query, now_at=self._query_context.clock())
+
+    async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
+        if request.method == "HEAD":
+            return Response(headers=HEADERS, media_type=media_type)
+        return await start(
+            items,
+            event=bytes,
+            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
+            media_type=media_type,
+            first_timeout_s=None,
+        )
+
+    async def _lines(
+        self, request: Request, portions: AsyncGenerator[list[StoredSample], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield portions of samples, counted for the caller. Raises `ResourceExhausted`."""
+        with self._exports.hold(request.state.principal.key):
+            async with aclosing(portions):
+                async for portion in portions:
+                    yield await asyncio.to_thread(_encoded_lines, portion)
+
+    async def _events(self, request: Request, selection: Selection, since_at: int) -> AsyncGenerator[bytes, None]:
+        """Yield as `samples.follow`, counted for the caller. Raises `ResourceExhausted`."""
+        with self._watches.hold(request.state.principal.key):
+            found = samples.follow(self._query_context, selection, since_at=since_at)
+            async with aclosing(found):
+                async for one in found:
+                    yield await asyncio.to_thread(_encoded_event, one.resume_at, one.samples)
+
+
+def _encoded_lines(portion: Sequence[StoredSample]) -> bytes:
+    return b"".join(plain_text(_record(one)).encode() + b"\n" for one in portion)
+
+
+def _encoded_event(resume_at: int, portion: Sequence[StoredSample]) -> bytes:
+    rows = ",".join(plain_text(_record(one)) for one in portion)
+    data = f'{{"resume_at":"{rfc3339(resume_at)}","rows":[{rows}]}}'
+    return b"id: %d\nevent: samples\ndata: %s\n\n" % (resume_at, data.encode())
