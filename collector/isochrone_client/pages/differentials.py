@@ -56,7 +56,7 @@ _MISSING_ROUNDS = 1.5
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
 _NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
-_SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
+SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
 
 
 def page(
@@ -73,7 +73,7 @@ def page(
     """
     stale_at = stale_before(answer.window, now_at=now_at)
     footnotes = Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
-    units = dict.fromkeys(_QUANTITIES, _SUFFIX_OF[metric.unit])
+    units = dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit])
     return Page(
         schema=FORMAT.schema,
         title=f"{metric}, rounds between {between(answer.window)}",

@@ -263,7 +263,7 @@ def read_files() -> Mapping[str, PageFile]:
     """Return the files by their paths on the server; the document has the path of `DOCUMENT`. They are read at the
     first call, because a collector without visitors needs none.
     """
-    contents = dict(_contents(resources.files("isochrone_collector.page") / "static", PurePosixPath()))
+    contents = dict(_contents(resources.files("isochrone_common") / "page", PurePosixPath()))
     document = contents.pop(DOCUMENT)
     folder = f"{FOLDER}/{_digest(*contents, *contents.values())}"
     found = {f"{folder}/{name}": _file(name, content, _FOR_EVER) for name, content in contents.items()}

@@ -124,7 +124,6 @@ def test_the_version_is_the_distributions() -> None:
         ["diff", "--watch", "--exit-code"],
         ["targets", "--fields", ""],
         ["targets", "--fields", " ,"],
-        ["report", "--html", "report.html", "--output", "markdown"],
         ["report", "--file", "report.pdf"],
         ["report", "--file", "report.html", "--output", "markdown"],
         ["join", "127.0.0.1:4600", "--token", "a"],

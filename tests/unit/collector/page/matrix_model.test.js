@@ -72,6 +72,11 @@ test("a differential belongs to the cell of its region", () => {
   assert.equal(row?.cells["eu"]?.difference?.shift, null);
 });
 
+test("after a step, the value is that of the level since then", () => {
+  const [row] = matrix([standing({ region: "eu" })], [differential({ since_at: "2026-11-20T23:00:00Z", region_median: 677_000 })]).rows;
+  assert.deepEqual([row?.cells["eu"]?.value, row?.cells["eu"]?.low], [677, null]);
+});
+
 test("success is a share in per cent with its own number of requests", () => {
   const cell = matrix([standing({ success: { value: 0.98, low: 0.95, high: 0.99, n: 100, n_eff: 90 } })], null, "success")
     .rows[0]?.cells["us"];
@@ -95,5 +100,6 @@ test("rows are selected and ordered by the options", () => {
   assert.deepEqual(names({ sort: "-target" }), ["b/unmeasured", "b/two", "a/one"]);
   assert.deepEqual(names({ sort: "us" }), ["b/two", "a/one", "b/unmeasured"]);
   assert.deepEqual(names({ sort: "-us" }), ["a/one", "b/two", "b/unmeasured"]);
+  assert.deepEqual(names({ sort: "-us difference" }), ["a/one", "b/two", "b/unmeasured"]);
   assert.deepEqual(names({ sort: "-price" }), ["b/unmeasured", "b/two", "a/one"]);
 });

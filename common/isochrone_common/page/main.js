@@ -1,13 +1,13 @@
 /** The page: it reads the state from the address, asks the collector, shows the view, and does so again for new data. */
 
-import { logOut, ownAccess } from "./api.js";
+import { REPORT, logOut, ownAccess, reported } from "./api.js";
 import { addDetails, detailsOf } from "./details.js";
 import { html, show } from "./dom.js";
 import { moment } from "./formats.js";
 import { Live } from "./live.js";
 import { loginForm } from "./login.js";
 import { Refresher } from "./refresher.js";
-import { otherView, readState, withOptions, writeState } from "./url_state.js";
+import { COMMON_DEFAULTS, otherView, readState, withOptions, writeState } from "./url_state.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./live.js").Liveness} Liveness */
@@ -23,7 +23,7 @@ const [header, main, footer, announcement] = ["header", "view", "footer", "annou
 });
 
 /** @type {State | null} */
-let state = readState(new URL(location.href), VIEWS);
+let state = readState(addressOf(location.href), VIEWS);
 /** @type {Liveness} */
 let liveness = { state: "connecting", since: Date.now() };
 let refusal = "", needsLogin = false, shownAt = 0;
@@ -38,7 +38,7 @@ const refresher = new Refresher(({ error, isNew }) => {
   const changed = failure?.message !== error?.message;
   failure = error;
   needsLogin = error?.status === 401;
-  if (!needsLogin && shownView()?.topics.length) live.start();
+  if (!REPORT && !needsLogin && shownView()?.topics.length) live.start();
   else live.stop();
   if (isNew || changed) draw();
 });
@@ -58,6 +58,14 @@ const live = new Live({
   },
 });
 
+/**
+ * The address of a view in that of a document: its end in a report, which is one file.
+ * @param {string} url
+ */
+function addressOf(url) {
+  return REPORT ? new URL(new URL(url).hash.slice(1) || "/", url) : new URL(url);
+}
+
 function shownView() {
   return VIEWS.find((view) => view.name === state?.view);
 }
@@ -69,7 +77,7 @@ function shownView() {
  */
 function go(next, { replace = false } = {}) {
   const isOther = next.view !== state?.view || next.target !== state?.target;
-  history[replace ? "replaceState" : "pushState"](null, "", writeState(next, VIEWS));
+  history[replace ? "replaceState" : "pushState"](null, "", href(next));
   open();
   if (isOther) {
     scrollTo(0, 0);
@@ -88,15 +96,16 @@ function set(options, how) {
 
 /** Show the state of the address. */
 function open() {
-  state = readState(new URL(location.href), VIEWS);
+  if (REPORT && state && /^#[^/]/.test(location.hash)) return;
+  state = readState(addressOf(location.href), VIEWS);
   document.documentElement.dataset["theme"] = state?.options["theme"] ?? "auto";
   const view = shownView();
-  if (state && view) refresher.open(view.requests(state));
+  if (state && view) refresher.open(view.requests(state), view.optional);
   draw();
 }
 
 function draw() {
-  shownAt = Date.now() + ahead;
+  shownAt = REPORT ? Date.parse(REPORT.at) : Date.now() + ahead;
   drawFrame();
   if (!main) return;
   const shown = `${state?.view} ${state?.target}`;
@@ -111,7 +120,7 @@ function draw() {
 /** @returns {Node[]} */
 function content() {
   const view = shownView();
-  if (!state || !view) return [html("p", { class: "empty" }, "There is no such view. ", html("a", { href: "/" }, "Show the matrix"))];
+  if (!state || !view) return [html("p", { class: "empty" }, "There is no such view. ", html("a", { href: REPORT ? "#/" : "/" }, "Show the matrix"))];
   if (needsLogin) return [loginForm(refusal, endLogin)];
   const error = failure ? [html("p", { class: "failure", role: "alert" }, failure.message)] : [];
   const { title, content: shown } = view.render(refresher.answers, { state, now: shownAt, set, href, details: detailsOf });
@@ -122,7 +131,7 @@ function content() {
 
 /** @param {State} of */
 function href(of) {
-  return writeState(of, VIEWS);
+  return `${REPORT ? "#" : ""}${writeState(of, VIEWS)}`;
 }
 
 /** @param {string} reason */
@@ -140,9 +149,9 @@ function drawFrame() {
   const theme = state?.options["theme"] ?? "auto";
   const next = THEMES[(THEMES.indexOf(/** @type {"auto"} */ (theme)) + 1) % THEMES.length] ?? "auto";
   show(header, [
-    html("a", { class: "brand", href: "/", onclick: follow }, "Isochrone"),
+    html("a", { class: "brand", href: REPORT ? "#/" : "/", onclick: follow }, "Isochrone"),
     html("nav", { "aria-label": "views" }, html("ul", {}, ...VIEWS.filter((view) => !view.path.includes(":") && isOpen(view)).map(entry))),
-    shownView()?.topics.length && !needsLogin ? html("p", { class: `liveness ${liveness.state}` },
+    shownView()?.topics.length && !needsLogin && !REPORT ? html("p", { class: `liveness ${liveness.state}` },
       html("span", { class: "dot", "aria-hidden": "true" }), livenessText(liveness)) : null,
     html("button", { type: "button", class: "quiet", title: "change the colours",
       onclick: () => set({ theme: next }, { replace: true }) }, `colours: ${theme === "auto" ? "system" : theme}`),
@@ -156,11 +165,13 @@ function drawFrame() {
 }
 
 /**
- * Whether this browser may read a view, as far as it is known.
+ * Whether this browser may read a view, as far as it is known; whether a report has its answers.
  * @param {import("./views.js").View} view
  */
 function isOpen(view) {
-  return !access?.public || access.reads || Boolean(view.isPublic);
+  if (!REPORT) return !access?.public || access.reads || Boolean(view.isPublic);
+  return Object.entries(view.requests({ view: view.name, target: "", options: { ...COMMON_DEFAULTS, ...view.defaults } }))
+    .every(([name, path]) => view.optional?.includes(name) || reported(path));
 }
 
 /** The user, and how to end or begin the session. */
@@ -188,8 +199,8 @@ function entry(view) {
 function follow(event) {
   const link = event.target instanceof Element ? event.target.closest("a") : null;
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  const next = link.origin === location.origin ? readState(new URL(link.href), VIEWS) : null;
-  if (!next || link.hash) return;
+  const next = link.origin === location.origin ? readState(addressOf(link.href), VIEWS) : null;
+  if (!next || (link.hash && !REPORT)) return;
   event.preventDefault();
   go(next);
 }
@@ -219,7 +230,7 @@ function announce(text) {
 main?.addEventListener("click", follow);
 addEventListener("popstate", open);
 setInterval(() => {
-  if (document.hidden || needsLogin) return;
+  if (document.hidden || needsLogin || REPORT) return;
   const view = shownView();
   if (view?.everyMs && Date.now() - refresher.askedAt >= view.everyMs) refresher.refresh();
   draw();

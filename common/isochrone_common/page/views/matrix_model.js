@@ -126,6 +126,9 @@ export function metricOf(name) {
  * @property {Readonly<Record<string, Cell>>} cells
  */
 
+/** What follows a region in the key of an order by the difference from the baseline there. */
+export const DIFFERENCE = " difference";
+
 const MINUTE_MS = 60_000;
 const STALE_MS = 15 * MINUTE_MS;
 const STALE_SHARE = 20;
@@ -160,8 +163,14 @@ export function matrixOf({ metric, board, targets, diff, slo, regions, staleBefo
     if (cell) cells[found.region] = { ...cell, ...estimated(found.goodput, metric, found.n), verdict: found };
   }
   for (const found of diff?.rows ?? []) {
-    const cell = rowOf(found).cells[found.region];
-    if (cell) cell.difference = differenceOf(found, metric);
+    names.add(found.region);
+    const { cells } = rowOf(found), base = cells[found.baseline];
+    const cell = cells[found.region] ??= cellOf({ n: found.region_n, newest_at: found.newest_at }, metric, staleBefore);
+    cell.difference = differenceOf(found, metric);
+    // After a step, the median of the whole window is of neither level. Rounds that are too few for an interval may suffice in pairs.
+    if (found.since_at) Object.assign(cell, { value: scaled(found.region_median, metric), low: null, high: null });
+    else if (cell.difference.shift !== null) cell.value ??= scaled(found.region_median, metric);
+    if (base && cell.difference.shift !== null) base.value ??= scaled(found.baseline_median, metric);
   }
   return { regions: [...names].sort(byName), rows: [...rows.values()].sort((a, b) => byName(a.target, b.target)) };
 }
@@ -196,7 +205,7 @@ export function workloadOf(workload) {
  * The rows that the options select, in their order.
  * @param {readonly Row[]} rows
  * @param {Readonly<Record<string, string>>} options `provider`, `tier` and `workload` select equal ones, `find` is a part
- *   of a name; `sort` is `target`, `price` or a region, with a leading `-` for the largest first.
+ *   of a name; `sort` is `target`, `price`, a region, or one with `DIFFERENCE`, with a leading `-` for the largest first.
  */
 export function selectedRows(rows, options) {
   const wanted = (options["find"] ?? "").trim().toLowerCase();
@@ -206,7 +215,8 @@ export function selectedRows(rows, options) {
   const { key, descending } = sortOf(options["sort"] ?? "");
   if (key === "target") return descending ? kept.reverse() : kept;
   if (key === "price") return sortedBy(kept, (row) => row.usd, { descending });
-  return sortedBy(kept, (row) => shownValue(row.cells[key]), { descending });
+  const [region = "", of] = key.split(DIFFERENCE);
+  return sortedBy(kept, ({ cells: { [region]: cell } }) => of === undefined ? cell?.value : cell?.difference?.shift, { descending });
 }
 
 /**
@@ -216,14 +226,6 @@ export function selectedRows(rows, options) {
 export function sortOf(text) {
   const descending = text.startsWith("-");
   return { key: text.slice(Number(descending)) || "target", descending };
-}
-
-/**
- * The number that a cell shows: the difference from the baseline if there is one, else the value.
- * @param {Cell | undefined} cell
- */
-export function shownValue(cell) {
-  return cell?.difference ? cell.difference.shift : cell?.value ?? null;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Controls of views: labelled choices whose values are options in the address. */
 
+import { REPORT } from "./api.js";
 import { html } from "./dom.js";
 
 const WINDOWS = /** @type {[string, string][]} */ ([["15m", "15 min"], ["1h", "1 hour"], ["6h", "6 hours"],
@@ -53,10 +54,11 @@ export function search(label, text, onText) {
 }
 
 /**
- * The window of a view. A window with fixed ends comes from the address; another choice ends it.
+ * The window of a view; none in a report, which has one. A window with fixed ends comes from the address; another choice ends it.
  * @param {import("./views.js").Context} context
  */
 export function windowChoice({ state, set }) {
+  if (REPORT) return null;
   const { from, until, window } = state.options;
   const fixed = from ? `${from} – ${until || "now"}` : "";
   /** @type {[string, string][]} */

@@ -1,4 +1,4 @@
-/** The matrix: all targets and regions in one metric, as colours with numbers, or compared with a baseline region. */
+/** The matrix: all targets and regions in one metric, each value with its difference from a baseline region, in colours. */
 
 import { apiPath } from "../api.js";
 import { choice, search, segments, windowChoice } from "../controls.js";
@@ -8,13 +8,15 @@ import { TIER_NAMES, byName } from "../ordering.js";
 import { STEPS, differenceClass, stepScale } from "../scales.js";
 import { moveCell, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
-import { METRICS, QUANTITIES, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
+import { METRICS, QUANTITIES, DIFFERENCE, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
 
 /** @typedef {import("../views.js").View} View */
 /** @typedef {import("../views.js").Context} Context */
 /** @typedef {import("./matrix_model.js").Cell} Cell */
 /** @typedef {import("./matrix_model.js").Row} Row */
 /** @typedef {import("./matrix_model.js").Metric} Metric */
+
+const NO_BASELINE = "none";
 
 /** @type {View} */
 export const MATRIX = {
@@ -25,16 +27,18 @@ export const MATRIX = {
   topics: ["samples", "plan"],
   hasIntervals: true,
   planned: ["targets", "regions"],
+  // Without a baseline in the plan there is no difference; and the values are shown first.
+  optional: ["diff"],
   requests: ({ options }) => {
     const metric = metricOf(options["metric"]), window = windowQuery(options);
-    const baseline = metric.differential ? options["baseline"] : "";
     return {
       // In no order, so that all metrics share one answer, which the document preloads.
       board: apiPath("/v1/leaderboard", { ...window, quantity: QUANTITIES }),
       targets: "/v1/targets",
       regions: "/v1/vantages",
       ...(metric.name === "goodput" && { slo: apiPath("/v1/slo", { ...window, use: options["use"] ?? "" }) }),
-      ...(baseline && { diff: apiPath("/v1/diff", { ...window, baseline, metric: metric.differential ?? "" }) }),
+      ...(metric.differential && options["baseline"] !== NO_BASELINE
+        && { diff: apiPath("/v1/diff", { ...window, baseline: options["baseline"] ?? "", metric: metric.differential }) }),
     };
   },
   render: (answers, context) => {
@@ -43,12 +47,13 @@ export const MATRIX = {
     if (!board || !targets || !regions) return { title: "Matrix", content: [] };
     const staleBefore = staleBeforeOf(board.window, context.state.options, context.now);
     const matrix = matrixOf({ metric, board, targets, regions, diff: diff ?? null, slo: slo ?? null, staleBefore });
-    const rows = selectedRows(matrix.rows, context.state.options);
+    const rows = selectedRows(matrix.rows, context.state.options), chosen = context.state.options["baseline"];
+    const baseline = metric.differential && chosen !== NO_BASELINE ? chosen || targets["baseline"] : "";
     return {
       title: `${metric.label} by target and region`,
       content: [
         controls(matrix, metric, context),
-        ...(rows.length ? table(rows, matrix.regions, metric, context) : [nothing(matrix.rows.length)]),
+        ...(rows.length ? table(rows, matrix.regions.toSorted((a, b) => Number(b === baseline) - Number(a === baseline)), metric, baseline, context) : [nothing(matrix.rows.length)]),
       ],
     };
   },
@@ -78,7 +83,7 @@ function controls({ regions, rows }, metric, context) {
       ? choice("Limit", USES.map(([name, limit]) => pair(name, `${name}: ${limit}`)), options["use"], set("use"))
       : null,
     metric.differential
-      ? choice("Compare with", [["", "no region"], ...regions.map(same)], options["baseline"], set("baseline"))
+      ? choice("Compare with", [["", "the baseline"], [NO_BASELINE, "no region"], ...regions.map(same)], options["baseline"], set("baseline"))
       : null,
     choice("Provider", [["", "all"], ...of("provider").map(same)], options["provider"], set("provider")),
     choice("Price", [["", "all"], ...TIER_NAMES.filter((name) => tiers.includes(name)).map(same)], options["tier"],
@@ -88,7 +93,8 @@ function controls({ regions, rows }, metric, context) {
       : null,
     choice("Order", [["target", "name"], ["price", "lowest price"], ["-price", "highest price"],
       ...regions.map((region) => pair(region, `lowest in ${region}`)),
-      ...regions.map((region) => pair(`-${region}`, `highest in ${region}`))], options["sort"], set("sort")),
+      ...regions.map((region) => pair(`-${region}`, `highest in ${region}`)),
+      ...regions.map((region) => pair(`-${region}${DIFFERENCE}`, `largest difference in ${region}`))], options["sort"], set("sort")),
     search("Find", options["find"] ?? "", (value) => context.set({ find: value }, { replace: true })),
   );
 }
@@ -114,18 +120,18 @@ function pair(value, label) {
  * @param {Row[]} rows
  * @param {string[]} regions
  * @param {Metric} metric
+ * @param {string} baseline
  * @param {Context} context
  */
-function table(rows, regions, metric, context) {
+function table(rows, regions, metric, baseline, context) {
   const cells = rows.flatMap((row) => Object.values(row.cells));
-  const baseline = metric.differential ? context.state.options["baseline"] ?? "" : "";
   const values = cells.map((cell) => cell.value);
   const drawing = {
     metric, context, baseline,
     decimals: commonDecimals(values),
     step: stepScale(values, { ...metric, isLinear: metric.unit === "%" }),
   };
-  const caption = baseline ? `Difference from ${baseline} in the ${metric.words}, ${metric.unit}` : `${meaningOf(metric, context)}, ${metric.unit}`;
+  const caption = `${meaningOf(metric, context)}${baseline ? `, and the difference from ${baseline}` : ""}, ${metric.unit}`;
   return [
     html("p", { class: "note", "aria-hidden": "true" }, caption),
     legend(values, drawing),
@@ -191,29 +197,26 @@ function heading(key, label, first, context, small = "") {
 function cell(row, region, drawing, isFirst) {
   const found = row.cells[region];
   if (!found) return html("td", { class: "none", title: "no samples" }, UNKNOWN);
-  const facts = factsOf(region, found, drawing), shown = textOf(found, region, drawing);
+  const facts = factsOf(region, found, drawing), shown = number(found.value, drawing);
+  const note = noteOf(found, drawing);
   return html("td", { class: classOf(found, region, drawing) },
     html("button", {
       type: "button", tabindex: isFirst ? 0 : -1, "data-key": `${row.target} ${region}`,
-      "aria-label": [shown, ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
+      "aria-label": [shown, note, ...facts.map(([name, text]) => `${name}: ${text}`)].filter(Boolean).join(", "),
       ...drawing.context.details(`${row.target} from ${region}`, facts),
-    }, shown));
+    }, shown, note ? html("small", {}, note) : null));
 }
 
 /**
+ * The difference from the baseline if it is decided, else the decision.
  * @param {Cell} found
- * @param {string} region
  * @param {Drawing} drawing
  */
-function textOf({ value, difference }, region, { baseline, decimals }) {
-  if (!baseline || region === baseline) return number(value, { decimals });
-  if (!difference || !isDecided(difference)) return difference?.decision ?? UNKNOWN;
-  return difference.decision === "equivalent" ? "same" : number(difference.shift, { decimals, signed: true });
-}
-
-/** @param {import("./matrix_model.js").Difference} difference */
-function isDecided({ decision }) {
-  return decision !== "undecided" && decision !== "mixed";
+function noteOf({ difference }, { decimals, context }) {
+  if (!difference) return "";
+  if (difference.decision !== "slower" && difference.decision !== "faster") return difference.decision === "equivalent" ? "same" : difference.decision;
+  const since = difference.sinceAt ? ` since ${moment(difference.sinceAt, context.now)}` : "";
+  return `${number(difference.shift, { decimals, signed: true })}${since}`;
 }
 
 /**
@@ -223,9 +226,8 @@ function isDecided({ decision }) {
  * @param {Drawing} drawing
  */
 export function classOf(found, region, { baseline, step }) {
-  const { difference } = found, isCompared = baseline && region !== baseline;
-  const names = ["cell"];
-  if (isCompared) names.push(difference ? differenceClass(difference.decision, difference.percent) : "unsure");
+  const { difference } = found, names = ["cell"];
+  if (difference && region !== baseline) names.push(differenceClass(difference.decision, difference.percent));
   else if (found.value === null || found.verdict?.eligible === "unknown") names.push("unsure");
   else if (!baseline) names.push(`step${step(found.value)}`);
   if (found.isStale) names.push("stale");

@@ -3,6 +3,7 @@
  * it to `VIEWS`, and add its path to `VIEWS` of `http_api/page.py`.
  */
 
+import { REPORT } from "./api.js";
 import { FLEET } from "./views/fleet.js";
 import { MAP } from "./views/map.js";
 import { MATRIX } from "./views/matrix.js";
@@ -27,7 +28,8 @@ import { TARGET } from "./views/target.js";
  * A view. `path` may end with `:target`, and then the view has no entry in the navigation. `defaults` are its options with
  * their usual values, beside the common ones. It asks the paths of `requests` when it is opened, and again when there is
  * news of one of its `topics`, or after `everyMs`. One that `isPublic` needs no login, if the collector has a public
- * page. If it `hasIntervals`, the page explains them. Requests that are `planned` are asked again for news of the plan only.
+ * page. If it `hasIntervals`, the page explains them. Requests that are `planned` are asked again for news of the plan only;
+ * `optional` ones follow the others, and their failures are not shown.
  * `render` makes its content from the answers by the names of the requests; an answer that has not arrived or is refused is
  * missing.
  * @typedef {object} View
@@ -40,9 +42,11 @@ import { TARGET } from "./views/target.js";
  * @property {boolean} [isPublic]
  * @property {boolean} [hasIntervals]
  * @property {readonly string[]} [planned]
+ * @property {readonly string[]} [optional]
  * @property {(state: State) => Record<string, string>} requests
  * @property {(answers: Record<string, Answer | undefined>, context: Context) => {title: string, content: Node[]}} render
  */
 
 /** @type {readonly View[]} */
-export const VIEWS = [MATRIX, MAP, TARGET, ROUTES, FLEET, STATUS];
+export const VIEWS = [MATRIX, MAP, TARGET, ROUTES, FLEET, STATUS].map((view) => ({ ...view,
+  defaults: Object.fromEntries(Object.entries(view.defaults).map(([name, value]) => [name, REPORT?.options[name] ?? value])) }));

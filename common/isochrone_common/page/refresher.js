@@ -111,6 +111,8 @@ export class Refresher {
   #pauseMs = MIN_PAUSE_MS;
   #askedAt = 0;
   #isNew = false;
+  /** @type {readonly string[]} */
+  #optional = [];
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
@@ -120,10 +122,12 @@ export class Refresher {
   }
 
   /**
-   * Ask other paths, at once. Answers to equal requests are kept.
+   * Ask other paths, at once, and the `optional` ones when the others are answered. Answers to equal requests are kept.
    * @param {Record<string, string>} paths
+   * @param {readonly string[]} [optional] the names of requests whose failures are not reported
    */
-  open(paths) {
+  open(paths, optional = []) {
+    this.#optional = optional;
     const before = this.#requests, options = { pauseMs: () => this.#pauseMs, onEnd: (/** @type {boolean} */ isNew) => this.#collect(isNew) };
     for (const request of before.values()) request.end();
     clearTimeout(this.#timer);
@@ -150,7 +154,7 @@ export class Refresher {
 
   /** Whether an answer of the shown view is missing. */
   get isIncomplete() {
-    return [...this.#requests.values()].some((request) => !request.answer);
+    return [...this.#requests].some(([name, request]) => !request.answer && !(request.error && this.#optional.includes(name)));
   }
 
   /**
@@ -167,12 +171,17 @@ export class Refresher {
    */
   refresh(others = []) {
     this.#askedAt = Date.now();
-    for (const [name, request] of this.#requests) if (request.error || !others.includes(name)) request.refresh();
+    const isFirst = [...this.#requests].some(([name, request]) => !request.answer && !this.#optional.includes(name));
+    for (const [name, request] of this.#requests) {
+      if ((request.error || !others.includes(name)) && !(isFirst && this.#optional.includes(name))) request.refresh();
+    }
   }
 
   /** @param {boolean} isNew */
   #collect(isNew) {
     this.#isNew ||= isNew;
+    const waiting = [...this.#requests].filter(([, request]) => !request.answer && !request.error && !request.isRunning);
+    if (waiting.every(([name]) => this.#optional.includes(name))) for (const [, request] of waiting) request.refresh();
     if (![...this.#requests.values()].some((request) => request.isRunning)) this.#report();
     else this.#timer ??= setTimeout(() => this.#report(), TOGETHER_MS);
   }
@@ -180,7 +189,7 @@ export class Refresher {
   #report() {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const errors = [...this.#requests.values()].flatMap(({ error }) => error ?? []), isNew = this.#isNew;
+    const errors = [...this.#requests].flatMap(([name, { error }]) => error?.status === 401 || !this.#optional.includes(name) ? error ?? [] : []), isNew = this.#isNew;
     this.#isNew = false;
     this.#onResult({ error: errors.find(({ status }) => status === 401) ?? errors[0] ?? null, isNew });
   }

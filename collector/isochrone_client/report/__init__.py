@@ -1,1 +1,0 @@
-"""Reports: all results of a window as one HTML page or as Markdown."""
