@@ -113,6 +113,8 @@ export class Refresher {
   #isNew = false;
   /** @type {readonly string[]} */
   #optional = [];
+  // Whether the optional requests wait for the others.
+  #isHeld = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
@@ -157,6 +159,11 @@ export class Refresher {
     return [...this.#requests].some(([name, request]) => !request.answer && !(request.error && this.#optional.includes(name)));
   }
 
+  /** Whether all requests but the optional ones have an answer. */
+  get #isAnswered() {
+    return [...this.#requests].every(([name, request]) => request.answer || this.#optional.includes(name));
+  }
+
   /**
    * The answers so far.
    * @returns {Record<string, import("./api.js").Answer | undefined>}
@@ -171,17 +178,19 @@ export class Refresher {
    */
   refresh(others = []) {
     this.#askedAt = Date.now();
-    const isFirst = [...this.#requests].some(([name, request]) => !request.answer && !this.#optional.includes(name));
+    this.#isHeld = !this.#isAnswered;
     for (const [name, request] of this.#requests) {
-      if ((request.error || !others.includes(name)) && !(isFirst && this.#optional.includes(name))) request.refresh();
+      if ((request.error || !others.includes(name)) && !(this.#isHeld && this.#optional.includes(name))) request.refresh();
     }
   }
 
   /** @param {boolean} isNew */
   #collect(isNew) {
     this.#isNew ||= isNew;
-    const waiting = [...this.#requests].filter(([, request]) => !request.answer && !request.error && !request.isRunning);
-    if (waiting.every(([name]) => this.#optional.includes(name))) for (const [, request] of waiting) request.refresh();
+    if (this.#isHeld && this.#isAnswered) {
+      this.#isHeld = false;
+      for (const name of this.#optional) this.#requests.get(name)?.refresh();
+    }
     if (![...this.#requests.values()].some((request) => request.isRunning)) this.#report();
     else this.#timer ??= setTimeout(() => this.#report(), TOGETHER_MS);
   }
