@@ -24,7 +24,7 @@ from fixtures.demo import PUBLISHED_MS, ask, command, one_demo_at_a_time, start_
 from fixtures.network import unavailable_reason
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_client.demo.scenario import BASELINE, EPISODE, SUGGESTIONS, VANTAGES
-from isochrone_client.screen.table import CHANGED_MARK
+from isochrone_client.pages.matrix import CHANGED_MARK
 from testdata import demo_screens
 from testdata.demo_screens import SLOW, TARGETS, rows
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
@@ -341,7 +341,7 @@ def incident(running: Demo) -> Demo:
 def test_the_incident_is_shown_where_it_happens(incident: Demo, name: str) -> None:
     """The mark is in the column of the slow region in the rows of the slow provider, and nowhere else."""
     screen = incident.screens[name]
-    heading = next(line for line in screen.splitlines() if line.startswith("last ") and EPISODE.region in line)
+    heading = next(line for line in screen.splitlines() if line.startswith("target ") and EPISODE.region in line)
     marked = [row for row in rows(screen) if CHANGED_MARK in row]
     assert {line.split()[0].rpartition("/")[2] for line in marked} == {target.rpartition("/")[2] for target in SLOW}
     assert all(line.count(CHANGED_MARK) == 1 for line in marked)

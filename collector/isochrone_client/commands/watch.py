@@ -2,16 +2,17 @@
 
 import click
 
+from isochrone_client import terminal
 from isochrone_client import watch as refreshing
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
-from isochrone_client.live_view import runner, snapshot
-from isochrone_client.live_view.answers import METRICS, SORTS, Question
-from isochrone_client.live_view.observer import Observer
+from isochrone_client.live_view import screens
+from isochrone_client.live_view.answers import Observer, Question, snapshot
 from isochrone_client.live_view.state import WINDOWS, ViewState
 from isochrone_client.pages.cells import no_samples
-from isochrone_client.screen.alternate_screen import can_be_redrawn
+from isochrone_client.pages.matrix import METRICS, SORTS
+from isochrone_client.screen import can_be_redrawn
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_common.cli.command_line import Choice, Seconds
@@ -23,6 +24,8 @@ _EXAMPLES = (
     "isochrone watch --metric e2e --baseline us-east-2 --window 6h",
     "isochrone watch --target 'qwen/*' --output json --follow",
 )
+# The width of a table that is not to be narrowed.
+_UNLIMITED = 10_000
 
 
 @click.command("watch", epilog=options.example(*_EXAMPLES))
@@ -83,15 +86,16 @@ def watch(
     if can_be_redrawn() and output.format == "table" and not output.fields:
         windows = WINDOWS if window in WINDOWS else (window, *WINDOWS)
         state = ViewState(question=question, sort=sort, windows=windows)
-        runner.run(collector, state, timeout_us=timeout_us, every_us=round(every_s * SECOND_US))
+        screens.run(collector, state, timeout_us=timeout_us, every_us=round(every_s * SECOND_US))
         return
 
     def show(write: Write) -> None:
-        answers = observer.observe(question).answers
-        write(snapshot.page(answers, sort=sort))
+        answers, _ = observer.observe(question)
+        write(snapshot(answers, sort=sort, width=width))
         if not answers.leaderboard.standings:
             raise no_samples(answers.leaderboard.window)
 
+    width = terminal.render_options().width if output.format == "table" and not output.wide else _UNLIMITED
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         observer = Observer(client)
         refreshing.run(show, output=output, every_s=every_s if follow else None)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from isochrone_client.errors import DemoError
-from isochrone_client.screen.stop_requests import StopRequests
+from isochrone_client.screen import StopRequests
 
 _CHILD = "isochrone_client.demo.child"
 # Options of the programs are also variables: one for the user's own collector would make the demo use its database.

@@ -1,4 +1,5 @@
-"""The folder of one run of the demo: locked while any of its processes runs, and removed afterwards.
+"""The folder of one run of the demo: locked while any of its processes runs, and removed afterwards. In it, the data
+folder of the database, whose server is stopped even if the collector was killed.
 
 The lock file contains the process id of the demo, and the word `keep` if the folder is to stay. A demo that failed or
 was killed leaves its folder, with the logs; the next demo removes it.
@@ -7,6 +8,7 @@ was killed leaves its folder, with the logs; the next demo removes it.
 import fcntl
 import os
 import shutil
+import signal
 import stat
 import tempfile
 import time
@@ -14,9 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
-from isochrone_client.demo.database import stop_servers
 from isochrone_client.errors import ClientError, DemoError
 
 _LOCK_FILE = ".isochrone-demo"
@@ -25,6 +26,12 @@ _KEEP = "keep"
 # The processes of a killed demo end within this time.
 _ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1
+# A fast shutdown, then an immediate one.
+_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
+_STOP_TIMEOUT_SECONDS = 15.0
+_DATA_PREFIX = "collector-"
+# The collector makes a folder of this name for the socket if the path of its data folder is too long.
+_SOCKET_PREFIX = "isochrone-pg-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,3 +165,77 @@ def _remove_contents(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         elif path.name != _LOCK_FILE:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def database_folder(root: Path) -> Iterator[Path]:
+    """A new folder in `root` for a collector's embedded PostgreSQL. At the end of the block, a server that a killed
+    collector left running is stopped. Raises `DemoError` if it does not stop.
+
+    Each run has a new folder, because a stopping server removes its socket by name: in the same folder it could remove
+    that of the next server.
+    """
+    data = Path(tempfile.mkdtemp(prefix=_DATA_PREFIX, dir=root))
+    try:
+        yield data
+    finally:
+        stop_servers(root)
+
+
+def stop_servers(root: Path) -> None:
+    """Stop every server that still runs on a data folder in `root`. Raises `DemoError` if one does not stop."""
+    for data in root.glob(f"{_DATA_PREFIX}*"):
+        server = _Server.find(data / "postgres")
+        if server is not None:
+            server.end()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """A PostgreSQL server: its process id, its data folder and the folder of its socket."""
+
+    pid: int
+    cluster: Path
+    socket_folder: Path
+
+    @classmethod
+    def find(cls, cluster: Path) -> Self | None:
+        """The server that still runs on the data folder `cluster`, if any."""
+        try:
+            lines = (cluster / "postmaster.pid").read_text().splitlines()
+            server = cls(pid=int(lines[0]), cluster=cluster, socket_folder=Path(lines[4]))
+        except (OSError, IndexError, ValueError):
+            return None
+        return server if server.runs() else None
+
+    def runs(self) -> bool:
+        """Check that the process is this server: PostgreSQL's working directory is its data folder."""
+        try:
+            return Path(f"/proc/{self.pid}/cwd").readlink() == self.cluster.resolve()
+        except OSError:
+            return not Path("/proc/self").exists() and self._answers_to_signals()
+
+    def end(self) -> None:
+        """Stop the server and wait for its end. Raises `DemoError`."""
+        for signal_number in _SIGNALS:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal_number)
+            deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+            while time.monotonic() < deadline:
+                if not self.runs():
+                    self._remove_socket_folder()
+                    return
+                time.sleep(_POLL_SECONDS)
+        raise DemoError(f"the demo's PostgreSQL (process {self.pid}) does not stop", hint=f"kill process {self.pid}")
+
+    def _remove_socket_folder(self) -> None:
+        if self.socket_folder.name.startswith(_SOCKET_PREFIX):
+            shutil.rmtree(self.socket_folder, ignore_errors=True)
+
+    def _answers_to_signals(self) -> bool:
+        """The check without /proc: the pid file is in a folder that only this run uses, so the pid is the server's."""
+        try:
+            os.kill(self.pid, 0)
+        except OSError:
+            return False
+        return (self.cluster / "postmaster.pid").exists()

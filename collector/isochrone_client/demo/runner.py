@@ -22,14 +22,11 @@ from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_colle
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
-from isochrone_client.demo.database import database_folder
-from isochrone_client.demo.events import Timeline
-from isochrone_client.demo.layout import continued
+from isochrone_client.demo.display import Observer, Watch, continued
 from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
-from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.receiver import AlertReceiver
-from isochrone_client.demo.run_folder import run_folder
+from isochrone_client.demo.run_folder import database_folder, run_folder
 from isochrone_client.demo.scenario import (
     BASELINE,
     FAULTS,
@@ -37,16 +34,16 @@ from isochrone_client.demo.scenario import (
     SLOWDOWN,
     VANTAGES,
     Scenario,
+    Timeline,
     World,
     plan_document,
     read_world,
 )
-from isochrone_client.demo.watch import Watch
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.route_tables import collect_tables
-from isochrone_client.screen.stop_requests import StopRequests
+from isochrone_client.screen import StopRequests
 from isochrone_common.address import parse_address
 from isochrone_common.cli.command_line import terminal_width
 from isochrone_common.files import replace_file

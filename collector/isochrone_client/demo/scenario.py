@@ -1,11 +1,14 @@
-"""The scenarios of the demo: its vantages, its plan, what happens to the providers, and the ground truth of the
-simulated world. Pure.
+"""The scenarios of the demo: its vantages, its plan, the events of the providers, and the ground truth of the simulated
+world. Pure.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from isochrone_client.formats import milliseconds, number
+from isochrone_client.pages.matrix import Cell, Matrix, Place
 
 HOST = "llm.isochrone.test"
 BASELINE = "us-east-2"
@@ -82,6 +85,8 @@ ROUTES = (
     ),
 )
 MIN_SUCCESS = 0.95
+# The widest interval with which the size of a change is stated, as a share of that size.
+_KNOWN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,3 +313,63 @@ def routes(world: World) -> list[dict[str, Any]]:
         for route in ROUTES
         if set(route.members) <= set(world.targets)
     ]
+
+
+class Timeline:
+    """The events so far, oldest first, each with the second in which it was noticed. `seconds` is the length of the
+    demo, `None` without an end; only what happens within it is announced.
+    """
+
+    def __init__(self, script: Sequence[ScriptedEvent], *, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._scripted = list(script)
+        self._changed: list[Place] = []
+        self.events: list[str] = []
+
+    def coming(self, elapsed: float) -> str:
+        """The announcement of what begins next; empty if nothing does before the end of the demo."""
+        end = float("inf") if self._seconds is None else self._seconds
+        for event in self._scripted:
+            if event.lasting_seconds is not None and elapsed < event.after_seconds < end:
+                is_cut_short = event.after_seconds + event.lasting_seconds > end
+                until = "until the end" if is_cut_short else f"for {event.lasting_seconds} s"
+                return f"in {event.after_seconds - elapsed:.0f} s {event.sentence}, {until}"
+        return ""
+
+    def note(self, elapsed: float, found: Matrix, reported: Iterable[str]) -> list[str]:
+        """Add what is new at `elapsed` seconds, with what the collector has `reported`, and return it."""
+        due = [event for event in self._scripted if event.after_seconds <= elapsed]
+        self._scripted = self._scripted[len(due) :]
+        new = [f"{event.after_seconds} s: {_scripted(event)}" for event in due]
+        new += [f"{elapsed:.0f} s: {sentence}" for sentence in (*self._measured(found), *reported)]
+        self.events += new
+        return new
+
+    def _measured(self, found: Matrix) -> Iterator[str]:
+        for place in found.changed:
+            cell = found.cell(*place)
+            if _is_known(cell) and place not in self._changed:
+                self._changed.append(place)
+                yield f"measured: {_change(place, cell)}"
+        for target, region in [place for place in self._changed if place not in found.changed]:
+            self._changed.remove((target, region))
+            yield f"measured: {target} is as fast as at the start from {region}"
+
+
+def _is_known(cell: Cell) -> bool:
+    """Return whether the size of a change is known: the rounds of the window agree on it."""
+    row = cell.firm
+    if row is None or cell.changed is None or row.shift_low is None or row.shift_high is None:
+        return False
+    return row.shift_high - row.shift_low <= _KNOWN_SHARE * abs(cell.changed)
+
+
+def _scripted(event: ScriptedEvent) -> str:
+    return event.sentence if event.lasting_seconds is None else f"{event.sentence}, for {event.lasting_seconds} s"
+
+
+def _change(place: Place, cell: Cell) -> str:
+    target, region = place
+    change = milliseconds(cell.changed) or 0.0
+    by = f"{number(abs(change))} ms {'longer' if change > 0 else 'less'}"
+    return f"{target} takes {by} from {region} than at the start"

@@ -1,33 +1,34 @@
-"""A question of the live view, the collector's answers to it, and the board that they make. Pure.
+"""The questions of the live view to a collector, and the matrix and the page that the answers make.
 
 Units as in `isochrone_wire.model`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_client.formats import bars
-from isochrone_client.pages.cells import value_of
-from isochrone_client.pages.differentials import stale_before
-from isochrone_client.screen.board import Board, Cell, Place, cell_of
-from isochrone_client.screen.table import MOST_BARS, Scale
-from isochrone_wire.answers import Differential, DifferentialList, Metric, Order, Quantile, Window
-from isochrone_wire.fleet import CoverageList
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.formats import bars, between
+from isochrone_client.names import Names
+from isochrone_client.pages import matrix
+from isochrone_client.pages.alerts import open_incident
+from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown
+from isochrone_client.pages.differentials import SUFFIX_OF, stale_before
+from isochrone_client.pages.matrix import Matrix, Place, by_place, median
+from isochrone_client.pages.targets import require_targets
+from isochrone_client.render.page import Page, row_record, wire_fields
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Order, Quantile, Selection
+from isochrone_wire.fleet import CoverageList, TargetList
 from isochrone_wire.insights import Alert, Incident, Leaderboard, Standing
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 
-METRICS = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E, Metric.TOKENS_PER_SECOND)
-"""The metrics of which a leaderboard has medians."""
-
-SORTS = ("name", "value", "difference")
+SCHEMA = "isochrone.watch/1"
+MOST_BARS = 24
 NO_VALUE_MARK = "×"  # noqa: RUF001  # the sign for a bucket in which no probe had a value
-_SCALES = {
-    Metric.TTFT: Scale(),
-    Metric.TTFT_COLD: Scale(heading="cold"),
-    Metric.TTFAT: Scale(heading="ttfat"),
-    Metric.E2E: Scale(heading="e2e"),
-    Metric.TOKENS_PER_SECOND: Scale(heading="speed", unit=Metric.TOKENS_PER_SECOND.unit, decimals=1),
-}
+_DETAIL_POINTS = 60
+_QUANTITIES = ("median.value", "median.low", "median.high", "shift", "shift_low", "shift_high", "history")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,6 @@ class Question:
     def order(self) -> Order:
         """The order of a leaderboard by this metric."""
         return Order(self.metric.value)
-
-    @property
-    def scale(self) -> Scale:
-        """The heading, unit and decimals of this metric."""
-        return _SCALES[self.metric]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +76,16 @@ class Answers:
         return {(row.target, row.region): row for row in self.leaderboard.standings}
 
     @property
-    def rows(self) -> dict[Place, Differential]:
-        """The differentials by place."""
-        return {(row.target, row.region): row for row in self.differentials.differentials}
-
-    @property
     def histories(self) -> dict[Place, Series]:
         """The series by place."""
         return {(one.target, one.region): one for one in self.series.series}
 
-    def is_stale(self, standing: Standing | None) -> bool:
-        """Return whether the newest round of a place is old."""
-        newest_at = standing.newest_at if standing else None
-        return newest_at is not None and newest_at < stale_before(self.leaderboard.window, now_at=self.answered_at)
+    @property
+    def stale(self) -> frozenset[Place]:
+        """The places whose newest round is old."""
+        oldest = stale_before(self.leaderboard.window, now_at=self.answered_at)
+        newest = {place: row.newest_at for place, row in self.standings.items()}
+        return frozenset(place for place, at in newest.items() if at is not None and at < oldest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,92 +100,180 @@ class Detail:
     coverage: CoverageList
 
 
-def board_of(answers: Answers) -> Board:
-    """The board of the answers."""
-    standings, rows, histories, failing = answers.standings, answers.rows, answers.histories, answers.failing
-    cells: dict[Place, Cell] = {}
+class Observer:
+    """Questions to one collector. Its methods raise `ClientError`."""
+
+    def __init__(self, client: ObservatoryClient) -> None:
+        self._client = client
+
+    def observe(self, question: Question, detail: str = "") -> tuple[Answers, Detail | None]:
+        """Ask about all targets and, unless it is empty, about the target `detail`."""
+        self._client.renew()  # this command may run for years
+        answers = self._answers(question)
+        return answers, self._detail(answers, detail) if detail else None
+
+    def _answers(self, question: Question) -> Answers:
+        client, answered_at = self._client, now_at()
+        plan = client.list_targets()
+        require_targets(plan)
+        baseline, regions = self._regions(question, plan)
+        window = parse_window(question.window, now_at=answered_at)
+        only = regions if question.regions else ()
+        everywhere = Selection(window=window, targets=question.targets)
+        selection = replace(everywhere, regions=(baseline, *only) if only else ())
+        leaderboard = client.get_leaderboard(selection, order=question.order)
+        found = {row.target for row in leaderboard.standings}
+        alerts = client.list_alerts(window).alerts
+        return Answers(
+            question=question,
+            answered_at=answered_at,
+            baseline=baseline,
+            regions=regions,
+            targets=tuple(sorted(found if question.targets else found | {one.name for one in plan.targets})),
+            leaderboard=leaderboard,
+            differentials=client.get_differentials(everywhere, baseline=baseline, against=only, metric=question.metric),
+            series=client.get_series(selection, metric=question.metric, points=MOST_BARS),
+            incidents=client.list_incidents(window).incidents,
+            newest_event=max(alerts, key=lambda alert: (alert.raised_at, alert.id), default=None),
+        )
+
+    def _regions(self, question: Question, plan: TargetList) -> tuple[str, tuple[str, ...]]:
+        """The baseline region, and the other regions of the question; short names are expanded."""
+        fleet = self._client.list_vantages()
+        known = dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in fleet.vantages))))
+        names = Names(regions=frozenset(known), targets=plan.targets)
+        baseline = names.region(question.baseline or plan.baseline or next(iter(known), ""))
+        chosen = {names.region(text) for text in question.regions} or known.keys()
+        return baseline, tuple(region for region in known if region in chosen and region != baseline)
+
+    def _detail(self, answers: Answers, target: str) -> Detail:
+        client, question = self._client, answers.question
+        selection = Selection(window=answers.leaderboard.window, targets=(target,))
+        return Detail(
+            target=target,
+            baseline=answers.baseline,
+            leaderboard=client.get_leaderboard(selection, order=question.order),
+            differentials=client.get_differentials(
+                selection, baseline=answers.baseline, metric=question.metric, explain=True
+            ),
+            series=client.get_series(selection, metric=question.metric, points=_DETAIL_POINTS),
+            coverage=client.get_coverage(selection),
+        )
+
+
+def matrix_of(answers: Answers) -> Matrix:
+    """The matrix of the answers, with the marks and the newest buckets of each place."""
+    found = matrix.matrix_of(
+        answers.leaderboard.standings,
+        answers.differentials.differentials,
+        metric=answers.question.metric,
+        baseline=answers.baseline,
+        regions=answers.regions,
+        targets=answers.targets,
+    )
+    histories, drawn = answers.histories, dict[Place, str]()
     for target in answers.targets:
         regions = (answers.baseline, *answers.regions)
-        drawn = _bars({region: histories.get((target, region)) for region in regions}, answers.series)
-        for region in regions:
-            place = target, region
-            standing, row = standings.get(place), rows.get(place)
-            value = value_of(median(standing, answers.question.metric)) if standing else None
-            cell = Cell(value=value, rounds=standing.n if standing else 0) if row is None else cell_of(value, row)
-            cells[place] = replace(
-                cell, is_failing=place in failing, is_stale=answers.is_stale(standing), bars=drawn[region]
-            )
-    return Board(baseline=answers.baseline, regions=answers.regions, targets=answers.targets, cells=cells)
-
-
-def median(row: Standing, metric: Metric) -> Quantile | None:
-    """The median of one of `METRICS` in a row of a leaderboard."""
-    return {
-        Metric.TTFT: row.ttft_p50_us,
-        Metric.TTFT_COLD: row.ttft_cold_p50_us,
-        Metric.TTFAT: row.ttfat_p50_us,
-        Metric.E2E: row.e2e_p50_us,
-        Metric.TOKENS_PER_SECOND: row.tokens_per_second_p50,
-    }[metric]
-
-
-def arranged(board: Board, *, sort: str, metric: Metric, name_part: str) -> Board:
-    """The board with the targets whose names contain `name_part`, in one of the orders `SORTS`.
-
-    `value` puts the best target of the baseline region first, `difference` the target that is worst in any other
-    region; targets without a value are the last ones.
-    """
-    names = sorted(target for target in board.targets if name_part.lower() in target.lower())
-    keys: dict[str, Callable[[str], float | None]] = {
-        "value": lambda target: board.cell(target, board.baseline).value,
-        "difference": _worst(board, metric),
+        points = {region: _points(histories.get((target, region)), answers.series) for region in regions}
+        highest = max((one.p50 for of in points.values() for one in of if one and one.p50 is not None), default=0.0)
+        drawn |= {(target, region): _bars(of, highest=highest) for region, of in points.items()}
+    failing, stale = answers.failing, answers.stale
+    cells = {
+        place: replace(cell, is_failing=place in failing, is_stale=place in stale, bars=drawn[place])
+        for place, cell in found.cells.items()
     }
-    if sort in keys:
-        values = {target: keys[sort](target) for target in names}
-        is_descending = sort == "difference" or metric.more_is_better
-        known = [target for target in names if values[target] is not None]
-        known.sort(key=lambda target: values[target] or 0.0, reverse=is_descending)
-        names = [*known, *(target for target in names if values[target] is None)]
-    return replace(board, targets=tuple(names))
+    return replace(found, cells=cells)
 
 
-def points_of(series: Series | None, answer: SeriesList, *, most: int = MOST_BARS) -> Sequence[SeriesPoint | None]:
-    """The newest `most` buckets of a series, oldest first; `None` for a bucket without a probe."""
+def _points(series: Series | None, answer: SeriesList) -> Sequence[SeriesPoint | None]:
+    """The newest buckets of a series, oldest first; `None` for a bucket without a probe."""
     found = {point.at: point for point in series.points} if series else {}
-    return [found.get(at) for at in _buckets(answer.window, answer.bucket_us)[-most:]]
+    window, width_us = answer.window, answer.bucket_us
+    buckets = range(window.from_at // width_us * width_us, window.until_at, width_us)
+    return [found.get(at) for at in buckets[-MOST_BARS:]]
 
 
-def bars_of(points: Iterable[SeriesPoint | None], *, highest: float) -> str:
+def _bars(points: Iterable[SeriesPoint | None], *, highest: float) -> str:
     """A bar per bucket up to `highest`, `NO_VALUE_MARK` if no probe of it has a value, a space without a probe."""
     known = [(point, point.p50 if point else None) for point in points]
     drawn = bars([value for _, value in known], highest=highest)
-    marks = (
+    return "".join(
         NO_VALUE_MARK if point and value is None else bar for (point, value), bar in zip(known, drawn, strict=True)
     )
-    return "".join(marks)
 
 
-def highest_of(points: Iterable[Iterable[SeriesPoint | None]]) -> float:
-    """The highest median of several series; 0 without one."""
-    return max((point.p50 for one in points for point in one if point and point.p50 is not None), default=0.0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    """One target from one region: its median, and its difference to the baseline, which has none itself.
+
+    `history` has the median of each bucket of the window, oldest first, `None` for one without a value. `stale` if the
+    newest round is old, `failing` if an incident is open there. Quantities are in the unit of the metric.
+    """
+
+    target: str
+    region: str
+    metric: Metric
+    n: int = 0
+    failed: int = 0
+    median: Quantile | None = None
+    shift: float | None = None
+    shift_low: float | None = None
+    shift_high: float | None = None
+    decision: Decision | None = None
+    reason: str = ""
+    newest_at: int | None = None
+    stale: bool = False
+    failing: bool = False
+    history: tuple[float | None, ...] = ()
 
 
-def _bars(series: Mapping[str, Series | None], answer: SeriesList) -> dict[str, str]:
-    """The bars of one target by region, all on the scale of the highest one."""
-    points = {region: points_of(one, answer) for region, one in series.items()}
-    highest = highest_of(points.values())
-    return {region: bars_of(of, highest=highest) for region, of in points.items()}
+def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
+    """The answers as a page for pipes and programs: the targets in one of the orders `SORTS`, the matrix for people on
+    lines of at most `width` columns, a record per target and region for programs.
+    """
+    metric = answers.question.metric
+    shown = matrix.arranged(matrix_of(answers), sort=sort)
+    standings, rows = answers.standings, by_place(answers.differentials.differentials)
+    places = [(target, region) for region in (answers.baseline, *answers.regions) for target in shown.targets]
+    records = [_row(answers, place, standings.get(place), rows.get(place)) for place in places]
+    event = answers.newest_event
+    title = f"{metric.display_name} in {matrix.unit_of(metric)}, rounds between {between(answers.leaderboard.window)}"
+    notes = (
+        *(f"open incident: {open_incident(one)}" for one in answers.incidents),
+        *([f"newest event: {event.subject}: {event.sentence}"] if event else []),
+        *([TOO_FEW_FOR_MEDIAN] if any(not is_shown(row.median) for row in records) else []),
+    )
+    return replace(
+        matrix.fitting_page(shown, title, width=width, forms=matrix.FORMS_WITH_BARS),
+        schema=SCHEMA,
+        facts={
+            "window": to_json_value(answers.leaderboard.window),
+            "metric": metric.value,
+            "baseline": answers.baseline,
+            "bucket_us": answers.series.bucket_us,
+            "incidents": [open_incident(one) for one in answers.incidents],
+            "newest_event": None if event is None else {"subject": event.subject, "sentence": event.sentence},
+        },
+        fields=wire_fields(SnapshotRow, units=dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit])),
+        records=tuple(row_record(row) for row in records),
+        notes=notes,
+    )
 
 
-def _buckets(window: Window, width_us: int) -> range:
-    return range(window.from_at // width_us * width_us, window.until_at, width_us)
-
-
-def _worst(board: Board, metric: Metric) -> Callable[[str], float | None]:
-    sign = -1 if metric.more_is_better else 1
-
-    def worst(target: str) -> float | None:
-        cells = (board.cell(target, region) for region in board.regions)
-        return max((sign * cell.shift for cell in cells if cell.is_firm and cell.shift is not None), default=None)
-
-    return worst
+def _row(answers: Answers, place: Place, standing: Standing | None, row: Differential | None) -> SnapshotRow:
+    points = _points(answers.histories.get(place), answers.series)
+    found = SnapshotRow(
+        target=place[0],
+        region=place[1],
+        metric=answers.question.metric,
+        stale=place in answers.stale,
+        failing=place in answers.failing,
+        history=tuple(point.p50 if point else None for point in points),
+    )
+    if standing is not None:
+        value = median(standing, answers.question.metric)
+        found = replace(found, n=standing.n, failed=standing.failed, median=value, newest_at=standing.newest_at)
+    if row is not None:
+        names = ("shift", "shift_low", "shift_high", "decision", "reason")
+        found = replace(found, **{name: getattr(row, name) for name in names})
+    return found

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from isochrone_client.live_view.answers import METRICS, SORTS, Question
+from isochrone_client.live_view.answers import Question
+from isochrone_client.pages.matrix import METRICS, SORTS
 
 WINDOWS = ("15m", "1h", "6h", "24h", "7d")
 _PAGE = 10

@@ -12,7 +12,7 @@ from isochrone_client import offline_page, report
 from isochrone_client.offline_page import render_html
 from isochrone_client.pages.matrix import Matrix, matrix_of
 from isochrone_client.report import Report, Section
-from isochrone_wire.answers import Absence, Decision, DifferentialList, Metric
+from isochrone_wire.answers import Absence, Decision, DifferentialList, Metric, Selection
 from isochrone_wire.fleet import CoverageList, TargetList, VantageList
 from isochrone_wire.insights import AlertKind, Incident
 from isochrone_wire.model import MINUTE_US, SECOND_US
@@ -130,7 +130,7 @@ def missing(
 ) -> list[str]:
     """The reasons that a comparison is missing, given these answers."""
     request = report.ReportRequest(
-        selection=report.Selection(window=WINDOW), metric=Metric.TTFT, baseline=baseline, now_at=NOW_AT
+        selection=Selection(window=WINDOW), metric=Metric.TTFT, baseline=baseline, now_at=NOW_AT
     )
     asked = report._Questions(
         client=cast(Any, None), request=request, plan=plan, with_page=True, progress=lambda _name: None

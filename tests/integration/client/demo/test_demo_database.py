@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from isochrone_client.demo.database import database_folder
+from isochrone_client.demo.run_folder import database_folder
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 

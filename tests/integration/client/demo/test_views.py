@@ -14,24 +14,25 @@ from testdata.waiting import eventually
 # Shows views until it is ended: one place warms up, becomes firm after two views, and has changed after four.
 PROGRAM = """
 import itertools, sys
-from isochrone_client.demo.layout import Progress, View
-from isochrone_client.demo.views import display
-from isochrone_client.screen.board import Board, Cell
-from isochrone_client.screen.stop_requests import StopRequests
-from isochrone_wire.answers import Decision
+from isochrone_client.demo.display import Progress, View, display
+from isochrone_client.pages.matrix import Cell, Matrix
+from isochrone_client.screen import StopRequests
+from isochrone_wire.answers import Decision, Differential, Metric
 
 def view(step):
-    firm = dict(shift=35e3, low=33e3, high=37e3, decision=Decision.SLOWER) if step >= 2 else {}
+    firm = dict(shift=35e3, shift_low=33e3, shift_high=37e3, decision=Decision.SLOWER) if step >= 2 else {}
     cells = {("acme/large", "home"): Cell(value=2e5)}
-    cells["acme/large", "away"] = Cell(value=235e3, rounds=step, changed=4e5 if step >= 4 else None, **firm)
-    board = Board(baseline="home", regions=("away",), targets=("acme/large",), cells=cells)
+    row = Differential(target="acme/large", provider="acme", model="large", metric=Metric.TTFT, unit="us",
+        baseline="home", region="away", **firm)
+    cells["acme/large", "away"] = Cell(value=235e3, rounds=step, difference=row, changed=4e5 if step >= 4 else None)
+    matrix = Matrix(metric=Metric.TTFT, baseline="home", regions=("away",), targets=("acme/large",), cells=cells)
     progress = Progress(elapsed=float(step), total=1e4, recorded=step)
-    return View(progress=progress, window_seconds=40, board=board, events=("it happens",), advice=("isochrone routes",))
+    return View(progress=progress, matrix=matrix, events=("it happens",), advice=("isochrone routes",))
 
 print("before")
-with StopRequests() as stop, display() as shown:
+with StopRequests() as stop, display() as show:
     for step in range(int(sys.argv[1])):
-        shown.show(view(step), ["it happens"] if step == 4 else [])
+        show(view(step), ["it happens"] if step == 4 else [])
         stop.sleep(0.1)
         if stop.wanted:
             break
@@ -53,7 +54,7 @@ def test_a_terminal_is_redrawn_in_place_and_restored() -> None:
         assert terminal.is_alternate()
         assert not terminal.shows_cursor()
         assert terminal.lines[0].startswith("Isochrone demo")
-        assert terminal.text.count("last 40 s, in ms") == 1
+        assert terminal.text.count("last 60 s, in ms") == 1
         assert "before" not in terminal.text
         terminal.process.terminate()
         terminal.wait_for(lambda text: "after" in text, 30, "the end")
@@ -72,7 +73,7 @@ def test_the_view_follows_the_size_of_the_terminal() -> None:
         for columns, lines in ((80, 24), (140, 40), (70, 20), (80, 24)):
             terminal.resize(columns=columns, lines=lines)
             terminal.wait_for(partial(has_width, columns), 30, f"{columns} columns")
-            terminal.wait_for(lambda text: text.count("last 40 s, in ms") == 1, 30, "one table")
+            terminal.wait_for(lambda text: text.count("last 60 s, in ms") == 1, 30, "one table")
 
 
 @pytest.mark.parametrize(("environment", "colours"), [({}, {"red"}), ({"NO_COLOR": "1"}, {"default"})])
@@ -89,7 +90,7 @@ def test_a_dumb_terminal_gets_lines() -> None:
         assert terminal.process.wait(30) == 0
         terminal.wait_for(lambda text: "after" in text.splitlines(), 30, "the end")
         assert b"\x1b" not in terminal.output
-        assert terminal.text.count("last 40 s, in ms") == 3
+        assert terminal.text.count("last 60 s, in ms") == 3
 
 
 def test_a_pipe_gets_a_table_when_there_is_news() -> None:
@@ -97,7 +98,7 @@ def test_a_pipe_gets_a_table_when_there_is_news() -> None:
     every view. Events are on stderr, and so is the progress after ten seconds without a table.
     """
     done = subprocess.run(program("40"), capture_output=True, text=True, check=True, timeout=60)
-    tables = [block for block in done.stdout.split("\n\n") if "last 40 s" in block]
+    tables = [block for block in done.stdout.split("\n\n") if "last 60 s" in block]
     assert [block.splitlines()[-1].split()[3:] for block in tables] == [
         ["warming", "up", "0/6"],
         ["+35", "±2", "slower"],

@@ -2,19 +2,20 @@
 
 import pytest
 
-from isochrone_client.demo.events import Timeline
-from isochrone_client.demo.scenario import EPISODE, FAULTS, Episode
-from isochrone_client.screen.board import Board, Cell
+from isochrone_client.demo.scenario import EPISODE, FAULTS, Episode, Timeline
+from isochrone_client.pages.matrix import Matrix
+from isochrone_wire.answers import Metric
+from testdata.matrices import cell, difference
 
 SLOW = Episode(provider="acme", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 
 
-def board(changed_us: float | None = None, *, error_us: float = 5_000.0) -> Board:
-    """A board of one place."""
+def board(changed_us: float | None = None, *, error_us: float = 5_000.0) -> Matrix:
+    """A matrix of one place."""
     place = ("acme/large", "eu-central-1")
-    shift = 35_000 + (changed_us or 0)
-    cell = Cell(shift=shift, low=shift - error_us, high=shift + error_us, changed=changed_us)
-    return Board(baseline="us-east-2", regions=place[1:], targets=place[:1], cells={place: cell})
+    row = difference(35 + (changed_us or 0) / 1000, error_us / 1000, error_us / 1000)
+    cells = {place: cell(500, row, changed=changed_us)}
+    return Matrix(metric=Metric.TTFT, baseline="us-east-2", regions=place[1:], targets=place[:1], cells=cells)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from isochrone_client.demo import processes
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.errors import DemoError
-from isochrone_client.screen.stop_requests import StopRequests
+from isochrone_client.screen import StopRequests
 
 SHOWS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 

@@ -1,22 +1,24 @@
-"""Boards of the live view, made from the collector's answers."""
+"""Matrices of the live view, made from the collector's answers."""
 
 from dataclasses import replace
 
 import pytest
 
-from isochrone_client.live_view.answers import METRICS, SORTS, Question, arranged, board_of, median, points_of
+from isochrone_client.live_view.answers import Question, _points, matrix_of
+from isochrone_client.pages.matrix import METRICS, SORTS, arranged, median
 from isochrone_wire.answers import Metric, Order
 from isochrone_wire.durations import MINUTE_US
 from testdata.insights import NOW_AT
 from testdata.live_answers import ANSWERS, BASELINE, EQUAL, FAILING, FAST, NEW, OTHER, REGION, SLOW
 
-BOARD = board_of(ANSWERS)
+BOARD = matrix_of(ANSWERS)
 
 
 def test_a_cell_combines_all_answers() -> None:
     """A cell has the median of the leaderboard, the difference, the bars of the series and the incident."""
     cell = BOARD.cell(FAILING, REGION)
-    assert (cell.value, cell.shift, cell.low, cell.high) == (645_000, 35_000, 31_000, 40_000)
+    assert cell.firm is not None
+    assert (cell.value, cell.firm.shift, cell.firm.shift_low, cell.firm.shift_high) == (645_000, 35_000, 31_000, 40_000)
     assert (cell.is_failing, cell.is_stale, cell.bars) == (True, False, "▅▅▅▆▆▆▆▇▇×××")  # noqa: RUF001  # the sign
     assert BOARD.cell(FAILING, BASELINE).value == 610_000
     assert not BOARD.cell(FAILING, OTHER).is_failing
@@ -35,7 +37,7 @@ def test_a_median_without_an_interval_is_not_shown() -> None:
         for row in ANSWERS.leaderboard.standings
     )
     bare = replace(ANSWERS, leaderboard=replace(ANSWERS.leaderboard, standings=standings))
-    assert board_of(bare).cell(FAST, REGION).value is None
+    assert matrix_of(bare).cell(FAST, REGION).value is None
 
 
 @pytest.mark.parametrize(
@@ -51,14 +53,15 @@ def test_targets_are_sorted(sort: str, names: list[str]) -> None:
     the list.
     """
     assert sort in SORTS
-    assert list(arranged(BOARD, sort=sort, metric=Metric.TTFT, name_part="").targets) == names
+    assert list(arranged(BOARD, sort=sort).targets) == names
 
 
 def test_a_rate_is_better_if_it_is_higher() -> None:
     """By speed, the best target is the one with the highest value, and the worst one the most negative difference."""
-    by_value = arranged(BOARD, sort="value", metric=Metric.TOKENS_PER_SECOND, name_part="").targets
+    by_speed = replace(BOARD, metric=Metric.TOKENS_PER_SECOND)
+    by_value = arranged(by_speed, sort="value").targets
     assert by_value[0] == FAILING
-    by_difference = arranged(BOARD, sort="difference", metric=Metric.TOKENS_PER_SECOND, name_part="").targets
+    by_difference = arranged(by_speed, sort="difference").targets
     assert by_difference[0] == FAST
 
 
@@ -68,16 +71,15 @@ def test_each_metric_has_a_median_and_an_order(metric: Metric) -> None:
     assert Question(metric=metric).order in Order
     standing = ANSWERS.leaderboard.standings[0]
     assert (median(standing, metric) is None) == (metric not in (Metric.TTFT, Metric.TOKENS_PER_SECOND))
-    assert Question(metric=metric).scale.heading
 
 
 def test_buckets_without_a_probe_are_gaps() -> None:
-    """The newest buckets of the window are returned, also those in which nothing was probed."""
+    """The buckets of the window are returned, also those in which nothing was probed."""
     series = ANSWERS.histories[EQUAL, OTHER]
-    points = points_of(series, ANSWERS.series, most=10)
-    assert [point.at if point else None for point in points[:3]] == [
+    points = _points(series, ANSWERS.series)
+    assert [point.at if point else None for point in points[2:5]] == [
         NOW_AT - 50 * MINUTE_US,
         NOW_AT - 45 * MINUTE_US,
         None,
     ]
-    assert len(points) == 10
+    assert len(points) == 12

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from isochrone_client.live_view.answers import Question
-from isochrone_client.live_view.layout import View, screen, shown_of
+from isochrone_client.live_view.screens import View, screen, shown_of
 from isochrone_client.live_view.state import ViewState
-from isochrone_client.screen.table import FAILING_MARK, STALE_MARK
+from isochrone_client.pages.matrix import FAILING_MARK, STALE_MARK
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import MINUTE_US, SECOND_US
 from testdata.insights import NOW_AT
@@ -74,9 +74,9 @@ def test_a_tiny_terminal_is_no_error() -> None:
 def test_a_region_that_does_not_fit_is_reached_by_a_key() -> None:
     """On a narrow terminal the regions that fit are shown, and the others when these are scrolled away."""
     first, second = view(), view(replace(STATE, first_region=1))
-    assert "1 more region: ← →" in lines(first, 60)[1]
-    assert ("ap-southeast-1" in lines(first, 60)[2], "eu-central-1" in lines(first, 60)[2]) == (True, False)
-    assert ("ap-southeast-1" in lines(second, 60)[2], "eu-central-1" in lines(second, 60)[2]) == (False, True)
+    assert "1 more region: ← →" in lines(first, 50)[1]
+    assert ("ap-southeast-1" in lines(first, 50)[2], "eu-central-1" in lines(first, 50)[2]) == (True, False)
+    assert ("ap-southeast-1" in lines(second, 50)[2], "eu-central-1" in lines(second, 50)[2]) == (False, True)
 
 
 def test_marks_are_where_they_belong() -> None:

@@ -28,7 +28,7 @@ from isochrone_client.commands import context
 from isochrone_client.commands.context import ContextRow
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.ground_truth import Comparison
-from isochrone_client.live_view import snapshot
+from isochrone_client.live_view.answers import snapshot
 from isochrone_client.pages import (
     alerts,
     coverage,
@@ -97,7 +97,7 @@ PAGES: dict[str, Page[Any]] = {
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
     "coverage": coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
     "regions": regions.page(VANTAGES),
-    "watch": snapshot.page(LIVE_ANSWERS, sort="name"),
+    "watch": snapshot(LIVE_ANSWERS, sort="name", width=100),
     "drift": alerts.drift_page(DRIFT),
     "alerts": alerts.page(ALERTS),
     "incidents": alerts.incidents_page(INCIDENTS, past=True),

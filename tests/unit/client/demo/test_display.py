@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from isochrone_client.demo.layout import Progress, View, board_table, screen
+from isochrone_client.demo.display import Progress, View, changes, screen
 from isochrone_client.demo.scenario import SUGGESTIONS
-from isochrone_client.formats import UNKNOWN
-from isochrone_client.screen.board import Board, Cell
-from isochrone_client.screen.table import CHANGED_MARK
-from isochrone_wire.answers import Decision
+from isochrone_client.pages.matrix import CHANGED_MARK, Cell, Matrix, by_place
+from isochrone_wire.answers import Decision, Metric
+from testdata.matrices import cell as cell_of
+from testdata.matrices import difference
 
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1")
 TARGETS = (
@@ -28,41 +28,33 @@ SIZES = [(60, 20), (70, 24), (80, 24), (90, 30), (100, 24), (120, 50), (140, 40)
 
 def cell(place: int, region: str, *, network_us: float | None) -> Cell:
     """One of the four kinds of cells, in turn."""
-    ttft_us, shift = 100_000.0 + 85_000 * place, {"us-east-2": 0, "ap-southeast-1": -20_400}.get(region, 35_400)
+    ttft = 100.0 + 85 * place
     if region == "us-east-2":
-        return Cell(value=ttft_us)
+        return Cell(value=1000 * ttft)
+    changed = 400_000.0 if (TARGETS[place], region) == SLOW else None
+    shift = {"ap-southeast-1": -20.4}.get(region, 35.4) + (400 if changed else 0)
     if place % 4 == 3:
-        return Cell(value=ttft_us + shift, rounds=4)
-    changed_us = 400_000.0 if (TARGETS[place], region) == SLOW else None
-    shift += 400_000 if changed_us else 0
-    return Cell(
-        value=ttft_us + shift,
-        rounds=10,
-        shift=shift,
-        low=shift - 2_300,
-        high=shift + 4_100,
-        decision=(Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)[place % 4 - 3],
-        network_shift=network_us,
-        changed=changed_us,
-    )
+        return cell_of(ttft + shift, difference(None, n=4))
+    decision = (Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)[place % 4 - 3]
+    row = difference(shift, 2.3, 4.1, decision=decision, network_shift=network_us)
+    return cell_of(ttft + shift, row, changed=changed)
 
 
-def board(*, network_us: float | None = None) -> Board:
-    """A board with one place that has changed."""
+def board(*, network_us: float | None = None) -> Matrix:
+    """A matrix with one place that has changed."""
     cells = {
         (target, region): cell(place, region, network_us=network_us)
         for place, target in enumerate(TARGETS)
         for region in REGIONS
     }
-    return Board(baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells=cells)
+    return Matrix(metric=Metric.TTFT, baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells=cells)
 
 
 def lines(width: int, height: int, *, network_us: float | None = None, total: float | None = None) -> list[str]:
     """The screen as plain lines."""
     view = View(
         progress=Progress(elapsed=98.4, total=total, recorded=1_102, failed=0),
-        window_seconds=40,
-        board=board(network_us=network_us),
+        matrix=board(network_us=network_us),
         events=("75 s: tencent gets 400 ms slower from eu-central-1, for 180 s", EVENT),
         addresses=("live page: http://127.0.0.1:4680/",),
         advice=SUGGESTIONS,
@@ -102,34 +94,6 @@ def test_the_change_is_shown_where_it_is(width: int, height: int) -> None:
     assert "+435" in marked
 
 
-def test_columns_are_aligned() -> None:
-    """At the usual width a table reads as follows: what is certain with its error, what is not with its rounds."""
-    shown = [line.plain for line in board_table(board(), window_seconds=40, width=80)]
-    assert shown[:6] == [
-        "last 40 s, in ms   us-east-2  ap-southeast-1           eu-central-1",
-        "                        ttft  ttft  difference         ttft  difference",
-        "step-3.5-flash           100    80    -20 ±5   faster   135    +35 ±5   faster",
-        "deepseek-v4-flash        185   165    -20 ±5   ?        220    +35 ±5   ?",
-        "hunyuan-turbos           270   250    -20 ±5   equal    705▲  +435 ±5   equal",
-        "qwen3-8b                 355   335  warming up 4/6      390  warming up 4/6",
-    ]
-
-
-def test_a_wide_table_has_providers_and_whole_words() -> None:
-    """With more room a table has each target with its provider, decisions in full and, if there is any, the network."""
-    _, _, first, second, *_ = (
-        line.plain for line in board_table(board(network_us=61_000.0), window_seconds=40, width=140)
-    )
-    assert first.split() == [
-        *("stepfun/step-3.5-flash", "100"),
-        *("80", "-20", "±5", "faster", "+61"),
-        *("135", "+35", "±5", "faster", "+61"),
-    ]
-    assert "undecided" in second
-    without = [line.plain for line in board_table(board(), window_seconds=40, width=140)]
-    assert "network" not in without[1]
-
-
 def test_progress_is_a_bar_only_with_an_end() -> None:
     """A demo without an end shows its age and no bar."""
     assert lines(80, 24)[0] == "Isochrone demo  98 s · 1102 samples, 0 failed"
@@ -145,21 +109,26 @@ def test_a_small_screen_begins_the_newest_event() -> None:
     assert shown[-1] == "92 s: the route chat switches in eu-central-1: tencent/hunyuan-turbos breaks …"
 
 
-def test_a_changing_difference_counts_the_rounds_since_its_change() -> None:
-    """A difference that has just changed is not warming up."""
-    place = (TARGETS[0], REGIONS[1])
-    changing = Board(
-        baseline=REGIONS[0],
-        regions=REGIONS[1:],
-        targets=TARGETS[:1],
-        cells={place: Cell(value=500_000.0, rounds=5, is_changing=True)},
-    )
-    assert " 500  changing 5/6 " in board_table(changing, window_seconds=40, width=80)[2].plain
-
-
-def test_nothing_has_no_numbers() -> None:
-    """Before the first sample each cell warms up, and no line is missing."""
-    empty = Board(baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells={})
-    shown = [line.plain for line in board_table(empty, window_seconds=40, width=80)]
-    assert len(shown) == 2 + len(TARGETS)
-    assert shown[2].split() == f"step-3.5-flash {UNKNOWN} {UNKNOWN} warming up 0/6 {UNKNOWN} warming up 0/6".split()
+@pytest.mark.parametrize(
+    ("usual_ms", "now_ms", "error_ms", "change_ms"),
+    [
+        (35, 435, 5, 400),
+        (435, 35, 5, -400),
+        (35, 65, 4, 30),
+        (35, 60, 4, None),  # 17 ms apart: less than the smallest difference that matters
+        (35, 435, 400, None),  # the intervals overlap
+        (None, 435, 5, None),
+        (35, None, 5, None),
+    ],
+)
+def test_a_change_is_certain_and_matters(
+    usual_ms: float | None, now_ms: float | None, error_ms: float, change_ms: float | None
+) -> None:
+    """A place has changed if the intervals of now and of the start are apart by more than the smallest difference that
+    matters; no other place is marked.
+    """
+    other = difference(35, target="acme/small")
+    usual, now = by_place([difference(usual_ms), other]), by_place([difference(now_ms, error_ms, error_ms), other])
+    wanted = {} if change_ms is None else {("acme/large", "ap-southeast-1"): 1000 * change_ms}
+    assert changes(now, usual) == wanted
+    assert changes(now, {}) == {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_client.screen.keyboard import KeyDecoder
+from isochrone_client.screen import KeyDecoder
 
 
 @pytest.mark.parametrize(
