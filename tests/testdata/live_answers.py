@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from isochrone_client.live_view.answers import Answers, Detail, Question
+from isochrone_client.live_view.answers import Answers, Detail
+from isochrone_client.live_view.state import Question
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Proportion, Quantile, Window
 from isochrone_wire.fleet import Coverage, CoverageList
 from isochrone_wire.insights import Alert, AlertKind, Incident, Leaderboard, Standing

@@ -8,8 +8,8 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.live_view import screens
-from isochrone_client.live_view.answers import Observer, Question, snapshot
-from isochrone_client.live_view.state import WINDOWS, ViewState
+from isochrone_client.live_view.answers import Observer, snapshot
+from isochrone_client.live_view.state import WINDOWS, Question, ViewState
 from isochrone_client.pages.cells import no_samples
 from isochrone_client.pages.matrix import METRICS, SORTS
 from isochrone_client.screen import can_be_redrawn

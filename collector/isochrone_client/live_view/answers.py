@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.formats import bars, between
+from isochrone_client.live_view.state import Question
 from isochrone_client.names import Names
 from isochrone_client.pages import matrix
 from isochrone_client.pages.alerts import open_incident
@@ -18,7 +19,7 @@ from isochrone_client.pages.matrix import Matrix, Place, by_place, median
 from isochrone_client.pages.targets import require_targets
 from isochrone_client.render.page import Page, row_record, wire_fields
 from isochrone_client.window import parse_window
-from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Order, Quantile, Selection
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Quantile, Selection
 from isochrone_wire.fleet import CoverageList, TargetList
 from isochrone_wire.insights import Alert, Incident, Leaderboard, Standing
 from isochrone_wire.json_format import to_json_value
@@ -29,25 +30,6 @@ MOST_BARS = 24
 NO_VALUE_MARK = "×"  # noqa: RUF001  # the sign for a bucket in which no probe had a value
 _DETAIL_POINTS = 60
 _QUANTITIES = ("median.value", "median.low", "median.high", "shift", "shift_low", "shift_high", "history")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A metric over a `window`, as `--window` takes it, against a `baseline`; empty for the plan's.
-
-    Empty `regions` and `targets` do not restrict; `targets` may be shell-style patterns.
-    """
-
-    metric: Metric = Metric.TTFT
-    window: str = "1h"
-    baseline: str = ""
-    regions: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-
-    @property
-    def order(self) -> Order:
-        """The order of a leaderboard by this metric."""
-        return Order(self.metric.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

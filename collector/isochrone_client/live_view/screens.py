@@ -14,8 +14,8 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.errors import ClientError, SlowError, UnreachableError
 from isochrone_client.formats import age, moment, span
-from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, Observer, Question, matrix_of
-from isochrone_client.live_view.state import BINDINGS, Shown, ViewState, press, selected_target
+from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, Observer, matrix_of
+from isochrone_client.live_view.state import BINDINGS, Question, Shown, ViewState, press, selected_target
 from isochrone_client.pages import coverage, differentials, leaderboard, matrix, samples
 from isochrone_client.pages.alerts import open_incident
 from isochrone_client.pages.matrix import DECISION_MARKS, FAILING_MARK, FORMS_WITH_BARS, STALE_MARK, Matrix

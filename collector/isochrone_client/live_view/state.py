@@ -4,12 +4,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from isochrone_client.live_view.answers import Question
 from isochrone_client.pages.matrix import METRICS, SORTS
+from isochrone_wire.answers import Metric, Order
 
 WINDOWS = ("15m", "1h", "6h", "24h", "7d")
 _PAGE = 10
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A metric over a `window`, as `--window` takes it, against a `baseline`; empty for the plan's.
+
+    Empty `regions` and `targets` do not restrict; `targets` may be shell-style patterns.
+    """
+
+    metric: Metric = Metric.TTFT
+    window: str = "1h"
+    baseline: str = ""
+    regions: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> Order:
+        """The order of a leaderboard by this metric."""
+        return Order(self.metric.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

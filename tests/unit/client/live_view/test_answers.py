@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_client.live_view.answers import Question, _points, matrix_of
+from isochrone_client.live_view.answers import _points, matrix_of
+from isochrone_client.live_view.state import Question
 from isochrone_client.pages.matrix import METRICS, SORTS, arranged, median
 from isochrone_wire.answers import Metric, Order
 from isochrone_wire.durations import MINUTE_US

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_client.live_view.answers import Question
 from isochrone_client.live_view.screens import View, screen, shown_of
-from isochrone_client.live_view.state import ViewState
+from isochrone_client.live_view.state import Question, ViewState
 from isochrone_client.pages.matrix import FAILING_MARK, STALE_MARK
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import MINUTE_US, SECOND_US

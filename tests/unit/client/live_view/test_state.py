@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_client.live_view.answers import Question
-from isochrone_client.live_view.state import BINDINGS, Shown, ViewState, press
+from isochrone_client.live_view.state import BINDINGS, Question, Shown, ViewState, press
 from isochrone_client.pages.matrix import METRICS
 from isochrone_wire.answers import Metric
 
