@@ -1,8 +1,11 @@
 """Settings of `serve`, validated once, before anything starts."""
 
+# ruff: noqa: RUF009  # `_option` returns a field
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from isochrone_collector import receivers, region_places, trusted_proxy, webhook_signature
 from isochrone_collector.errors import SettingsError
@@ -107,76 +110,137 @@ class Settings:
     database_url: str | None = field(default=None, repr=False)
 
 
-def check(
-    *,
-    listen: str,
-    database_url: str | None,
-    data_dir: Path | None,
-    environment: Mapping[str, str],
-    tls: bool = False,
-    trust_loopback: bool = False,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    client_ca: Path | None = None,
-    unix_socket: str | None = None,
-    http_listen: str | None = None,
-    http_host: Sequence[str] = (),
-    public_page: bool = False,
-    public_target: Sequence[str] = (),
-    private_target: Sequence[str] = (),
-    proxy_user_header: str | None = None,
-    proxy_secret_file: Path | None = None,
-    proxy_address: Sequence[str] = (),
-    keep_samples: str = "",
-    keep_hours: str = "",
-    keep_days: str = "",
-    keep_incidents: str = "",
-    question_timeout: str = durations.write(DEFAULT_QUESTION_TIMEOUT_US),
-    alert_url: str | None = None,
-    alert_secret_file: Path | None = None,
-    alert_receivers: Path | None = None,
-    disk_low: float = DEFAULT_DISK_LOW_PERCENT,
-    region_location: Sequence[str] = (),
-) -> Settings:
+def _option(text: str, default: Any = None, *, metavar: str | None = None) -> Any:  # noqa: ANN401  # of any type
+    """Return a field of `Options` with the help of the option, and the word for its value."""
+    return field(default=default, metadata={"help": text, "metavar": metavar})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Options:
+    """The options of `serve` as they are written. `cli.serve` makes the flag and the variable of each from its name,
+    and its type from the annotation; several values are a tuple.
+    """
+
+    listen: str = _option("Address; port 0 takes a free one.", DEFAULT_LISTEN)
+    unix_socket: str | None = _option(
+        "Unix socket on which this user's commands and agents need no credential; `off` for none.  "
+        "[default: collector.sock in the data folder]",
+        metavar="PATH",
+    )
+    database_url: str | None = _option("PostgreSQL to use instead of the embedded one.")
+    data_dir: Path | None = _option(
+        "Data folder of the embedded PostgreSQL.  [default: $XDG_DATA_HOME/isochrone/collector]"
+    )
+    tls: bool = _option("TLS for HTTP on loopback too.", False)
+    trust_loopback: bool = _option(
+        "No TLS and no credentials on loopback: every process of this machine is an operator.",
+        False,
+    )
+    certificate: Path | None = _option("Certificate with its chain, PEM.")
+    key: Path | None = _option("Its key, PEM, without a passphrase.")
+    client_ca: Path | None = _option("Require a client certificate of these authorities, PEM (mTLS).")
+    http_listen: str | None = _option(
+        "Address for HTTP: readers, the page, route tables, /metrics; port 0 takes a free one, `off` disables it.  "
+        f"[default: the host of --listen, port {DEFAULT_HTTP_PORT}]"
+    )
+    http_host: tuple[str, ...] = _option(
+        "Further name in the Host header that HTTP without TLS accepts; by default localhost and the address.",
+        (),
+        metavar="NAME",
+    )
+    public_page: bool = _option(
+        "Status of all targets (/status, /v1/status) and badges without a login, for the public.",
+        False,
+    )
+    public_target: tuple[str, ...] = _option(
+        "Target, or shell-style pattern of targets, that the public page has; by default all.", (), metavar="PATTERN"
+    )
+    private_target: tuple[str, ...] = _option(
+        "Target, or pattern, that the public page does not have, also if --public-target matches it.",
+        (),
+        metavar="PATTERN",
+    )
+    proxy_user_header: str | None = _option(
+        "Header in which a reverse proxy names the user it has authenticated, such as X-Forwarded-User; the user may "
+        "read. Requires --proxy-secret-file or --proxy-address.",
+        metavar="NAME",
+    )
+    proxy_secret_file: Path | None = _option(
+        "Secret that the proxy sends as X-Isochrone-Proxy-Secret; or set ISOCHRONE_PROXY_SECRET."
+    )
+    proxy_address: tuple[str, ...] = _option(
+        "Address or network of the proxy; requests from others have no user.", (), metavar="ADDRESS"
+    )
+    keep_samples: str = _option("How long samples are kept, in whole days; `forever` or 0 keeps all.", "35d")
+    keep_hours: str = _option("How long hourly summaries are kept.", "100d")
+    keep_days: str = _option("How long daily summaries are kept.", "1095d")
+    keep_incidents: str = _option(
+        "How long incidents that are over, delivered alerts and past silences are kept.", "400d"
+    )
+    question_timeout: str = _option(
+        "Time limit of the database for one query of a reader.", durations.write(DEFAULT_QUESTION_TIMEOUT_US)
+    )
+    disk_low: float = _option(
+        "Free share of the embedded PostgreSQL's disk, at most 16 GiB, below which there is an alert. Below half of it "
+        "backlogs are refused, below a quarter all pushes. 0 for no limits.",
+        DEFAULT_DISK_LOW_PERCENT,
+        metavar="PERCENT",
+    )
+    region_location: tuple[str, ...] = _option(
+        "Place of a region in degrees, for the map; those of well-known cloud regions are known.",
+        (),
+        metavar="NAME=LAT,LON",
+    )
+    alert_url: str | None = _option("Webhook that receives alerts, http or https.")
+    alert_secret_file: Path | None = _option(
+        "Secret that signs alerts, from `alerts secret`; or set ISOCHRONE_ALERT_SECRET."
+    )
+    alert_receivers: Path | None = _option(
+        "YAML file with further receivers of alerts: Slack, PagerDuty, Opsgenie, webhooks."
+    )
+
+
+def check(environment: Mapping[str, str], given: Options) -> Settings:
     """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
     machines can reach one of the addresses, with `tls`, and if there are certificate files. Raises `SettingsError`.
     """
-    address = parse_address(listen)
-    http = Address(address.host, DEFAULT_HTTP_PORT) if http_listen is None else _http_address(http_listen)
-    if (certificate is None) != (key is None):
-        given, missing = ("--certificate", "--key") if certificate else ("--key", "--certificate")
+    address = parse_address(given.listen)
+    http = Address(address.host, DEFAULT_HTTP_PORT) if given.http_listen is None else _http_address(given.http_listen)
+    if (given.certificate is None) != (given.key is None):
+        set_one, missing = ("--certificate", "--key") if given.certificate else ("--key", "--certificate")
         raise SettingsError(
-            f"{given} without {missing}", hint="set both, or neither: then a certificate is made in the data folder"
+            f"{set_one} without {missing}", hint="set both, or neither: then a certificate is made in the data folder"
         )
     is_exposed = not address.is_loopback or (http is not None and not http.is_loopback)
-    wanted = tls or is_exposed or certificate is not None or client_ca is not None
-    if wanted and trust_loopback:
+    wanted = given.tls or is_exposed or given.certificate is not None or given.client_ca is not None
+    if wanted and given.trust_loopback:
         raise SettingsError("--trust-loopback contradicts TLS, which this collector requires", hint="omit one of them")
-    proxy = trusted_proxy.check(proxy_user_header, proxy_secret_file, proxy_address, environment)
-    if proxy is not None and trust_loopback:
+    proxy = trusted_proxy.check(given.proxy_user_header, given.proxy_secret_file, given.proxy_address, environment)
+    if proxy is not None and given.trust_loopback:
         raise SettingsError(
             "--proxy-user-header contradicts --trust-loopback, with which every caller is an operator",
             hint="omit one of them",
         )
-    folder = (data_dir or local_socket.default_data_dir(environment)).absolute()
+    folder = (given.data_dir or local_socket.default_data_dir(environment)).absolute()
+    tls = Tls(certificate=given.certificate, key=given.key, client_ca=given.client_ca)
     return Settings(
         listen=address,
-        unix_socket=_unix_socket(unix_socket, folder),
-        unix_socket_required=bool(unix_socket),
-        database_url=database_url or None,
+        unix_socket=_unix_socket(given.unix_socket, folder),
+        unix_socket_required=bool(given.unix_socket),
+        database_url=given.database_url or None,
         data_dir=folder,
-        tls=None if trust_loopback else Tls(certificate=certificate, key=key, client_ca=client_ca),
+        tls=None if given.trust_loopback else tls,
         https=wanted,
         http=http,
-        http_hosts=tuple(host.lower() for host in http_host),
-        public_page=public_page,
-        public_targets=_public_targets(public_target, private_target, public_page=public_page),
+        http_hosts=tuple(host.lower() for host in given.http_host),
+        public_page=given.public_page,
+        public_targets=_public_targets(given),
         proxy=proxy,
-        retention=_retention(keep_samples, keep_hours, keep_days, keep_incidents),
-        question_timeout_us=_question_timeout_us(question_timeout),
-        disk_low_percent=disk_low,
-        receivers=_receivers(alert_url, alert_secret_file, alert_receivers, environment),
-        region_places=_region_places(region_location),
+        retention=_retention(given),
+        question_timeout_us=_question_timeout_us(given.question_timeout),
+        disk_low_percent=given.disk_low,
+        receivers=_receivers(given, environment),
+        region_places=_region_places(given.region_location),
     )
 
 
@@ -201,11 +265,11 @@ def _http_address(text: str) -> Address | None:
         raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
 
 
-def _public_targets(allowed: Sequence[str], denied: Sequence[str], *, public_page: bool) -> NameFilter:
-    for option, patterns in (("--public-target", allowed), ("--private-target", denied)):
-        if patterns and not public_page:
+def _public_targets(given: Options) -> NameFilter:
+    for option, patterns in (("--public-target", given.public_target), ("--private-target", given.private_target)):
+        if patterns and not given.public_page:
             raise SettingsError(f"{option} without --public-page", hint="set both, or neither: then nothing is public")
-    return NameFilter(allowed=tuple(allowed), denied=tuple(denied))
+    return NameFilter(allowed=tuple(given.public_target), denied=tuple(given.private_target))
 
 
 def _region_places(texts: Sequence[str]) -> Mapping[str, RegionPlace]:
@@ -233,12 +297,11 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
         raise SettingsError(f"the secret for alerts is not valid: {reason}", hint=_SECRET_HINT) from None
 
 
-def _receivers(
-    url: str | None, secret_file: Path | None, file: Path | None, environment: Mapping[str, str]
-) -> tuple[Receiver, ...]:
+def _receivers(given: Options, environment: Mapping[str, str]) -> tuple[Receiver, ...]:
     """Return the receivers of alerts: the webhook, which gets every alert on its own, and those of the file. Raises
     `SettingsError`, whose message does not repeat a URL.
     """
+    url, file = given.alert_url, given.alert_receivers
     found = receivers.read(file, environment) if file else ()
     if not url:
         return found
@@ -250,20 +313,19 @@ def _receivers(
         raise SettingsError(
             "--alert-url is not an http or https URL", hint="write http://HOST/PATH or https://HOST/PATH"
         ) from None
-    secret = alert_secret(secret_file, environment)
+    secret = alert_secret(given.alert_secret_file, environment)
     if secret is None:
         raise SettingsError("--alert-url needs a secret that signs the alerts", hint=_SECRET_HINT)
     return (Receiver(name=WEBHOOK, format=Format.STANDARD, url=url, secret=secret, group_us=0), *found)
 
 
-def _retention(samples: str, hours: str, days: str, incidents: str) -> RetentionPeriods:
-    """Return the retention periods, with defaults. Raises `SettingsError` if one is shorter than another one needs."""
-    default = RetentionPeriods()
+def _retention(given: Options) -> RetentionPeriods:
+    """Return the retention periods. Raises `SettingsError` if one is shorter than another one needs."""
     periods = RetentionPeriods(
-        samples_us=_period_us("--keep-samples", samples, default.samples_us),
-        hours_us=_period_us("--keep-hours", hours, default.hours_us),
-        days_us=_period_us("--keep-days", days, default.days_us),
-        incidents_us=_period_us("--keep-incidents", incidents, default.incidents_us),
+        samples_us=_period_us("--keep-samples", given.keep_samples),
+        hours_us=_period_us("--keep-hours", given.keep_hours),
+        days_us=_period_us("--keep-days", given.keep_days),
+        incidents_us=_period_us("--keep-incidents", given.keep_incidents),
     )
     late_us = min(periods.samples_us or MAX_LATENESS_US, MAX_LATENESS_US)
     for option, kept_us, least_us, why in (
@@ -278,9 +340,7 @@ def _retention(samples: str, hours: str, days: str, incidents: str) -> Retention
     return periods
 
 
-def _period_us(option: str, text: str, default_us: int | None) -> int | None:
-    if not text:
-        return default_us
+def _period_us(option: str, text: str) -> int | None:
     if text in FOREVER:
         return None
     try:

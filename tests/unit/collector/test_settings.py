@@ -1,5 +1,6 @@
 """Settings: TLS for reachable addresses, and no secrets in messages."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,16 @@ from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.names import NameFilter
 from isochrone_collector.region_places import RegionPlace
-from isochrone_collector.settings import RetentionPeriods, Settings, Tls, check, parse_address
+from isochrone_collector.settings import Options, RetentionPeriods, Settings, Tls, check, parse_address
 from isochrone_wire.model import DAY_US
 
 
+def checked(*, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    return check(environment or {}, Options(**given))
+
+
 def usual(**told: Any) -> Settings:
-    return check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment={}, **told)
+    return checked(listen="127.0.0.1:0", **told)
 
 
 @pytest.mark.parametrize("text", ["", ":4600", "127.0.0.1:x", "h:65536", "h:-1"])
@@ -28,7 +33,7 @@ def test_what_is_no_address(text: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "[::]", "collector.example", "8.8.8.8"])
 def test_plain_text_stays_on_this_machine(host: str) -> None:
     """An address that other machines can reach, or a host name, uses TLS by default."""
-    assert check(listen=f"{host}:4600", database_url=None, data_dir=None, environment={}).tls == Tls()
+    assert checked(listen=f"{host}:4600").tls == Tls()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
@@ -43,7 +48,7 @@ def test_loopback_is_trusted_only_on_request(host: str) -> None:
         ({"certificate": pem, "key": pem}, Tls(certificate=pem, key=pem), True),
     )
     for told, tls, https in asked:
-        settings = check(listen=f"{host}:0", database_url=None, data_dir=None, environment={}, **told)
+        settings = checked(listen=f"{host}:0", **told)
         assert settings.listen.is_loopback
         assert (settings.tls, settings.https) == (tls, https)
 
@@ -52,11 +57,8 @@ def test_loopback_is_trusted_only_on_request(host: str) -> None:
 def test_trusting_loopback_contradicts_tls(told: dict[str, Any]) -> None:
     """Where TLS is required, an operator who asks for trust learns that there is none."""
     with pytest.raises(SettingsError, match="--trust-loopback contradicts TLS"):
-        check(
+        checked(
             **{"listen": "127.0.0.1:0", **told},
-            database_url=None,
-            data_dir=None,
-            environment={},
             trust_loopback=True,
         )
 
@@ -68,7 +70,7 @@ def test_a_certificate_has_a_key(alone: str) -> None:
     with pytest.raises(
         SettingsError, match=f"--{alone} without --{'key' if alone == 'certificate' else 'certificate'}"
     ):
-        check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment={}, **told)
+        checked(listen="127.0.0.1:0", **told)
 
 
 def test_the_unix_socket_is_in_the_data_folder() -> None:
@@ -77,7 +79,7 @@ def test_the_unix_socket_is_in_the_data_folder() -> None:
     """
     asked: tuple[dict[str, Any], ...] = ({}, {"trust_loopback": True}, {"tls": True})
     for told in asked:
-        usual_place = check(listen="[::1]:0", database_url=None, data_dir=Path("/d"), environment={}, **told)
+        usual_place = checked(listen="[::1]:0", data_dir=Path("/d"), environment={}, **told)
         assert (str(usual_place.unix_socket), usual_place.unix_socket_required) == ("unix:/d/collector.sock", False)
         given = usual(unix_socket="/run/collector.sock", **told)
         assert (str(given.unix_socket), given.unix_socket_required) == ("unix:/run/collector.sock", True)
@@ -89,9 +91,9 @@ def test_the_unix_socket_is_in_the_data_folder() -> None:
 
 def test_the_data_folder_follows_xdg() -> None:
     """A flag wins over XDG_DATA_HOME, which wins over the home folder; the result is absolute."""
-    by_flag = check(listen="[::1]:0", database_url=None, data_dir=Path("x"), environment={"XDG_DATA_HOME": "/y"})
-    by_xdg = check(listen="[::1]:0", database_url=None, data_dir=None, environment={"XDG_DATA_HOME": "/y"})
-    by_home = check(listen="[::1]:0", database_url=None, data_dir=None, environment={})
+    by_flag = checked(listen="[::1]:0", data_dir=Path("x"), environment={"XDG_DATA_HOME": "/y"})
+    by_xdg = checked(listen="[::1]:0", environment={"XDG_DATA_HOME": "/y"})
+    by_home = checked(listen="[::1]:0")
     assert by_flag.data_dir == Path.cwd() / "x"
     assert by_xdg.data_dir == Path("/y/isochrone/collector")
     assert by_home.data_dir.parts[-4:] == (".local", "share", "isochrone", "collector")
@@ -100,7 +102,7 @@ def test_the_data_folder_follows_xdg() -> None:
 def test_settings_keep_the_password_to_themselves() -> None:
     """The repr of the settings may land in a log; the database URL is not in it."""
     url = "postgresql://u:geheim@h/d"
-    chosen = check(listen="[::1]:0", database_url=url, data_dir=None, environment={})
+    chosen = checked(listen="[::1]:0", database_url=url)
     assert chosen.database_url == url
     assert "geheim" not in repr(chosen)
 
@@ -152,9 +154,9 @@ def test_what_others_are_made_from_is_kept_longer(told: dict[str, str], message:
 @pytest.mark.parametrize(("told", "expected_us"), [("25s", 25_000_000), ("1ms", 1_000), ("1h", 3_600_000_000)])
 def test_a_question_has_a_limit(told: str, expected_us: int) -> None:
     """The time limit of a query is a duration, by default 25 s."""
-    told_nothing = check(listen="[::1]:0", database_url=None, data_dir=None, environment={})
+    told_nothing = checked(listen="[::1]:0")
     assert told_nothing.question_timeout_us == 25_000_000
-    settings = check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
+    settings = checked(listen="[::1]:0", question_timeout=told)
     assert settings.question_timeout_us == expected_us
 
 
@@ -162,14 +164,14 @@ def test_a_question_has_a_limit(told: str, expected_us: int) -> None:
 def test_a_limit_that_is_none(told: str) -> None:
     """A time limit that is not a duration, too short or too long is refused, and the message names its option."""
     with pytest.raises(SettingsError, match=r"^--question-timeout"):
-        check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
+        checked(listen="[::1]:0", question_timeout=told)
 
 
 SECRET = webhook_signature.format_secret(b"a secret of thirty-two bytes 123")
 
 
 def hooked(*, environment: dict[str, str], **told: Any) -> Settings:
-    return check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment=environment, **told)
+    return checked(listen="127.0.0.1:0", environment=environment, **told)
 
 
 def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_a_webhook_without_a_good_secret_is_refused(secret: str) -> None:
 )
 def test_http_keeps_the_rule_of_grpc(listen: str, http: str, expected: str | None) -> None:
     """If other machines can reach one of the two addresses, HTTP uses TLS too."""
-    settings = check(listen=listen, http_listen=http, database_url=None, data_dir=None, environment={})
+    settings = checked(listen=listen, http_listen=http)
     assert (str(settings.http) if settings.http else None) == expected
     assert settings.https == ("0.0.0.0" in listen + http)
 

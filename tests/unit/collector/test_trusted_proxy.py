@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from isochrone_collector.errors import SettingsError, Unauthenticated
+from isochrone_collector.settings import Options
 from isochrone_collector.settings import check as check_settings
 from isochrone_collector.trusted_proxy import MAX_USER_CHARS, SECRET_VARIABLE, TrustedProxy, check
 
@@ -117,11 +118,4 @@ def test_it_is_off_by_default(tmp_path: Path) -> None:
 def test_it_contradicts_trust_in_this_machine() -> None:
     """Where every caller is an operator, a login protects nothing."""
     with pytest.raises(SettingsError, match="contradicts --trust-loopback"):
-        check_settings(
-            listen="127.0.0.1:0",
-            database_url=None,
-            data_dir=None,
-            environment={SECRET_VARIABLE: SECRET},
-            trust_loopback=True,
-            proxy_user_header=HEADER,
-        )
+        check_settings({SECRET_VARIABLE: SECRET}, Options(trust_loopback=True, proxy_user_header=HEADER))

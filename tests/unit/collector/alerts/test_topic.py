@@ -27,9 +27,9 @@ def test_an_absence_ends_with_the_return() -> None:
 
 
 def test_what_has_no_end_is_an_event() -> None:
-    """Each switch of a route is a thread of its own, in the group of the route."""
+    """Each switch of a route is a problem of its own, in the group of the route."""
     first, second = topic_of(switches()), topic_of(switches(at=AT + 1))
-    assert first.dedup_key != second.thread
+    assert first.dedup_key != second.dedup_key
     assert first.group == second.group
     assert first.action is Action.EVENT
 
