@@ -30,7 +30,6 @@ pytest_plugins = [
     "fixtures.otlp",
     "fixtures.page",
     "fixtures.prometheus",
-    "fixtures.routes",
     "fixtures.simulator",
     "fixtures.table_server",
     "fixtures.routing_client",  # imports the two above

@@ -68,7 +68,7 @@ def _hint(missing: Absence, fleet: VantageList, collector: Collector) -> str:
     region = missing.region or "REGION"
     name = there[0].name if there else f"{region}-1"
     if collector.identity is None:
-        return f"isochrone-agent run --vantage {name} --region {region} --collector {collector}"
+        return f"isochrone-agent run --vantage {name} --region {region} --collector {collector.agents_address}"
     if there:
         return f"run `isochrone-agent doctor` on the machine of {name}"
-    return f"isochrone-collector vantage add {name} --region {region} --address {collector}"
+    return f"isochrone-collector vantage add {name} --region {region} --address {collector.agents_address}"

@@ -9,17 +9,18 @@ from isochrone_client import configuration
 from isochrone_client.configuration import Configuration
 from isochrone_client.errors import AddressError
 from isochrone_common import identity_file, local_socket
-from isochrone_common.address import DEFAULT_PORT, Address, parse_local_address
+from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address, parse_local_address
 from isochrone_common.identity_file import Identity
 from isochrone_wire.text import did_you_mean
 
-DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
+_SOCKET = "collector.http.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """A collector's address and the identity to present there, which is in the file `path`; without an identity, plain
-    text to this machine.
+    """The address of a collector's HTTP interface, and the identity to present there, which is in the file `path`;
+    without an identity, plain text to this machine.
     """
 
     address: Address
@@ -28,6 +29,15 @@ class Collector:
 
     def __str__(self) -> str:
         return str(self.address)
+
+    @property
+    def agents_address(self) -> str:
+        """The collector's address for agents, as far as it is known: the default port, if only that of HTTP is."""
+        if self.identity is not None:
+            return str(self.identity.address)
+        if self.address.is_socket:
+            return str(self.address).replace(".http.", ".")
+        return str(replace(self.address, port=DEFAULT_PORT))
 
     def reread(self) -> "Collector":
         """The same with the identity that the file has now: any command renews it. Raises `AddressError`."""
@@ -54,9 +64,10 @@ def resolve_collector(
     default = None if named or not path.exists() else _read(path)
     try:
         address, selected = local_socket.select_collector(
-            parse_local_address(collector) if collector else None,
+            parse_local_address(collector, default_port=DEFAULT_HTTP_PORT) if collector else None,
             named=named,
             default=default,
+            http=True,
             environment=environment,
         )
     except ValueError as error:
@@ -65,8 +76,8 @@ def resolve_collector(
         raise AddressError(
             f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated"
             + did_you_mean(str(collector), configured.contexts).replace("mean", "mean context"),
-            hint=f"join it: `isochrone join {address} --token …`; or forward collector.sock of its data folder with "
-            f"`ssh -L ./collector.sock:FOLDER/collector.sock {address.host}` and use unix:collector.sock",
+            hint=f"join it: `isochrone join {address.host} --token …`; or forward {_SOCKET} of its data folder with "
+            f"`ssh -L ./{_SOCKET}:FOLDER/{_SOCKET} {address.host}` and use unix:{_SOCKET}",
         )
     return Collector(address, selected, path if selected else None)
 

@@ -45,7 +45,7 @@ def contexts(_context: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 def _client(context: click.Context) -> Any:  # noqa: ANN401  # an ObservatoryClient, imported late
-    from isochrone_client.client import ObservatoryClient  # noqa: PLC0415  # gRPC, which completing an option can do without
+    from isochrone_client.client import ObservatoryClient  # noqa: PLC0415  # completing an option can do without
 
     # While a shell completes, click reads options but neither variables nor callbacks.
     collector = context.params.get("collector") or os.environ.get("ISOCHRONE_COLLECTOR")

@@ -4,7 +4,9 @@
     ├── WindowError            2  the reader: the time range cannot be read
     ├── AddressError           2  the reader: the collector's address is malformed, or has to be joined first
     ├── AccessError            1  the reader: access is refused, or the collector is not the one that was joined
-    ├── RefusedError           2  the reader: the collector does not know the target, region or metric
+    ├── RefusedError           2  the reader: a value of the request is not valid
+    │   ├── UnknownNameError   2  ... the collector does not know a target, region, route or use
+    │   └── NoTableError       2  ... it has no route table yet
     ├── AmbiguousError         2  the reader: a short name has several meanings
     ├── BaselineError          2  the reader: no region to compare with was named, and the plan has none
     ├── ConfigurationError     2  the reader: the configuration file or a context's name is wrong
@@ -48,9 +50,13 @@ class AccessError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The collector does not know a name in the request."""
+    """The collector refuses the request: a value is not valid, or a name is unknown."""
 
     exit_code = 2
+
+
+class UnknownNameError(RefusedError):
+    """The collector does not know a name in the request."""
 
 
 class NoTableError(RefusedError):

@@ -9,7 +9,7 @@ A full name always means itself, patterns are left to the collector, and an ambi
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isochrone_client.errors import AmbiguousError
 from isochrone_wire.text import first_of
@@ -38,19 +38,12 @@ class Names:
             return text
         return _resolve("target", text, _targets(text, self.targets))
 
-    def expand(self, request: Any) -> bool:  # noqa: ANN401  # any request with names
-        """Replace short names in a request by full ones; return whether that changed it. Raises `AmbiguousError`."""
-        before = request.SerializeToString(deterministic=True)
-        named = {field.name for field in request.DESCRIPTOR.fields}
-        if "selection" in named:
-            request.selection.regions[:] = [self.region(text) for text in request.selection.regions]
-            request.selection.targets[:] = [self.target(text) for text in request.selection.targets]
-        if "against" in named:
-            request.against[:] = [self.region(text) for text in request.against]
-        for field in named & {"baseline", "client_region"}:
-            if getattr(request, field):
-                setattr(request, field, self.region(getattr(request, field)))
-        return bool(request.SerializeToString(deterministic=True) != before)
+    def expand(self, parameters: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Return the parameters of a request with full names in place of short ones. Raises `AmbiguousError`."""
+        expand = dict.fromkeys(("region", "client_region", "baseline", "against"), self.region) | {
+            "target": self.target
+        }
+        return tuple((name, expand[name](text) if name in expand else text) for name, text in parameters)
 
 
 def _resolve(kind: str, text: str, candidates: Iterator[set[str]]) -> str:

@@ -54,11 +54,11 @@ def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     return Address(host, int(port))
 
 
-def parse_local_address(text: str) -> Address:
+def parse_local_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     """Parse `unix:path`, or what `parse_address` accepts. Raises `ValueError` with a message for users."""
     path = text.strip().removeprefix(UNIX)
     if path == text.strip():
-        return parse_address(text)
+        return parse_address(text, default_port=default_port)
     if not path or len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise ValueError(f"{text!r} is not a Unix socket: write unix: and a path of 1 to {MAX_SOCKET_PATH_BYTES} bytes")
     return Address(UNIX + path, 0)

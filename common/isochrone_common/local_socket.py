@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from isochrone_common.address import DEFAULT_PORT, UNIX, Address
+from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, UNIX, Address
 from isochrone_common.identity_file import Identity
 from isochrone_common.trust import speaks_tls
 
@@ -31,22 +31,32 @@ def select_collector(
     *,
     named: Identity | None,
     default: Identity | None,
+    http: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[Address, Identity | None]:
-    """Return the address of the collector to use, and the identity to use there.
+    """Return the address of the collector to use, for gRPC or for `http`, and the identity to use there.
 
     `address` is the address on the command line, `named` the identity file given there, and `default` the identity in
     the default place. A `named` identity applies to every address, for example through a tunnel; the `default` identity
-    applies to its own address only. With none of them the address is the Unix socket of this user's collector, else the
-    default port on loopback, in plain text.
+    applies to its own addresses only. With none of them the address is the Unix socket of this user's collector, else
+    the default port on loopback, in plain text.
     """
-    identity = named or (default if default is not None and address in (None, default.address) else None)
-    return address or (identity.address if identity else default_collector(environment)), identity
+    identity = named or (default if default is not None and _is_of(default, address) else None)
+    if identity is not None and _is_of(identity, address):
+        return (identity.http_address if http else identity.address), identity
+    if address is None:
+        address = _listening(environment, http=http) or _loopback(http=http)
+    elif address.is_socket and http:
+        address = Address(f"{UNIX}{http_socket(Path(address.host.removeprefix(UNIX)))}", 0)
+    return address, identity
 
 
-def default_collector(environment: Mapping[str, str]) -> Address:
-    """Return the socket of this user's collector if it listens there, else the default port on loopback."""
-    return _listening(environment) or Address("127.0.0.1", DEFAULT_PORT)
+def _is_of(identity: Identity, address: Address | None) -> bool:
+    return address in (None, identity.address, identity.http_address)
+
+
+def _loopback(*, http: bool) -> Address:
+    return Address("127.0.0.1", DEFAULT_HTTP_PORT if http else DEFAULT_PORT)
 
 
 def default_socket(environment: Mapping[str, str]) -> Address:
@@ -84,8 +94,9 @@ REFUSED_HINT = (
 )
 
 
-def _listening(environment: Mapping[str, str]) -> Address | None:
-    return next((Address(f"{UNIX}{path}", 0) for path in _paths(environment) if is_listening(path)), None)
+def _listening(environment: Mapping[str, str], *, http: bool = False) -> Address | None:
+    paths = (http_socket(path) if http else path for path in _paths(environment))
+    return next((Address(f"{UNIX}{path}", 0) for path in paths if is_listening(path)), None)
 
 
 def _given(environment: Mapping[str, str]) -> Path | None:

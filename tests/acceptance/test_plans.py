@@ -111,7 +111,7 @@ def test_a_credential_that_an_agent_lacks_is_reported(
     shown = "skips targets without a key: sim/fault-crlf needs the credential 'nobody'"
 
     def regions() -> str:
-        return run("isochrone_client", "regions", "--collector", collector.address).stdout.replace("\n", " ")
+        return run("isochrone_client", "regions", "--collector", collector.http_address).stdout.replace("\n", " ")
 
     eventually(20, lambda: shown in regions(), "the collector knows that the agent lacks the credential")
     secret = tmp_path / "secret"

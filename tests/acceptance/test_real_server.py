@@ -43,11 +43,11 @@ def test_a_real_model_from_two_vantages(
     eventually(60, lambda: all(agent.recorded() >= ROUNDS for agent in agents), f"{ROUNDS} rounds from both")
     assert [agent.stop() for agent in agents] == [0, 0]
 
-    samples = ask(collector.address, "samples", "--limit", "100")["rows"]
+    samples = ask(collector.http_address, "samples", "--limit", "100")["rows"]
     assert {sample["outcome"] for sample in samples} == {"ok"}, samples
     assert {sample["output_tokens"] for sample in samples} == {16}
     assert {sample["token_source"] for sample in samples} == {"usage"}
-    [row] = ask(collector.address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")["rows"]
+    [row] = ask(collector.http_address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")["rows"]
     assert isinstance(row["n"], int)
     assert row["n"] >= ROUNDS - 1
     assert row["shift"] is not None

@@ -64,7 +64,7 @@ def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) ->
         "cpu_pct": cpu_pct,
         "reference_rss_mb": rss_mb(script),
         "reference_cpu_pct": script_cpu_pct,
-        "probes_ok": count_ok(collector) / (seconds + SETTLE_SECONDS),
+        "probes_ok": count_ok(f"unix:{folder / 'c' / 'collector.sock'}") / (seconds + SETTLE_SECONDS),
     }
 
 

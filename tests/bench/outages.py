@@ -102,7 +102,7 @@ def fleet(folder: Path, options: argparse.Namespace) -> Iterator[str]:
             where = ("--vantage", f"{region}-1", "--region", region, "--data-dir", str(folder / region))
             there = ("--collector", collector, "--connect-to", f"{HOST}:80:{address}", "--concurrency", "1000")
             _started(stack, "isochrone_agent", "run", *where, *there)
-        yield collector
+        yield f"unix:{folder / 'collector' / 'collector.sock'}"
 
 
 def _started(stack: ExitStack, module: str, *options: str) -> subprocess.Popen[bytes]:

@@ -107,7 +107,7 @@ def ask(client: ObservatoryClient) -> DifferentialList:
 
 def diffs(operator: Identity, ingest_load: BackgroundIngest) -> Timings:
     """Time the differentials of the last day during ingest."""
-    with ObservatoryClient(Collector(operator.address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
+    with ObservatoryClient(Collector(operator.http_address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
         begun = time.monotonic()
         ask(client)
         once = time.monotonic() - begun

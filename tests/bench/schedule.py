@@ -66,7 +66,7 @@ def fleet(folder: Path, targets: int) -> Iterator[str]:
                 str(folder / name),
             )
             processes.append(start("isochrone_agent", "run", *options))
-        yield collector
+        yield f"unix:{folder / 'c' / 'collector.sock'}"
     finally:
         for process in reversed(processes):
             process.terminate()

@@ -50,7 +50,7 @@ def measured(
     agent = start_agent(vantage="ohio-1", region="us-east-2", collector=collector.address)
 
     def has_rounds() -> bool:
-        return [row["recorded"] >= ROUNDS for row in printed_rows(collector.address, "coverage")] == [True, True]
+        return [row["recorded"] >= ROUNDS for row in printed_rows(collector.http_address, "coverage")] == [True, True]
 
     eventually(20, has_rounds, "rounds of both targets")
     assert agent.stop() == 0
@@ -65,7 +65,7 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
     browser.until("document.querySelectorAll('main table').length === 3")
     shown = browser.evaluate(TABLES)
 
-    (vantage,) = printed_rows(measured.address, "regions")
+    (vantage,) = printed_rows(measured.http_address, "regions")
     (row,) = shown["Vantages"]
     assert [row[name] for name in ("vantage", "region", "state", "spool", "plan", "agent")] == [
         *(vantage[name] for name in ("name", "region", "liveness")),
@@ -78,7 +78,7 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
     assert row["samples"] == "all accounted for"
 
     coverage = {row["target"]: row for row in shown["Coverage"]}
-    found = printed_rows(measured.address, "coverage", "--window", f"{rfc3339(from_at)}..{rfc3339(until_at)}")
+    found = printed_rows(measured.http_address, "coverage", "--window", f"{rfc3339(from_at)}..{rfc3339(until_at)}")
     assert len(found) == 2
     for each in found:
         assert each["planned"] >= ROUNDS
@@ -86,6 +86,6 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
         assert float(coverage[each["target"]]["ohio-1"]) == pytest.approx(share, abs=0.1)
 
     spend = {row["provider"]: row["ohio-1"] for row in shown["Spend"]}
-    costs = {row["provider"]: row["usd"] for row in printed_rows(measured.address, "coverage", "--spend")}
+    costs = {row["provider"]: row["usd"] for row in printed_rows(measured.http_address, "coverage", "--spend")}
     assert costs["far"] > 0.01
     assert spend == {"near": "–", "far": f"{costs['far']:.2f}"}  # noqa: RUF001  # the dash of what is unknown

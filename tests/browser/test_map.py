@@ -53,7 +53,7 @@ class Page:
         """Return the rows that a command prints, for the window of the first rounds."""
         window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
         options = ["--window", window] if windowed else []
-        return printed_rows(self.collector.address, *words, *options)
+        return printed_rows(self.collector.http_address, *words, *options)
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ class Page:
             window = f"{rfc3339(self.until_at - 2 * ROUNDS * MINUTE_US)}..{rfc3339(self.until_at)}"
         identity = str(self.collector.data_dir / "operator.json")
         options = ["--identity", identity, *([] if window is None else ["--window", window])]
-        return printed_rows(self.collector.address, *words, *options)
+        return printed_rows(self.collector.http_address, *words, *options)
 
 
 @pytest.fixture(scope="module")

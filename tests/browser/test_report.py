@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fixtures.browser import Browser
-from fixtures.fake_collector import DIFFERENTIALS
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import DIFFERENTIALS, FakeCollector
 from isochrone_client.cli import cli
 
 # Elements with an edge beyond the window, except in tables that scroll.
@@ -51,9 +50,9 @@ CONTRAST = """
 
 
 @pytest.fixture
-def page(routing: FakeRoutes, tmp_path: Path) -> Path:
+def page(routing: FakeCollector, tmp_path: Path) -> Path:
     """A report with all sections, and with hostile names and reasons."""
-    observatory = routing.observatory
+    observatory = routing
     hostile = replace(DIFFERENTIALS[2], target=HOSTILE, model=HOSTILE, reason=HOSTILE)
     observatory.differentials = (*DIFFERENTIALS[:2], hostile)
     observatory.standings = tuple(replace(row, model=HOSTILE, provider=HOSTILE) for row in observatory.standings)
@@ -64,9 +63,9 @@ def page(routing: FakeRoutes, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def crowded(routing: FakeRoutes, tmp_path: Path) -> Path:
+def crowded(routing: FakeCollector, tmp_path: Path) -> Path:
     """A report with thirty regions."""
-    observatory = routing.observatory
+    observatory = routing
     rows = [replace(row, region=f"region-number-{n}") for n in range(30) for row in DIFFERENTIALS]
     lines = [replace(line, region=f"region-number-{n}") for n in range(30) for line in observatory.series.series[:2]]
     observatory.differentials = tuple(rows)
@@ -75,16 +74,16 @@ def crowded(routing: FakeRoutes, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def empty(routing: FakeRoutes, tmp_path: Path) -> Path:
+def empty(routing: FakeCollector, tmp_path: Path) -> Path:
     """A report of a window without samples."""
-    observatory = routing.observatory
+    observatory = routing
     observatory.differentials = observatory.standings = observatory.coverage = observatory.region_costs = ()
     observatory.tiers = observatory.latency_budgets = ()
     observatory.series = replace(observatory.series, series=())
     return report(routing, tmp_path / "empty.html")
 
 
-def report(routing: FakeRoutes, file: Path) -> Path:
+def report(routing: FakeCollector, file: Path) -> Path:
     """Write a report with `isochrone report`."""
     done = CliRunner().invoke(cli, ["report", "--file", str(file)], env={"ISOCHRONE_COLLECTOR": routing.address})
     assert done.exit_code == 0, done.output

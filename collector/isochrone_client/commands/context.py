@@ -12,7 +12,7 @@ from isochrone_client.formats import UNKNOWN
 from isochrone_client.render import OUTPUTS
 from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_client.terminal import Output
-from isochrone_common.address import parse_local_address
+from isochrone_common.address import DEFAULT_HTTP_PORT, parse_local_address
 from isochrone_common.cli.command_line import CommandGroup, Seconds, example, output_option
 
 SCHEMA = "isochrone.contexts/1"
@@ -54,7 +54,7 @@ def _defaults(row: ContextRow) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None) or UNKNOWN
 
 
-_ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
+_ADD = "isochrone context add prod collector.example --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)
 
 
@@ -178,6 +178,6 @@ def _row(one: Context, found: Configuration) -> ContextRow:
 
 def _address(text: str) -> str:
     try:
-        return str(parse_local_address(text))
+        return str(parse_local_address(text, default_port=DEFAULT_HTTP_PORT))
     except ValueError as error:
-        raise AddressError(str(error), hint="for example: isochrone context add prod collector.example:4600") from error
+        raise AddressError(str(error), hint="for example: isochrone context add prod collector.example") from error

@@ -49,7 +49,7 @@ def join(*, request: JoinRequest, context: str, identity: Path | None) -> None:
     earlier = configured.contexts.get(context)
     added = Context(
         name=context,
-        collector=str(joined.address),
+        collector=str(joined.http_address),
         identity=path,
         defaults=earlier.defaults if earlier else Defaults(),
     )

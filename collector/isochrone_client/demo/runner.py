@@ -14,11 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_collector
+from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
@@ -77,7 +78,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         endpoints = _start_world(processes, network, scenario)
         started_at = now_at()
         _start_agents(processes, place.path, endpoints, collector["listen"], network)
-        advice = _advice(collector["listen"], scenario.suggestions)
+        advice = _advice(_http_address(collector), scenario.suggestions)
         _print_lines("commands to try in another terminal while it runs:", advice)
         until = (
             "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
@@ -86,7 +87,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         timeline = Timeline(scenario.script, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
-        with ObservatoryClient(collector["listen"]) as client:
+        with ObservatoryClient(_http_address(collector)) as client:
             watch = Watch(
                 observer=Observer(client, targets=world.targets, started_at=started_at),
                 timeline=timeline,
@@ -94,7 +95,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
                 check=processes.check,
                 started_at=started_at,
                 seconds=seconds,
-                addresses=_addresses(collector),
+                addresses=(f"live page: {collector['http']}/",),
                 advice=advice,
                 receiver=receiver,
             )
@@ -135,14 +136,16 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
     if receiver is not None:
         data += _alert_options(folder.with_name("alert.secret"), receiver)
     try:
-        # The default address of `isochrone`, if it is free.
-        ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
+        # The default addresses, if they are free.
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", *data)
     except DemoError:
+        ready = {}
+    if "http" not in ready:
+        processes.stop(["collector"])
         any_port = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", *data)
         ready = processes.start_ready("collector", "isochrone_collector", "serve", *any_port)
-    _print(f"a collector at {ready['listen']} on an embedded PostgreSQL")
-    if "http" in ready:
-        _print(f"its live page at {ready['http']}/")
+    _print(f"a collector at {_http_address(ready)} on an embedded PostgreSQL")
+    _print(f"its live page at {ready['http']}/")
     document = folder.with_name("plan.yaml")
     document.write_text(plan)
     try:
@@ -209,8 +212,8 @@ def _is_asked_by_default(collector: str) -> bool:
         return False
 
 
-def _addresses(collector: Mapping[str, str]) -> tuple[str, ...]:
-    return (f"live page: {collector['http']}/",) if "http" in collector else ()
+def _http_address(collector: Mapping[str, str]) -> str:
+    return urlsplit(collector["http"]).netloc
 
 
 def _command(line: str) -> str:

@@ -113,11 +113,17 @@ def document(answer: object) -> Record:
 
 def read_document(cls: type[Answer], data: object) -> Answer:
     """Return the answer of class `cls` in a JSON document. Raises `JsonError`."""
+    schema = FORMATS[cls.__name__].schema
+    if isinstance(data, dict) and data.get("schema") != schema:
+        raise JsonError(f"{data.get('schema')!r:.60} is not {schema!r}", "schema")
+    return read_fields(cls, data)
+
+
+def read_fields(cls: type[Answer], data: object) -> Answer:
+    """Return the answer of class `cls` in the fields and rows of a document, without its schema. Raises `JsonError`."""
     found = FORMATS[cls.__name__]
     if not isinstance(data, dict):
         raise JsonError(f"{data!r:.60} is not an object")
-    if data.get("schema") != found.schema:
-        raise JsonError(f"{data.get('schema')!r:.60} is not {found.schema!r}", "schema")
     rows = data.get("rows")
     if found.inline and isinstance(rows, list):
         rows = [{**row, **dict.fromkeys(found.inline, row)} if isinstance(row, dict) else row for row in rows]

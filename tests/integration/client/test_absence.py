@@ -129,7 +129,7 @@ def questions(words: str, command: click.Command, state: State) -> Iterator[list
 
 def ask(collector: Collector, arguments: list[str], config: Path) -> Result:
     """Run a command against this collector, without the user's own configuration."""
-    environment = {"ISOCHRONE_COLLECTOR": collector.address, "XDG_CONFIG_HOME": str(config)}
+    environment = {"ISOCHRONE_COLLECTOR": collector.http_address, "XDG_CONFIG_HOME": str(config)}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
@@ -204,7 +204,7 @@ def test_streams_wait_for_the_first_sample(words: list[str], start_collector: St
     process = Program[str](
         "isochrone_client",
         *words,
-        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.http_address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -223,7 +223,7 @@ def check_empty_window(http: httpx.Client, paths: dict[str, Any], past: dict[str
     """Each path that takes a window has a document without rows for one that is empty, unless it lacks a baseline."""
     for path, methods in paths.items():
         named = {one["name"] for one in methods.get("get", {}).get("parameters", ())}
-        if "from" in named:
+        if "from" in named and path != "/v1/samples/export":
             answer = http.get(path, params=past)
             assert answer.status_code in ((200, 400) if path == "/v1/diff" else (200,)), (path, answer.text)
             if answer.status_code == 200 and path != "/v1/diff":
@@ -241,7 +241,7 @@ def check_paths(state: State, collector: Collector) -> None:
             with http.stream(method.upper(), path, json={} if method == "post" else None) as answer:
                 kind = answer.headers["content-type"]
                 assert answer.status_code in (200, 400, 404, 503), (method, path)
-                if not kind.startswith("text/"):
+                if not kind.startswith(("text/", "application/x-ndjson")):
                     document = json.loads(answer.read())
                     assert answer.status_code == 200 or document["detail"], path
         differentials = http.get("/v1/diff").json()

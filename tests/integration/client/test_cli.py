@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-import grpc
 import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeObservatory, stored
+from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeCollector, stored
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.answers import Decision
@@ -31,17 +30,17 @@ from testdata.preforked import Program
 
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 WINDOWLESS = ("targets", "regions")
-SCHEMA_OF = {"slo": "budgets"}
+SCHEMA_OF = {"slo": "budgets", "regions": "vantages"}
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 24 rounds needed")
 
 
-def run(observatory: FakeObservatory, *arguments: str, columns: str = "") -> Result:
+def run(observatory: FakeCollector, *arguments: str, columns: str = "") -> Result:
     """Run the command in this process against the fake, with COLUMNS in the environment."""
     environment = {"ISOCHRONE_COLLECTOR": observatory.address, "COLUMNS": columns}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
-def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+def start(observatory: FakeCollector, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
     """The command as a separate process, with pipes."""
     return Program[str](
         "isochrone_client",
@@ -55,7 +54,7 @@ def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> 
 
 
 @pytest.mark.parametrize("command", READING)
-def test_each_command_prints_a_table(observatory: FakeObservatory, command: str) -> None:
+def test_each_command_prints_a_table(observatory: FakeCollector, command: str) -> None:
     """Each reading command prints its table, no wider than 100 columns, and nothing on stderr."""
     result = run(observatory, command)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -64,7 +63,7 @@ def test_each_command_prints_a_table(observatory: FakeObservatory, command: str)
 
 
 @pytest.mark.parametrize("command", READING)
-def test_json_names_schema_and_window(observatory: FakeObservatory, command: str) -> None:
+def test_json_names_schema_and_window(observatory: FakeCollector, command: str) -> None:
     """The document has its schema, the window in RFC 3339, and every row."""
     document = json.loads(run(observatory, command, "--output", "json").stdout)
     assert document["schema"] == f"isochrone.{SCHEMA_OF.get(command, command)}/1"
@@ -75,14 +74,14 @@ def test_json_names_schema_and_window(observatory: FakeObservatory, command: str
 
 
 @pytest.mark.parametrize("command", READING)
-def test_csv_has_a_line_per_row(observatory: FakeObservatory, command: str) -> None:
+def test_csv_has_a_line_per_row(observatory: FakeCollector, command: str) -> None:
     """CSV has the same rows as JSON, below a header line."""
     lines = list(csv.DictReader(io.StringIO(run(observatory, command, "-o", "csv").stdout)))
     assert len(lines) == len(json.loads(run(observatory, command, "-o", "json").stdout)["rows"])
 
 
 @pytest.mark.parametrize("command", READING)
-def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: str) -> None:
+def test_the_examples_of_the_help_work(observatory: FakeCollector, command: str) -> None:
     """The examples of the help get an answer."""
     text = run(observatory, command, "--help").stdout
     example = re.search(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
@@ -90,33 +89,33 @@ def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: st
     assert run(observatory, *shlex.split(example[1])[1:]).exit_code == 0
 
 
-def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
+def test_the_plan_gives_the_baseline(observatory: FakeCollector) -> None:
     """Without --baseline the baseline comes from the plan; with it, the plan is requested only after the answer, for
     the reason that it is empty.
     """
     run(observatory, "diff")
     run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
     plan, first, second, *reason = observatory.requests
-    assert [type(request).__name__ for request in reason] == ["ListTargetsRequest", "ListVantagesRequest"]
-    assert type(plan).__name__ == "ListTargetsRequest"
-    assert (first.baseline, list(first.against), first.metric) == ("us-east-2", [], "ttft")
-    assert (second.baseline, list(second.against), second.metric) == ("eu-central-1", ["a", "b"], "e2e")
+    assert [request.path for request in reason] == ["/v1/targets", "/v1/vantages"]
+    assert plan.path == "/v1/targets"
+    assert (first.one("baseline"), first.all("against"), first.one("metric")) == ("us-east-2", [], "ttft")
+    assert (second.one("baseline"), second.all("against"), second.one("metric")) == ("eu-central-1", ["a", "b"], "e2e")
 
 
-def test_selections_are_passed_on(observatory: FakeObservatory) -> None:
+def test_selections_are_passed_on(observatory: FakeCollector) -> None:
     """The request has the regions, targets, limit and window of the command line."""
     before_at = now_at()
     options = ["--region", "us-east-2", "--target", "openai/*", "--target", "deepseek/*", "--window", "7d"]
     run(observatory, "samples", "--limit", "2", *options)
     request = observatory.requests[0]
-    assert (list(request.selection.regions), request.limit) == (["us-east-2"], 2)
-    assert list(request.selection.targets) == ["openai/*", "deepseek/*"]
-    window = request.selection.window
+    assert (request.all("region"), request.one("limit")) == (["us-east-2"], "2")
+    assert request.all("target") == ["openai/*", "deepseek/*"]
+    window = request.window
     assert window.until_at - window.from_at == 7 * DAY_US
     assert before_at <= window.until_at <= now_at()
 
 
-def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> None:
+def test_only_decided_leaves_the_undecided_out(observatory: FakeCollector) -> None:
     """`--only decided` shows decisions and no footnotes."""
     result = run(observatory, "diff", "--only", "decided", "--sort", "target")
     assert result.exit_code == 0
@@ -124,7 +123,7 @@ def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> 
     assert result.stdout.index("deepseek-v4-flash") < result.stdout.index("gpt-5-mini")
 
 
-def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> None:
+def test_explain_prints_sentences_and_phases(observatory: FakeCollector) -> None:
     """`--explain` requests the phases of one target and prints sentences and a table of the phases."""
     result = run(observatory, "diff", "--baseline", "us-east-2", "--explain", "gpt-5-mini")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -138,10 +137,10 @@ def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> No
     ):
         assert words in output
     asked = observatory.requests[-1]
-    assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)
+    assert (asked.all("target"), asked.one("explain")) == (["openai/gpt-5-mini"], "true")
 
 
-def test_explain_in_every_format(observatory: FakeObservatory) -> None:
+def test_explain_in_every_format(observatory: FakeCollector) -> None:
     """Markdown has the explanation too; JSON and CSV have all fields of the differential and the explanation."""
     asked = ("diff", "--explain", "openai/*")
     assert "| origin | A first token" in run(observatory, *asked, "-o", "markdown").stdout
@@ -153,14 +152,14 @@ def test_explain_in_every_format(observatory: FakeObservatory) -> None:
     assert "decision: ap-southeast-1 is slower" in line["story"]
 
 
-def test_explain_names_its_own_target(observatory: FakeObservatory) -> None:
+def test_explain_names_its_own_target(observatory: FakeCollector) -> None:
     """`--explain` with `--target` is a usage error, and no request is sent."""
     result = run(observatory, "diff", "--explain", "x", "--target", "y")
     assert result.exit_code == 2
     assert observatory.requests == []
 
 
-def test_an_undecided_explanation_has_next_steps(observatory: FakeObservatory) -> None:
+def test_an_undecided_explanation_has_next_steps(observatory: FakeCollector) -> None:
     """An explanation without a decision has the next steps, and the exit code is 4 on request."""
     observatory.differentials = (replace(DIFFERENTIALS[2], target="openai/gpt-5-mini"),)
     result = run(observatory, "diff", "--explain", "gpt-5-mini", "--exit-code")
@@ -170,7 +169,7 @@ def test_an_undecided_explanation_has_next_steps(observatory: FakeObservatory) -
 
 @pytest.mark.parametrize(("more", "exit_code"), [((), 0), (("--exit-code",), 4)])
 def test_undecided_is_shown_and_is_four_on_request(
-    observatory: FakeObservatory, more: tuple[str, ...], exit_code: int
+    observatory: FakeCollector, more: tuple[str, ...], exit_code: int
 ) -> None:
     """If nothing is decided, the table has the reasons and stderr a note; --exit-code makes that exit code 4."""
     observatory.differentials = (UNDECIDED,)
@@ -184,7 +183,7 @@ def test_undecided_is_shown_and_is_four_on_request(
 @pytest.mark.parametrize(
     "command", ["diff", "leaderboard", "slo", "tiers", "samples", "coverage", "targets", "regions"]
 )
-def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str) -> None:
+def test_an_empty_answer_has_a_hint(observatory: FakeCollector, command: str) -> None:
     """An empty answer prints no table, an empty document for programs, and a hint on stderr: to apply a plan, or to
     start an agent for it. The exit code is 0, and 4 on request.
     """
@@ -200,22 +199,22 @@ def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str) 
     assert "isochrone-collector apply" in people.stderr
     if command != "targets":
         observatory.targets = plan
-        start = f"isochrone-agent run --vantage us-east-2-1 --region us-east-2 --collector {observatory.address}"
+        start = "isochrone-agent run --vantage us-east-2-1 --region us-east-2 --collector 127.0.0.1:4600"
         expected = start if command != "diff" else "--region REGION"
         assert expected in run(observatory, command).stderr
 
 
-def test_a_collector_that_goes_away_leaves_the_plain_hint(observatory: FakeObservatory) -> None:
+def test_a_collector_that_goes_away_leaves_the_plain_hint(observatory: FakeCollector) -> None:
     """If the reason for an empty answer cannot be asked for, the note has the window and the general hint."""
     observatory.standings = ()
-    observatory.failures = {"ListVantagesRequest": (grpc.StatusCode.UNAVAILABLE, "gone")}
+    observatory.failures = {"/v1/vantages": ("database-unavailable", "gone")}
     result = run(observatory, "leaderboard")
     assert result.exit_code == 0
     assert result.stderr.startswith("note: no samples between ")
     assert "hint: see `isochrone coverage`" in result.stderr
 
 
-def test_no_vantage_online_is_four(observatory: FakeObservatory) -> None:
+def test_no_vantage_online_is_four(observatory: FakeCollector) -> None:
     """`regions` shows late vantages with the reason; the exit code is 4 because no samples arrive."""
     late = tuple(vantage for vantage in VANTAGES.vantages if vantage.liveness is not Liveness.ONLINE)
     observatory.vantages = replace(VANTAGES, vantages=late)
@@ -226,7 +225,7 @@ def test_no_vantage_online_is_four(observatory: FakeObservatory) -> None:
     assert "none of 2 vantages is online" in result.stderr
 
 
-def test_spend_is_requested(observatory: FakeObservatory) -> None:
+def test_spend_is_requested(observatory: FakeCollector) -> None:
     """`coverage --spend` requests the spend of the given regions, in every format; without spend there is a hint."""
     table = run(observatory, "coverage", "--spend")
     assert (table.exit_code, table.stderr) == (0, "")
@@ -234,14 +233,14 @@ def test_spend_is_requested(observatory: FakeObservatory) -> None:
     document = json.loads(run(observatory, "coverage", "--spend", "--region", "us-east-2", "-o", "json").stdout)
     assert document["schema"] == "isochrone.spend/1"
     assert {row["region"] for row in document["rows"]} == {"us-east-2"}
-    assert [type(request).__name__ for request in observatory.requests] == ["GetSpendRequest"] * 2
+    assert [request.path for request in observatory.requests] == ["/v1/spend"] * 2
     observatory.spend = ()
     nobody = run(observatory, "coverage", "--spend", "--exit-code")
     assert (nobody.exit_code, nobody.stdout) == (4, "")
     assert "isochrone targets" in nobody.stderr
 
 
-def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
+def test_no_plan_no_baseline(observatory: FakeCollector) -> None:
     """Before the first plan, `diff` is a usage error whose hint names --baseline."""
     observatory.targets = TargetList(plan_version=0, baseline="")
     result = run(observatory, "diff")
@@ -250,7 +249,7 @@ def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
 
 
 @pytest.mark.parametrize("command", ["diff", "leaderboard", "samples", "coverage"])
-def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, command: str) -> None:
+def test_an_unknown_target_is_a_usage_error(observatory: FakeCollector, command: str) -> None:
     """An unknown target is exit code 2, with the collector's sentence and a hint."""
     result = run(observatory, command, "--target", "nobody/*")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -261,12 +260,12 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, comman
 
 
 @pytest.mark.parametrize(
-    ("status", "exit_code"),
-    [(grpc.StatusCode.INTERNAL, 1), (grpc.StatusCode.INVALID_ARGUMENT, 2), (grpc.StatusCode.UNAVAILABLE, 3)],
+    ("kind", "exit_code"),
+    [("internal", 1), ("bad-request", 2), ("database-unavailable", 3)],
 )
-def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.StatusCode, exit_code: int) -> None:
+def test_failures_are_sentences(observatory: FakeCollector, kind: str, exit_code: int) -> None:
     """Each failure of the collector gives one sentence, a hint, an exit code and no traceback."""
-    observatory.failure = (status, "the disk is full")
+    observatory.failure = (kind, "the disk is full")
     result = run(observatory, "leaderboard")
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert "the disk is full" in result.stderr
@@ -281,22 +280,22 @@ def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.Statu
         ("unknown region 'mars'; known: us-east-2", "`isochrone regions` lists them"),
     ],
 )
-def test_the_hint_fits_the_unknown_name(observatory: FakeObservatory, sentence: str, hint: str) -> None:
+def test_the_hint_fits_the_unknown_name(observatory: FakeCollector, sentence: str, hint: str) -> None:
     """The hint names the command that lists names of that kind."""
-    observatory.failure = (grpc.StatusCode.NOT_FOUND, sentence)
+    observatory.failure = ("unknown-name", sentence)
     assert f"hint: {hint}" in run(observatory, "slo").stderr
 
 
-def test_errors_cannot_control_the_terminal(observatory: FakeObservatory) -> None:
+def test_errors_cannot_control_the_terminal(observatory: FakeCollector) -> None:
     """A sentence from the collector is printed without escape sequences."""
-    observatory.failure = (grpc.StatusCode.NOT_FOUND, "no target is called '\x1b[31mred\x07'")
+    observatory.failure = ("unknown-name", "no target is called '\x1b[31mred\x07'")
     result = run(observatory, "leaderboard")
     assert result.exit_code == 2
     assert "\x1b" not in result.stderr
     assert "\x07" not in result.stderr
 
 
-def test_unreachable_is_three(observatory: FakeObservatory) -> None:
+def test_unreachable_is_three(observatory: FakeCollector) -> None:
     """An unreachable collector is exit code 3, and the option overrides the environment."""
     result = run(observatory, "targets", "--collector", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (3, "")
@@ -304,7 +303,7 @@ def test_unreachable_is_three(observatory: FakeObservatory) -> None:
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 100), ("60", 60), ("80", 80), ("nonsense", 100), ("9999", 200)])
-def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory, columns: str, width: int) -> None:
+def test_a_process_of_its_own_prints_plain_text(observatory: FakeCollector, columns: str, width: int) -> None:
     """Piped output is UTF-8 without colours, within COLUMNS if that is set, otherwise within 100 columns."""
     process = start(observatory, "diff", COLUMNS=columns, FORCE_COLOR="1")
     stdout, stderr = process.communicate(timeout=30)
@@ -314,7 +313,7 @@ def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory, co
     assert ("independent" in stdout.partition("\n[1]")[0].partition("left out")[0]) == (width > 140)
 
 
-def test_wide_shows_all_columns(observatory: FakeObservatory) -> None:
+def test_wide_shows_all_columns(observatory: FakeCollector) -> None:
     """--wide shows what a narrow screen leaves out; without it a line names the columns and the option."""
     narrow = run(observatory, "diff", columns="80").stdout
     left_out = (
@@ -327,7 +326,7 @@ def test_wide_shows_all_columns(observatory: FakeObservatory) -> None:
     assert "1436 ≈ 412" in wide
 
 
-def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) -> None:
+def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeCollector) -> None:
     """A terminal whose encoding has no en dash gets a question mark."""
     encoding = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(
@@ -341,7 +340,7 @@ def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) ->
     assert b"?: too few independent samples" in done.stdout
 
 
-def test_a_closed_pipe_is_silent(observatory: FakeObservatory) -> None:
+def test_a_closed_pipe_is_silent(observatory: FakeCollector) -> None:
     """If the other end of the pipe is closed, as by `head`, nothing is printed on stderr."""
     process = start(observatory, "samples", "--output", "json")
     assert process.stdout is not None
@@ -352,7 +351,7 @@ def test_a_closed_pipe_is_silent(observatory: FakeObservatory) -> None:
         assert process.stderr.read() == ""
 
 
-def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: str) -> str:
+def on_a_terminal(observatory: FakeCollector, *arguments: str, **environment: str) -> str:
     """The output of the command on a terminal."""
     ours, theirs = pty.openpty()
     address = {"ISOCHRONE_COLLECTOR": observatory.address, "TERM": "xterm"}
@@ -371,7 +370,7 @@ def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: 
     return written.decode()
 
 
-def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
+def test_a_terminal_shows_colours(observatory: FakeCollector) -> None:
     """On a terminal decisions are coloured, and tables are as wide as it, between 60 and 200 columns."""
     for columns in (60, 80, 140, 240):
         text = on_a_terminal(observatory, "diff", COLUMNS=str(columns))
@@ -382,7 +381,7 @@ def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colour_is_respected(observatory: FakeObservatory, environment: dict[str, str]) -> None:
+def test_no_colour_is_respected(observatory: FakeCollector, environment: dict[str, str]) -> None:
     """NO_COLOR and a dumb terminal give text without escape sequences."""
     assert "\x1b" not in on_a_terminal(observatory, "diff", **environment)
 
@@ -401,7 +400,7 @@ def lines_of(process: "subprocess.Popen[str]", *, seconds: float = 30.0) -> Iter
         yield from (line.decode() for line in lines)
 
 
-def test_following_goes_on_with_new_samples(observatory: FakeObservatory) -> None:
+def test_following_goes_on_with_new_samples(observatory: FakeCollector) -> None:
     """`--follow` prints the stored samples, then each new one once, including late ones; Ctrl-C is exit code 0."""
     observatory.samples = (stored(2, ttft_us=3), stored(1, ttft_us=2))
     process = start(observatory, "samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
@@ -416,7 +415,7 @@ def test_following_goes_on_with_new_samples(observatory: FakeObservatory) -> Non
     assert process.communicate() == ("", "")
 
 
-def test_following_nothing_waits(observatory: FakeObservatory) -> None:
+def test_following_nothing_waits(observatory: FakeCollector) -> None:
     """Without samples, `--follow` prints the headings and waits."""
     observatory.samples = ()
     process = start(observatory, "samples", "--follow", "--output", "csv")
@@ -429,7 +428,7 @@ def test_following_nothing_waits(observatory: FakeObservatory) -> None:
     process.communicate()
 
 
-def test_decisions_are_words_of_the_wire(observatory: FakeObservatory) -> None:
+def test_decisions_are_words_of_the_wire(observatory: FakeCollector) -> None:
     """JSON has decision, reason and numbers as on the wire; unknown values are null."""
     rows = json.loads(run(observatory, "diff", "--sort", "target", "-o", "json").stdout)["rows"]
     assert [row["decision"] for row in rows] == [Decision.FASTER, Decision.UNDECIDED, Decision.SLOWER]

@@ -1,12 +1,12 @@
 """The typed client against a real socket: answers are complete, and failures become typed errors."""
 
+import json
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import grpc
 import pytest
 
 from fixtures.fake_collector import (
@@ -18,14 +18,16 @@ from fixtures.fake_collector import (
     TARGETS,
     VANTAGES,
     WINDOW,
-    FakeObservatory,
+    FakeCollector,
 )
+from isochrone_client import connection
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import (
     AccessError,
     AddressError,
     ClientError,
     CollectorError,
+    NoTableError,
     RefusedError,
     SlowError,
     UnreachableError,
@@ -33,7 +35,7 @@ from isochrone_client.errors import (
 from isochrone_wire.answers import DifferentialList, Metric, Selection
 from isochrone_wire.fleet import CoverageList, SpendList
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
-from isochrone_wire.v1 import observatory_pb2
+from isochrone_wire.queries.documents import document
 from testdata import insights
 
 ALL = Selection(window=WINDOW)
@@ -71,58 +73,75 @@ ASKS: list[tuple[Ask, Any]] = [
 
 
 @pytest.mark.parametrize(("ask", "answer"), ASKS)
-def test_answers_come_back_whole(observatory: FakeObservatory, ask: Ask, answer: object) -> None:
+def test_answers_come_back_whole(observatory: FakeCollector, ask: Ask, answer: object) -> None:
     """Answers survive the wire unchanged."""
     with ObservatoryClient(observatory.address) as client:
-        assert ask(client) == answer
+        found = ask(client)
+    assert found == answer or document(found) == document(answer)  # whose rows have an order
 
 
-def test_requests_arrive_whole(observatory: FakeObservatory) -> None:
+def test_requests_arrive_whole(observatory: FakeCollector) -> None:
     """Every part of a request reaches the collector."""
     selection = Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",))
     with ObservatoryClient(observatory.address) as client:
         client.get_differentials(selection, baseline="a", against=("b", "c"), metric=Metric.RTT)
         client.list_samples(selection, limit=7)
     differentials, samples = observatory.requests
-    assert isinstance(differentials, observatory_pb2.GetDifferentialsRequest)
-    assert differentials.knows_mixed
-    assert (differentials.baseline, list(differentials.against), differentials.metric) == ("a", ["b", "c"], "rtt")
-    assert (differentials.selection.window.from_at, differentials.selection.window.until_at) == (
-        WINDOW.from_at,
-        WINDOW.until_at,
-    )
-    assert list(samples.selection.regions) == ["us-east-2"]
-    assert list(samples.selection.targets) == ["openai/*"]
-    assert samples.limit == 7
+    assert (differentials.path, samples.path) == ("/v1/diff", "/v1/samples")
+    assert (differentials.one("baseline"), differentials.one("metric")) == ("a", "rtt")
+    assert differentials.all("against") == ["b", "c"]
+    assert differentials.window == WINDOW
+    assert (samples.all("region"), samples.all("target"), samples.one("limit")) == (["us-east-2"], ["openai/*"], "7")
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "exit_code"),
+    ("kind", "error", "exit_code"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, RefusedError, 2),
-        (grpc.StatusCode.NOT_FOUND, RefusedError, 2),
-        (grpc.StatusCode.UNAVAILABLE, UnreachableError, 3),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, SlowError, 1),
-        (grpc.StatusCode.UNIMPLEMENTED, CollectorError, 1),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, CollectorError, 1),
-        (grpc.StatusCode.INTERNAL, CollectorError, 1),
-        (grpc.StatusCode.UNAUTHENTICATED, AccessError, 1),
-        (grpc.StatusCode.PERMISSION_DENIED, AccessError, 1),
+        ("bad-request", RefusedError, 2),
+        ("unknown-name", RefusedError, 2),
+        ("not-built", NoTableError, 2),
+        ("database-unavailable", UnreachableError, 3),
+        ("deadline-exceeded", SlowError, 1),
+        ("about:blank", CollectorError, 1),
+        ("resource-exhausted", CollectorError, 1),
+        ("internal", CollectorError, 1),
+        ("unauthenticated", AccessError, 1),
+        ("forbidden", AccessError, 1),
     ],
 )
-def test_a_status_becomes_one_error(
-    observatory: FakeObservatory, status: grpc.StatusCode, error: type[ClientError], exit_code: int
+def test_a_problem_becomes_one_error(
+    observatory: FakeCollector, kind: str, error: type[ClientError], exit_code: int
 ) -> None:
-    """Each gRPC status becomes one error with its exit code and a hint, and keeps its cause."""
-    observatory.failure = (status, "the reason")
+    """Each kind of problem becomes one error with its exit code and a hint."""
+    observatory.failure = (kind, "the reason")
     with ObservatoryClient(observatory.address) as client, pytest.raises(error) as caught:
         client.list_targets()
     assert caught.value.exit_code == exit_code
     assert caught.value.hint
-    assert isinstance(caught.value.__cause__, grpc.RpcError)
 
 
-def test_a_refusal_has_the_collectors_sentence(observatory: FakeObservatory) -> None:
+@pytest.mark.parametrize(
+    ("detail", "command"),
+    [
+        ("unknown client region 'eu'; known: us", "isochrone routes"),
+        ("unknown route 'chta'; known: chat", "isochrone routes"),
+        ("unknown region 'eu'; known: us", "isochrone regions"),
+        ("unknown use 'voise'", "isochrone slo"),
+        ("unknown target 'kimi'", "isochrone targets"),
+    ],
+)
+def test_the_hint_names_the_command_that_lists_the_known_names(
+    observatory: FakeCollector, detail: str, command: str
+) -> None:
+    """Each kind of name has its command, and the collector's sentence is kept."""
+    observatory.failures = {"/v1/tiers": ("unknown-name", detail)}
+    with ObservatoryClient(observatory.address) as client, pytest.raises(RefusedError) as caught:
+        client.get_tiers(ALL)
+    assert str(caught.value) == detail
+    assert caught.value.hint.startswith(f"`{command}`")
+
+
+def test_a_refusal_has_the_collectors_sentence(observatory: FakeCollector) -> None:
     """The collector's sentence about an invalid request is not changed."""
     with (
         ObservatoryClient(observatory.address) as client,
@@ -131,12 +150,15 @@ def test_a_refusal_has_the_collectors_sentence(observatory: FakeObservatory) -> 
         client.get_coverage(Selection(window=WINDOW, targets=("x",)))
 
 
-def test_an_unknown_value_is_an_error(observatory: FakeObservatory) -> None:
-    """An answer that this version cannot decode is an error, not a wrong value."""
-    observatory.message = observatory_pb2.GetDifferentialsResponse(
-        differentials=[observatory_pb2.Differential(metric="ttft", decision="perhaps")]
-    )
-    with ObservatoryClient(observatory.address) as client, pytest.raises(CollectorError, match="decision") as caught:
+def test_an_unknown_value_is_an_error(observatory: FakeCollector) -> None:
+    """An answer that this version cannot decode is an error that names the field, not a wrong value."""
+    answer = document(DifferentialList(window=WINDOW, differentials=DIFFERENTIALS))
+    answer["rows"][1]["decision"] = "perhaps"
+    observatory.text = json.dumps(answer)
+    with (
+        ObservatoryClient(observatory.address) as client,
+        pytest.raises(CollectorError, match=r"rows\.1\.decision: 'perhaps'") as caught,
+    ):
         client.get_differentials(ALL, baseline="us-east-2")
     assert "upgrade" in caught.value.hint
 
@@ -151,33 +173,55 @@ def test_a_closed_port_is_unreachable() -> None:
     assert "isochrone-collector serve" in caught.value.hint
 
 
-def test_a_silent_listener_is_unreachable() -> None:
-    """A listener that accepts and stays silent fails after the connect timeout, not after the answer timeout."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with ObservatoryClient(address, connect_timeout_us=200_000) as client, pytest.raises(UnreachableError):
+@pytest.mark.parametrize("port", [None, 4600])
+def test_another_server_is_no_collector(monkeypatch: pytest.MonkeyPatch, port: int | None) -> None:
+    """A server that does not speak HTTP is unreachable; at the port of agents the hint names the other one."""
+    with answering(b"\x00\x00\x18\x04\x00") as address:
+        if port is not None:
+            monkeypatch.setattr(connection, "DEFAULT_PORT", int(address.rpartition(":")[2]))
+        with ObservatoryClient(address) as client, pytest.raises(UnreachableError) as caught:
+            client.list_targets()
+    assert ("port" in caught.value.hint) is (port is not None)
+
+
+def test_another_web_server_is_no_collector() -> None:
+    """A web server on the port is not a collector: neither its errors nor its pages are answers."""
+    for head in (b"400 Bad Request", b"200 OK"):
+        with (
+            answering(b"HTTP/1.1 %s\r\nContent-Length: 6\r\n\r\n<html>" % head) as address,
+            ObservatoryClient(address) as client,
+            pytest.raises(UnreachableError),
+        ):
             client.list_targets()
 
 
-def test_another_protocol_is_unreachable() -> None:
-    """A web server on the port is not a collector."""
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A server that gives one answer to its first request."""
 
-    def answer(server: socket.socket) -> None:
-        connection, _ = server.accept()
-        with connection:
-            connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    def serve(server: socket.socket) -> None:
+        connected, _ = server.accept()
+        with connected:
+            connected.recv(1000)
+            connected.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        web = threading.Thread(target=answer, args=(server,))
-        web.start()
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        with ObservatoryClient(address, connect_timeout_us=1_000_000) as client, pytest.raises(UnreachableError):
-            client.list_targets()
-        web.join()
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
 
 
-def test_a_slow_collector_times_out(observatory: FakeObservatory) -> None:
+def test_an_idle_connection_that_was_closed_is_replaced(observatory: FakeCollector) -> None:
+    """The collector closes idle connections; the next question opens another one."""
+    with ObservatoryClient(observatory.address) as client:
+        assert set(client.list_targets().targets) == set(TARGETS.targets)
+        (idle,) = client._connections._idle
+        idle.sock.shutdown(socket.SHUT_RDWR)
+        assert set(client.list_targets().targets) == set(TARGETS.targets)
+
+
+def test_a_slow_collector_times_out(observatory: FakeCollector) -> None:
     """If the answer takes longer than the timeout, the hint is a shorter window."""
     observatory.released = threading.Event()
     with ObservatoryClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError) as caught:
@@ -186,35 +230,27 @@ def test_a_slow_collector_times_out(observatory: FakeObservatory) -> None:
     assert "--window" in caught.value.hint
 
 
-def test_an_answer_too_large_is_explained() -> None:
-    """An answer that is larger than a message may be is an error with a hint, not a broken connection."""
-
-    def flood(_request: bytes, _context: grpc.ServicerContext) -> bytes:
-        return b"\x00" * (9 << 20)
-
-    handler = grpc.method_handlers_generic_handler(
-        "isochrone.v1.Observatory", {"ListTargets": grpc.unary_unary_rpc_method_handler(flood)}
-    )
-    with ThreadPoolExecutor(max_workers=1) as threads:
-        server = grpc.server(threads)
-        server.add_generic_rpc_handlers((handler,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with ObservatoryClient(f"127.0.0.1:{port}") as client, pytest.raises(CollectorError) as caught:
-            client.list_targets()
-        server.stop(grace=None).wait()
-    assert "shorter --window" in caught.value.hint
-
-
-def test_a_proxy_is_not_used(observatory: FakeObservatory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_not_used(observatory: FakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy in the environment is not used for loopback."""
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with ObservatoryClient(observatory.address) as client:
-        assert client.list_targets() == TARGETS
+        assert set(client.list_targets().targets) == set(TARGETS.targets)
 
 
 def test_other_machines_are_refused_before_a_connection() -> None:
     """There is no connection attempt to another machine that was not joined."""
     with pytest.raises(AddressError):
-        ObservatoryClient("192.0.2.1:4600")
+        ObservatoryClient("192.0.2.1")
+
+
+def test_closing_ends_the_streams_of_other_threads(observatory: FakeCollector) -> None:
+    """A client that is closed ends a stream that another thread reads."""
+    client = ObservatoryClient(observatory.address)
+    batches = client.follow_samples(ALL)
+    assert next(batches).samples == ()
+    closing = threading.Timer(0.1, client.close)
+    closing.start()
+    with pytest.raises(UnreachableError):
+        next(batches)
+    closing.join()

@@ -30,7 +30,7 @@ MEDIAN_US = {"us-east-2": 320_000, "ap-southeast-1": 510_000}
 
 def ask(collector: Collector, *arguments: str) -> Result:
     """Run the command against this collector."""
-    environment = {"ISOCHRONE_COLLECTOR": collector.address}
+    environment = {"ISOCHRONE_COLLECTOR": collector.http_address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 

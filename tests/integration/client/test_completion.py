@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fixtures.fake_collector import FakeObservatory
+from fixtures.fake_collector import FakeCollector
 from isochrone_client import client
 from isochrone_client.address import Collector
 from isochrone_client.cli import cli
@@ -40,7 +40,7 @@ def completed(words: str, **environment: str) -> list[str]:
         ("isochrone slo --output j", ["json"]),
     ],
 )
-def test_names_are_completed(observatory: FakeObservatory, words: str, offered: list[str]) -> None:
+def test_names_are_completed(observatory: FakeCollector, words: str, offered: list[str]) -> None:
     """Regions are those of plan and vantages, targets those of the plan, by their name or their model."""
     assert completed(words, ISOCHRONE_COLLECTOR=observatory.address) == offered
     if "ISOCHRONE" not in words and "--output" not in words:
@@ -72,13 +72,13 @@ def test_contexts_are_completed(tmp_path: Path) -> None:
     assert completed("isochrone context use p", XDG_CONFIG_HOME=str(tmp_path)) == ["prod"]
 
 
-def run(observatory: FakeObservatory, *arguments: str, **environment: str) -> Result:
+def run(observatory: FakeCollector, *arguments: str, **environment: str) -> Result:
     """Run the command in this process."""
     variables = {"ISOCHRONE_COLLECTOR": observatory.address, **environment}
     return CliRunner().invoke(cli, arguments, env=variables, prog_name="isochrone")
 
 
-def test_fields_are_chosen_listed_and_checked(observatory: FakeObservatory) -> None:
+def test_fields_are_chosen_listed_and_checked(observatory: FakeCollector) -> None:
     """`--fields` selects, `--fields help` lists, and an unknown field ends with exit code 2 and the nearest name."""
     rows = json.loads(run(observatory, "diff", "--fields", "decision, target", "-o", "json").stdout)["rows"]
     assert list(rows[0]) == ["decision", "target"]
@@ -89,7 +89,7 @@ def test_fields_are_chosen_listed_and_checked(observatory: FakeObservatory) -> N
     assert "did you mean 'region'?" in unknown.stderr
 
 
-def test_defaults_come_from_the_configuration(observatory: FakeObservatory, tmp_path: Path) -> None:
+def test_defaults_come_from_the_configuration(observatory: FakeCollector, tmp_path: Path) -> None:
     """Output and baseline of the configuration are defaults: a context's first, and options precede them."""
     (tmp_path / "isochrone").mkdir()
     (tmp_path / "isochrone" / "config.toml").write_text(
@@ -98,6 +98,6 @@ def test_defaults_come_from_the_configuration(observatory: FakeObservatory, tmp_
     )
     home = {"XDG_CONFIG_HOME": str(tmp_path), "ISOCHRONE_COLLECTOR": "lab"}
     assert json.loads(run(observatory, "diff", **home).stdout)["rows"]
-    assert observatory.requests[-1].baseline == "eu-central-1"
+    assert observatory.requests[-1].one("baseline") == "eu-central-1"
     assert run(observatory, "diff", "-o", "csv", "--baseline", "a", **home).stdout.startswith("target,")
-    assert observatory.requests[-1].baseline == "a"
+    assert observatory.requests[-1].one("baseline") == "a"

@@ -8,19 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import FakeCollector, serving
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_client.gateways import FORMATS
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
-from isochrone_wire.v1.observatory_pb2_grpc import add_ObservatoryServicer_to_server
-from isochrone_wire.v1.routes_pb2_grpc import add_RoutesServicer_to_server
 from testdata.followed_exports import following, options
 from testdata.ports import free_port
 from testdata.routes import VOICE
@@ -31,7 +28,7 @@ PATIENCE = 10.0
 LOST = r"; continuing( after generation 50)? when it is back"
 
 
-def run(routing: FakeRoutes, *arguments: str) -> Result:
+def run(routing: FakeCollector, *arguments: str) -> Result:
     """Run the command in this process against the fake."""
     return CliRunner().invoke(cli, arguments, env={"ISOCHRONE_COLLECTOR": routing.address}, prog_name="isochrone")
 
@@ -50,12 +47,12 @@ def first_of(file: Path) -> str:
     return next((entry["target"] for entry in written(file).get("entries", ()) if entry["weight"] == 1), "")
 
 
-def serve(routing: FakeRoutes, *tables: RouteTable) -> None:
+def serve(routing: FakeCollector, *tables: RouteTable) -> None:
     routing.restart(*tables)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_each_format_follows_the_generations(routing: FakeRoutes, tmp_path: Path, kind: str) -> None:
+def test_each_format_follows_the_generations(routing: FakeCollector, tmp_path: Path, kind: str) -> None:
     """The file of every format is replaced by the next generation, and never has a part of one."""
     serve(routing, fresh(50))
     file = tmp_path / "tables"
@@ -67,7 +64,7 @@ def test_each_format_follows_the_generations(routing: FakeRoutes, tmp_path: Path
             eventually(PATIENCE, lambda n=generation: str(n) in file.read_text(), f"{generation}")  # type: ignore[misc]
 
 
-def test_readers_never_see_a_part(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_readers_never_see_a_part(routing: FakeCollector, tmp_path: Path) -> None:
     """A reader that opens the file again and again gets a whole document each time."""
     serve(routing, fresh(50))
     file, broken, is_over = tmp_path / "tables.json", list[str](), threading.Event()
@@ -90,7 +87,7 @@ def test_readers_never_see_a_part(routing: FakeRoutes, tmp_path: Path) -> None:
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_the_file_outlives_the_collector(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_the_file_outlives_the_collector(routing: FakeCollector, tmp_path: Path) -> None:
     """While the collector is away the file stays, and it follows again when the collector is back."""
     serve(routing, fresh(50))
     file = tmp_path / "tables.json"
@@ -105,24 +102,18 @@ def test_the_file_outlives_the_collector(routing: FakeRoutes, tmp_path: Path) ->
         eventually(PATIENCE, lambda: written(file)["generation"] == 51, "the next generation")
 
 
-def test_a_collector_that_is_away_at_the_start_is_waited_for(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_a_collector_that_is_away_at_the_start_is_waited_for(routing: FakeCollector, tmp_path: Path) -> None:
     """A machine starts its programs in any order."""
     serve(routing, fresh(50))
-    routing.address = f"127.0.0.1:{free_port()}"
-    file = tmp_path / "tables.json"
-    with following(routing.address, file) as messages, ThreadPoolExecutor() as threads:
+    port, file = free_port(), tmp_path / "tables.json"
+    with following(f"127.0.0.1:{port}", file) as messages:
         eventually(PATIENCE, lambda: "waiting for it" in messages.read_text(), "a message")
         assert not file.exists()
-        server = grpc.server(threads)
-        add_ObservatoryServicer_to_server(routing.observatory, server)
-        add_RoutesServicer_to_server(routing, server)
-        server.add_insecure_port(routing.address)
-        server.start()
-        eventually(PATIENCE, file.exists, "the first file")
-        server.stop(grace=None)
+        with serving(FakeCollector(tables=routing.tables, log=routing.log), port=port):
+            eventually(PATIENCE, file.exists, "the first file")
 
 
-def test_the_first_table_is_waited_for(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_the_first_table_is_waited_for(routing: FakeCollector, tmp_path: Path) -> None:
     """A collector without a table is one that will have one; but a name that it does not know is a mistake."""
     serve(routing)
     file = tmp_path / "tables.json"
@@ -134,7 +125,7 @@ def test_the_first_table_is_waited_for(routing: FakeRoutes, tmp_path: Path) -> N
     assert run(routing, *options(file), "--region", "mars", "--follow").exit_code == 2
 
 
-def test_an_expired_table_becomes_the_static_order(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_an_expired_table_becomes_the_static_order(routing: FakeCollector, tmp_path: Path) -> None:
     """At `stale_until` the file has the static order, without any message of the collector, and `--check` shows it; the
     next table takes its place.
     """
@@ -153,7 +144,7 @@ def test_an_expired_table_becomes_the_static_order(routing: FakeRoutes, tmp_path
     assert "chat: no table may be used; the file has the static order" in messages.read_text()
 
 
-def test_garbage_is_ignored_and_reported(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_garbage_is_ignored_and_reported(routing: FakeCollector, tmp_path: Path) -> None:
     """A table on which nobody can act is reported, and the last one stays; so does a single export."""
     serve(routing, fresh(50))
     file = tmp_path / "tables.json"
@@ -169,7 +160,7 @@ def test_garbage_is_ignored_and_reported(routing: FakeRoutes, tmp_path: Path) ->
         eventually(PATIENCE, lambda: written(file)["generation"] == 52, "the next generation")
 
 
-def test_the_command_runs_after_changes_only(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_the_command_runs_after_changes_only(routing: FakeCollector, tmp_path: Path) -> None:
     """It runs after the first file and after another routing, but not after new numbers; the file is there by then."""
     serve(routing, fresh(50))
     file, log = tmp_path / "tables.json", tmp_path / "log"
@@ -182,7 +173,7 @@ def test_the_command_runs_after_changes_only(routing: FakeRoutes, tmp_path: Path
         eventually(PATIENCE, lambda: written(log)["generation"] == 53, "after the change")
 
 
-def test_the_command_is_run_without_a_shell(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_the_command_is_run_without_a_shell(routing: FakeCollector, tmp_path: Path) -> None:
     """Quotes are those of a shell; redirections, variables and further commands are plain words."""
     serve(routing, fresh(50))
     file, words = tmp_path / "tables.json", tmp_path / "words"
@@ -196,7 +187,7 @@ def test_the_command_is_run_without_a_shell(routing: FakeRoutes, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", ["false", "/nowhere/command"])
-def test_a_failing_command_is_reported_and_ends_nothing(routing: FakeRoutes, tmp_path: Path, command: str) -> None:
+def test_a_failing_command_is_reported_and_ends_nothing(routing: FakeCollector, tmp_path: Path, command: str) -> None:
     """The file is followed although the command fails or does not exist."""
     serve(routing, fresh(50))
     file = tmp_path / "tables.json"
@@ -206,7 +197,7 @@ def test_a_failing_command_is_reported_and_ends_nothing(routing: FakeRoutes, tmp
         eventually(PATIENCE, lambda: written(file)["generation"] == 51, "the next generation")
 
 
-def test_a_folder_that_is_gone_ends_nothing(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_ends_nothing(routing: FakeCollector, tmp_path: Path) -> None:
     """A file that cannot be written is reported, and is written when it can be."""
     serve(routing, fresh(50))
     folder = tmp_path / "folder"
@@ -221,7 +212,7 @@ def test_a_folder_that_is_gone_ends_nothing(routing: FakeRoutes, tmp_path: Path)
         eventually(PATIENCE, lambda: written(file)["generation"] == 51, "the next generation")
 
 
-def test_a_new_plan_removes_a_route(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_a_new_plan_removes_a_route(routing: FakeCollector, tmp_path: Path) -> None:
     """A route that the plan no longer has leaves the file with the first table of the new plan."""
     serve(routing, fresh(50), replace(fresh(50), route="code", generation=49))
     file = tmp_path / "tables.json"
@@ -244,13 +235,13 @@ def test_a_new_plan_removes_a_route(routing: FakeRoutes, tmp_path: Path) -> None
         (("--follow", "--exec", " "), "no command is named"),
     ],
 )
-def test_options_that_do_not_fit(routing: FakeRoutes, tmp_path: Path, more: tuple[str, ...], sentence: str) -> None:
+def test_options_that_do_not_fit(routing: FakeCollector, tmp_path: Path, more: tuple[str, ...], sentence: str) -> None:
     """Options without an effect, and a command that is none, are usage errors."""
     result = run(routing, *options(tmp_path / "tables.json"), *more)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.output
 
 
-def test_an_unknown_region_ends_it_at_once(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_an_unknown_region_ends_it_at_once(routing: FakeCollector, tmp_path: Path) -> None:
     """What the collector refuses at the start is exit code 2, with the known names."""
     result = run(routing, *options(tmp_path / "tables.json"), "--region", "mars", "--follow")
     assert (result.exit_code, "unknown client region 'mars'" in result.stderr) == (2, True)
@@ -261,7 +252,7 @@ def test_an_unknown_region_ends_it_at_once(routing: FakeRoutes, tmp_path: Path) 
     [(3590, 0, "has generation 50, usable for 59 min"), (-400, 1, "expired 6 min ago: chat")],
 )
 def test_check_reads_the_file_only(
-    routing: FakeRoutes, tmp_path: Path, seconds: int, exit_code: int, sentence: str
+    routing: FakeCollector, tmp_path: Path, seconds: int, exit_code: int, sentence: str
 ) -> None:
     """The collector may be away; a file that was not replaced when it expired is exit code 1."""
     serve(routing, fresh(50))
@@ -275,7 +266,7 @@ def test_check_reads_the_file_only(
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"tables": []}', "[1]", '{"tables": [{"generation": 1}]}'])
-def test_check_of_what_is_no_export(routing: FakeRoutes, tmp_path: Path, content: str | None) -> None:
+def test_check_of_what_is_no_export(routing: FakeCollector, tmp_path: Path, content: str | None) -> None:
     """A missing file, and one with something else, is exit code 1 and one sentence."""
     file = tmp_path / "tables.json"
     if content is not None:
@@ -285,7 +276,7 @@ def test_check_of_what_is_no_export(routing: FakeRoutes, tmp_path: Path, content
     assert ("cannot read" if content is None else "is no json export") in result.stderr
 
 
-def test_portkey_keeps_its_limit(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_portkey_keeps_its_limit(routing: FakeCollector, tmp_path: Path) -> None:
     """A config that has grown too large is reported, and the last file stays."""
     serve(routing, fresh(50))
     file = tmp_path / "tables.json"

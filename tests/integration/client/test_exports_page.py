@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import FakeCollector
 from testdata.documented_commands import blocks_of, section
 from testdata.served_tables import fresh
 from testdata.waiting import eventually
@@ -16,7 +16,7 @@ from testdata.waiting import eventually
 PAGE = section("gateways.md", "Files")
 
 
-def test_the_commands_of_the_page(routing: FakeRoutes, tmp_path: Path) -> None:
+def test_the_commands_of_the_page(routing: FakeCollector, tmp_path: Path) -> None:
     """The exports are written; the followed file reaches the command; the check prints the sentence of the page."""
     once, followed, check = blocks_of(PAGE)
     (tmp_path / "isochrone").write_text(f'#!/bin/sh\nexec {sys.executable} -m isochrone_client "$@"\n')

@@ -89,10 +89,11 @@ def test_a_reader_joins_reads_and_is_revoked(collector: Collector, tmp_path: Pat
     file = tmp_path / "isochrone" / "identity.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "current context: default" in joined.stdout
-    assert f"default  {collector.address}" in ask(tmp_path, "context", "list").stdout
+    assert f"default  {collector.http_address}" in ask(tmp_path, "context", "list").stdout
     assert "sim/a" in ask(tmp_path, "targets", "--collector", "default").stdout
     assert "sim/a" in ask(tmp_path, "targets").stdout
-    assert "sim/a" in ask(tmp_path, "targets", "--collector", collector.address).stdout
+    for address in (collector.address, collector.http_address):
+        assert "sim/a" in ask(tmp_path, "targets", "--collector", address).stdout
     collector.call.revoke("ida")
     refused = ask(tmp_path, "targets")
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -126,7 +127,9 @@ def test_another_certificate_than_the_joined_one_is_an_error(
     token = collector.call.invite("ida", role="reader", region=None)
     assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0
     collector.stop()
-    impostor = start_collector(port=collector.port, database_url=collector.database_url, more=["--tls"])
+    impostor = start_collector(
+        port=collector.port, http_port=collector.http_port, database_url=collector.database_url, more=["--tls"]
+    )
     result = ask(tmp_path, "targets")
     assert (result.exit_code, "is not the one that was joined" in result.stderr) == (1, True), result.stderr
     assert "ida" not in impostor.log()

@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 from click.testing import CliRunner
 
 from fixtures.collector import Collector
-from fixtures.fake_collector import FakeObservatory
+from fixtures.fake_collector import FakeCollector
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from testdata.preforked import Program
@@ -63,7 +62,7 @@ def test_the_keys_lead_through_the_view(measured: Collector) -> None:
     """The first screen has all targets with medians, differences and bars; keys sort, filter, open one target and the
     help, and change the metric; another size is filled; Ctrl-Z and `q` give the terminal back.
     """
-    with on_terminal(measured.address) as terminal:
+    with on_terminal(measured.http_address) as terminal:
         terminal.wait_for(lambda text: row(text, SECOND), 60, "a row")
         first = terminal.text
         assert 280 <= int(row(first, SECOND)[1]) <= 320
@@ -109,7 +108,7 @@ def assert_given_back(terminal: PseudoTerminal) -> None:
 
 @pytest.mark.parametrize(("ending", "exit_code"), [("ctrl-c", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_each_end_gives_the_terminal_back(
-    observatory: FakeObservatory, ending: str | signal.Signals, exit_code: int
+    observatory: FakeCollector, ending: str | signal.Signals, exit_code: int
 ) -> None:
     """After Ctrl-C, SIGTERM and SIGHUP the terminal is as before, and nothing is printed."""
     with on_terminal(observatory.address) as terminal:
@@ -122,41 +121,41 @@ def test_each_end_gives_the_terminal_back(
         assert_given_back(terminal)
 
 
-def test_it_survives_a_collector_that_is_away(observatory: FakeObservatory) -> None:
+def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> None:
     """While the collector is away, the last answers stay with the reason; then the view goes on. `q` ends it meanwhile,
     too.
     """
     with on_terminal(observatory.address) as terminal:
         terminal.wait_for(lambda text: "gpt-5-mini" in text, 60, "the screen")
-        observatory.failure = (grpc.StatusCode.UNAVAILABLE, "restarting")
+        observatory.failure = ("database-unavailable", "restarting")
         terminal.wait_for(lambda text: "reconnecting for " in text, SECONDS, "the outage")
         assert "restarting" in terminal.text
         assert "gpt-5-mini" in terminal.text
         observatory.failure = None
         terminal.wait_for(lambda text: "reconnecting" not in text, SECONDS, "the next answers")
-        observatory.failure = (grpc.StatusCode.UNAVAILABLE, "restarting")
+        observatory.failure = ("database-unavailable", "restarting")
         terminal.wait_for(lambda text: "reconnecting for " in text, SECONDS, "the second outage")
         terminal.press("q")
         assert terminal.process.wait(SECONDS) == 0
 
 
-def test_a_collector_that_was_never_there_is_an_error(observatory: FakeObservatory) -> None:
+def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector) -> None:
     """Without a first answer, the command fails as others do, and the terminal never shows the screen."""
-    observatory.failure = (grpc.StatusCode.UNAVAILABLE, "starting")
+    observatory.failure = ("database-unavailable", "starting")
     with on_terminal(observatory.address) as terminal:
         assert terminal.process.wait(SECONDS) == 3
         eventually(SECONDS, lambda: "error: " in terminal.text, "the error")
         assert b"\x1b[?1049h" not in terminal.output
 
 
-def snapshot(observatory: FakeObservatory, *options: str) -> str:
+def snapshot(observatory: FakeCollector, *options: str) -> str:
     """The output of the command on a pipe."""
     result = CliRunner().invoke(cli, ["watch", "--collector", observatory.address, *options], prog_name="isochrone")
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
 
-def test_a_pipe_gets_one_snapshot(observatory: FakeObservatory) -> None:
+def test_a_pipe_gets_one_snapshot(observatory: FakeCollector) -> None:
     """On a pipe the same numbers are printed once, in every format."""
     assert "gpt-5-mini" in snapshot(observatory)
     document = json.loads(snapshot(observatory, "--output", "json"))
@@ -168,7 +167,7 @@ def test_a_pipe_gets_one_snapshot(observatory: FakeObservatory) -> None:
     assert places["openai/gpt-5-mini", "us-east-2"]["median"]["value"] == 320_400
 
 
-def test_options_choose_what_is_asked(observatory: FakeObservatory) -> None:
+def test_options_choose_what_is_asked(observatory: FakeCollector) -> None:
     """Metric, window, short names of regions, targets and the order reach the collector or the answer."""
     text = snapshot(
         observatory,
@@ -178,14 +177,18 @@ def test_options_choose_what_is_asked(observatory: FakeObservatory) -> None:
     document = json.loads(text)
     assert {row["target"] for row in document["rows"]} == {"openai/gpt-5-mini"}
     assert {row["region"] for row in document["rows"]} == {"us-east-2", "ap-southeast-1"}
-    [asked] = [request for request in observatory.requests if type(request).__name__ == "GetDifferentialsRequest"]
-    assert (asked.metric, asked.baseline, list(asked.against)) == ("e2e", "us-east-2", ["ap-southeast-1"])
-    window = asked.selection.window
+    [asked] = [request for request in observatory.requests if request.path == "/v1/diff"]
+    assert (asked.one("metric"), asked.one("baseline"), asked.all("against")) == (
+        "e2e",
+        "us-east-2",
+        ["ap-southeast-1"],
+    )
+    window = asked.window
     assert window.until_at - window.from_at == 6 * 3600 * 1_000_000
 
 
 @pytest.fixture
-def following(observatory: FakeObservatory) -> Iterator["subprocess.Popen[str]"]:
+def following(observatory: FakeCollector) -> Iterator["subprocess.Popen[str]"]:
     """The command with `--follow` on a pipe."""
     process = Program[str](
         "isochrone_client",

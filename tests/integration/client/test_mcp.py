@@ -17,7 +17,7 @@ import pytest_asyncio
 from jsonschema import Draft202012Validator
 
 from fixtures.collector import Collector, StartCollector
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import FakeCollector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window
@@ -82,7 +82,7 @@ def measured(shared_collector: Collector) -> Collector:
     now_at = time.time_ns() // 1000
     fleet.push_rounds(call, rounds_until(now_at - 5 * MINUTE_US, 70))
     fleet.push_rounds(call, rounds_until(now_at, 5), without(THIRD))
-    with ObservatoryClient(shared_collector.address) as client:
+    with ObservatoryClient(shared_collector.http_address) as client:
 
         def has_tables() -> bool:
             with suppress(RefusedError):
@@ -109,7 +109,7 @@ async def assistant(measured: Collector) -> "AsyncIterator[Client]":
 
     async def hold() -> None:
         """Connect and disconnect in one task, as the SDK requires; a fixture begins and ends in two."""
-        async with connected(measured.address) as one:
+        async with connected(measured.http_address) as one:
             client.set_result(one)
             await is_over.wait()
 
@@ -147,7 +147,7 @@ async def test_answers_are_those_of_the_commands(assistant: "Client", measured: 
     today = datetime.now(UTC).date()
     window = f"{today - timedelta(days=1)}..{today + timedelta(days=2)}"
     day = ["--window", window]
-    address = measured.address
+    address = measured.http_address
     asked: list[tuple[str, dict[str, Any], list[str]]] = [
         ("leaderboard", {"by": "e2e"}, ["leaderboard", "--by", "e2e"]),
         (
@@ -252,7 +252,7 @@ async def test_without_samples_the_agent_to_start_is_named(start_collector: Star
     """On a collector with a plan and without samples, each question is answered with what is missing."""
     collector = start_collector()
     collector.call.apply(PLAN)
-    async with connected(collector.address) as client:
+    async with connected(collector.http_address) as client:
         assert f"no samples from {US}: start an agent there" in await refusal(client, "leaderboard")
         assert "isochrone-agent run --vantage" in await refusal(client, "diff")
         async with asyncio.timeout(PATIENCE):
@@ -267,17 +267,17 @@ async def test_a_collector_that_is_away_is_asked_again(start_collector: StartCol
     """While no collector answers, each question is an error with a hint; later ones are answered as usual."""
     collector = start_collector()
     collector.call.apply(PLAN)
-    async with connected(collector.address, "--timeout", "2") as client:
+    async with connected(collector.http_address, "--timeout", "2") as client:
         assert (await document(client, "incidents"))["rows"] == []
         collector.stop()
         text = await refusal(client, "incidents")
-        assert f"no collector answers at {collector.address}" in text
+        assert f"no collector answers at {collector.http_address}" in text
         assert "hint: is it running? start one with `isochrone-collector serve`" in text
-        start_collector(port=collector.port)
+        start_collector(port=collector.port, http_port=collector.http_port)
         assert (await document(client, "incidents"))["rows"] == []
 
 
-async def test_a_decision_that_does_not_replay_is_noted(routing: FakeRoutes) -> None:
+async def test_a_decision_that_does_not_replay_is_noted(routing: FakeCollector) -> None:
     """An explanation whose repetition gives another table is shown with that note."""
     routing.explanation = replace(EXPLANATION, replays=False)
     async with connected(routing.address) as client:

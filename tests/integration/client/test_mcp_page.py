@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.fake_collector import FakeObservatory
+from fixtures.fake_collector import FakeCollector
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
 
 PAGE = section("http.md", "Assistants")
 
 
 @pytest.fixture
-def environment(observatory: FakeObservatory, tmp_path: Path) -> dict[str, str]:
+def environment(observatory: FakeCollector, tmp_path: Path) -> dict[str, str]:
     """The variables of a reader whose commands ask a fake collector, in a folder that looks like a checkout."""
     make_checkout(tmp_path)
     # The SDK's client passes few variables on, which is why the program has the path of this checkout.

@@ -4,21 +4,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fixtures.fake_collector import TARGETS, FakeObservatory
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import TARGETS, FakeCollector
 from isochrone_client.cli import cli
 
 
-def run(observatory: FakeObservatory, *arguments: str) -> Result:
+def run(observatory: FakeCollector, *arguments: str) -> Result:
     """Run `isochrone report` in this process."""
     return CliRunner().invoke(cli, ["report", *arguments], env={"ISOCHRONE_COLLECTOR": observatory.address})
 
 
-def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: Path) -> None:
+def test_it_writes_a_page_and_markdown(observatory: FakeCollector, tmp_path: Path) -> None:
     """The ending of the file's name chooses the format; the file is named on stderr, and stdout stays empty."""
     page, text = tmp_path / "report.html", tmp_path / "report.md"
     for file in (page, text):
@@ -43,27 +41,27 @@ def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: P
 
 
 @pytest.mark.parametrize("arguments", [(), ("--output", "markdown"), ("--file", "-", "--window", "7d")])
-def test_markdown_goes_to_stdout(observatory: FakeObservatory, arguments: tuple[str, ...]) -> None:
+def test_markdown_goes_to_stdout(observatory: FakeCollector, arguments: tuple[str, ...]) -> None:
     """Without a file, the report is Markdown on stdout."""
     result = run(observatory, *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("# LLM latency by region")
 
 
-def test_what_fails_is_left_out_with_the_reason(observatory: FakeObservatory) -> None:
+def test_what_fails_is_left_out_with_the_reason(observatory: FakeCollector) -> None:
     """A failed request leaves out its sections, not the whole report."""
     observatory.failures = {
-        "GetTiersRequest": (grpc.StatusCode.INTERNAL, "out of order"),
-        "GetDifferentialsRequest": (grpc.StatusCode.UNIMPLEMENTED, "not yet"),
+        "/v1/tiers": ("internal", "out of order"),
+        "/v1/diff": ("about:blank", "not yet"),
     }
     result = run(observatory)
     assert result.exit_code == 0
-    assert result.stdout.count("Left out: the collector at") == 4
+    assert result.stdout.count("Left out: the collector at") == 3
     assert "out of order" in result.stdout
     assert re.search(r"\| deepseek/deepseek-v4-flash \| +180 \|", result.stdout)
 
 
-def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, tmp_path: Path) -> None:
+def test_an_unknown_target_is_a_usage_error(observatory: FakeCollector, tmp_path: Path) -> None:
     """An unknown target is exit code 2, and an existing file is not changed."""
     page = tmp_path / "report.html"
     page.write_text("older")
@@ -80,7 +78,7 @@ def test_an_unreachable_collector_is_three(tmp_path: Path) -> None:
     assert not page.exists()
 
 
-def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory, tmp_path: Path) -> None:
+def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeCollector, tmp_path: Path) -> None:
     """Without measurements each section of the page is empty, and the exit code is 4 on request."""
     observatory.differentials = observatory.standings = observatory.region_costs = ()
     observatory.latency_budgets = observatory.tiers = observatory.coverage = ()
@@ -98,7 +96,7 @@ def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory
     assert "No samples between" in page.read_text()
 
 
-def test_a_missing_folder_is_an_error(observatory: FakeObservatory, tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(observatory: FakeCollector, tmp_path: Path) -> None:
     """If the file cannot be written there is a sentence and a hint, no traceback."""
     result = run(observatory, "--file", str(tmp_path / "nowhere" / "report.html"))
     assert result.exit_code == 1
@@ -106,7 +104,7 @@ def test_a_missing_folder_is_an_error(observatory: FakeObservatory, tmp_path: Pa
     assert len(result.stderr.splitlines()) == 2
 
 
-def test_route_tables_are_included(routing: FakeRoutes) -> None:
+def test_route_tables_are_included(routing: FakeCollector) -> None:
     """The tables in force are a section, as `isochrone routes` shows them."""
     result = CliRunner().invoke(cli, ["report"], env={"ISOCHRONE_COLLECTOR": routing.address})
     assert result.exit_code == 0, result.output
@@ -116,7 +114,7 @@ def test_route_tables_are_included(routing: FakeRoutes) -> None:
     assert table.entries[0].target in section
 
 
-def test_without_a_plan_the_report_says_so(observatory: FakeObservatory) -> None:
+def test_without_a_plan_the_report_says_so(observatory: FakeCollector) -> None:
     """An empty database is not an error: the verdict says what is missing."""
     observatory.targets = replace(TARGETS, plan_version=0, baseline="", targets=())
     observatory.vantages = replace(observatory.vantages, vantages=())
@@ -127,10 +125,10 @@ def test_without_a_plan_the_report_says_so(observatory: FakeObservatory) -> None
     assert "**No agent has reported yet" in result.stdout
 
 
-def test_the_series_is_asked_where_data_are(observatory: FakeObservatory) -> None:
+def test_the_series_is_asked_where_data_are(observatory: FakeCollector) -> None:
     """The series covers the rounds that have samples, in buckets of several rounds each."""
     (row, _) = observatory.coverage
     assert run(observatory, "--window", "30d").exit_code == 0
-    (request,) = [one for one in observatory.requests if type(one).__name__ == "GetSeriesRequest"]
-    assert (request.selection.window.from_at, request.selection.window.until_at - 1) == (row.oldest_at, row.newest_at)
-    assert request.points == 120
+    (request,) = [one for one in observatory.requests if one.path == "/v1/series"]
+    assert (request.window.from_at, request.window.until_at - 1) == (row.oldest_at, row.newest_at)
+    assert request.one("points") == "120"

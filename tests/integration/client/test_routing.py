@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import FakeCollector
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.durations import HOUR_US
@@ -25,14 +25,14 @@ from testdata.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOI
 PATIENCE = 30.0
 
 
-def run(routing: FakeRoutes, *arguments: str) -> Result:
+def run(routing: FakeCollector, *arguments: str) -> Result:
     """Run the command in this process against the fake."""
     environment = {"ISOCHRONE_COLLECTOR": routing.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 @contextmanager
-def started(routing: FakeRoutes, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+def started(routing: FakeCollector, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     """The command as a separate process with pipes, killed at the end of the block."""
     with Program[bytes](
         "isochrone_client",
@@ -73,7 +73,7 @@ def numbered(generation: int, table: RouteTable = CHAT) -> RouteTable:
     return fresh(table, generation=generation, etag=f"{generation}-0")
 
 
-def test_every_region_is_shown(routing: FakeRoutes) -> None:
+def test_every_region_is_shown(routing: FakeCollector) -> None:
     """Without --region the tables of all regions are shown, by region and route, within 100 columns."""
     routing.tables = tuple(map(fresh, TABLES))
     result = run(routing, "routes")
@@ -83,7 +83,7 @@ def test_every_region_is_shown(routing: FakeRoutes) -> None:
     assert all(cell_len(line) <= 100 for line in result.stdout.splitlines())
 
 
-def test_one_route_of_one_region(routing: FakeRoutes) -> None:
+def test_one_route_of_one_region(routing: FakeCollector) -> None:
     """--region and --route select a table; a region may have a short name."""
     routing.tables = tuple(map(fresh, TABLES))
     result = run(routing, "routes", "--region", "us-east", "--route", "voice", "--output", "json")
@@ -100,7 +100,7 @@ def test_one_route_of_one_region(routing: FakeRoutes) -> None:
         (("--region", "us-east-2", "--route", "x"), "unknown route 'x'"),
     ],
 )
-def test_unknown_names_are_usage_errors(routing: FakeRoutes, arguments: tuple[str, ...], named: str) -> None:
+def test_unknown_names_are_usage_errors(routing: FakeCollector, arguments: tuple[str, ...], named: str) -> None:
     """An unknown region or route is exit code 2 with the known names."""
     result = run(routing, "routes", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -108,7 +108,7 @@ def test_unknown_names_are_usage_errors(routing: FakeRoutes, arguments: tuple[st
 
 
 @pytest.mark.parametrize("arguments", [(), ("--region", "us-east-2"), ("--route", "chat")])
-def test_no_table_yet_is_not_a_usage_error(routing: FakeRoutes, arguments: tuple[str, ...]) -> None:
+def test_no_table_yet_is_not_a_usage_error(routing: FakeCollector, arguments: tuple[str, ...]) -> None:
     """If there is no table in any region, the exit code is 4 on request and the hint has the conditions of a table."""
     routing.tables = ()
     assert run(routing, "routes", *arguments).exit_code == 0
@@ -119,7 +119,7 @@ def test_no_table_yet_is_not_a_usage_error(routing: FakeRoutes, arguments: tuple
 
 
 @pytest.mark.parametrize("table", [EXPIRED, fresh(UNKNOWN_YET)])
-def test_an_unusable_table_is_shown(routing: FakeRoutes, table: RouteTable) -> None:
+def test_an_unusable_table_is_shown(routing: FakeCollector, table: RouteTable) -> None:
     """If every table is expired or lacks data, they are shown and the exit code is 4 on request."""
     routing.tables = (table,)
     result = run(routing, "routes", "--region", table.client_region, "--exit-code")
@@ -128,7 +128,7 @@ def test_an_unusable_table_is_shown(routing: FakeRoutes, table: RouteTable) -> N
     assert "use the static order" in result.stderr
 
 
-def test_history_prints_the_events(routing: FakeRoutes) -> None:
+def test_history_prints_the_events(routing: FakeCollector) -> None:
     """Events are printed newest first; without events there is a message and exit code 0."""
     result = run(routing, "routes", "history", "--output", "json")
     assert [row["generation"] for row in json.loads(result.stdout)["rows"]] == [47, 31]
@@ -137,7 +137,7 @@ def test_history_prints_the_events(routing: FakeRoutes) -> None:
     assert "no table changed between" in none.stderr
 
 
-def test_explain_prints_the_steps(routing: FakeRoutes) -> None:
+def test_explain_prints_the_steps(routing: FakeCollector) -> None:
     """Each step is a sentence, and the result of the repeated decision is printed."""
     result = run(routing, "explain", "us-east", "chat")
     assert result.exit_code == 0, result.output
@@ -145,7 +145,7 @@ def test_explain_prints_the_steps(routing: FakeRoutes) -> None:
     assert "byte for byte" in result.stdout
 
 
-def test_explain_gives_programs_the_inputs(routing: FakeRoutes) -> None:
+def test_explain_gives_programs_the_inputs(routing: FakeCollector) -> None:
     """Programs get the stored inputs and state as JSON, not as text in JSON."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "48", "--output", "json")
     document = json.loads(result.stdout)
@@ -155,7 +155,7 @@ def test_explain_gives_programs_the_inputs(routing: FakeRoutes) -> None:
     assert len(document["steps"]) == len(EXPLANATION.steps)
 
 
-def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeRoutes) -> None:
+def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeCollector) -> None:
     """If the repeated decision differs, that is printed and the exit code is 1."""
     routing.explanation = replace(EXPLANATION, replays=False)
     result = run(routing, "explain", "us-east-2", "chat")
@@ -164,14 +164,14 @@ def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeRoutes) ->
     assert "does not give generation 48" in result.stderr
 
 
-def test_an_unknown_generation_is_a_usage_error(routing: FakeRoutes) -> None:
+def test_an_unknown_generation_is_a_usage_error(routing: FakeCollector) -> None:
     """A generation that is not stored is exit code 2."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "7")
     assert result.exit_code == 2
     assert "generation 7 is not known" in result.stderr
 
 
-def test_watch_prints_each_generation_once_across_breaks(routing: FakeRoutes) -> None:
+def test_watch_prints_each_generation_once_across_breaks(routing: FakeCollector) -> None:
     """The tables in force come first, then each new table; a broken stream resumes after the last generation."""
     routing.tables = (numbered(47, VOICE), numbered(48))
     routing.log = list(routing.tables)
@@ -191,7 +191,7 @@ def test_watch_prints_each_generation_once_across_breaks(routing: FakeRoutes) ->
     assert "continuing after generation" in stderr
 
 
-def test_watch_starts_after_a_generation(routing: FakeRoutes) -> None:
+def test_watch_starts_after_a_generation(routing: FakeCollector) -> None:
     """With --after, the missed tables come in order, even those no longer in force."""
     routing.log = [numbered(n) for n in range(40, 49)]
     with started(routing, "routes", "watch", "--region", "us-east-2", "--after", "45", "--output", "json") as process:
@@ -201,7 +201,7 @@ def test_watch_starts_after_a_generation(routing: FakeRoutes) -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_watch_starts_over_after_an_unknown_generation(routing: FakeRoutes) -> None:
+def test_watch_starts_over_after_an_unknown_generation(routing: FakeCollector) -> None:
     """As over HTTP, after a generation that the collector never issued come the tables in force, with a message."""
     with started(routing, "routes", "watch", "--after", "9999", "--output", "json") as process:
         lines = lines_of(process)
@@ -214,7 +214,7 @@ def test_watch_starts_over_after_an_unknown_generation(routing: FakeRoutes) -> N
     assert "this collector never issued generation 9999; starting with all tables in force" in stderr
 
 
-def test_watch_starts_over_on_another_database(routing: FakeRoutes) -> None:
+def test_watch_starts_over_on_another_database(routing: FakeCollector) -> None:
     """A collector that lags behind repeats nothing; another database is reported, and its tables in force follow."""
     old = [numbered(104, VOICE), numbered(105)]
     routing.restart(*old)
@@ -236,7 +236,7 @@ def test_watch_starts_over_on_another_database(routing: FakeRoutes) -> None:
     assert "generation 2 is newer than 106: this is another database; starting with all tables in force" in stderr
 
 
-def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
+def test_watch_is_a_table_for_people(routing: FakeCollector) -> None:
     """Each generation has a line with instant, region, route, weights and reason, within 100 columns."""
     with started(routing, "routes", "watch", "--route", "voice") as process:
         lines = lines_of(process)
@@ -248,7 +248,7 @@ def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
     assert all(cell_len(line) <= 100 for line in shown)
 
 
-def test_watch_can_omit_refreshes(routing: FakeRoutes) -> None:
+def test_watch_can_omit_refreshes(routing: FakeCollector) -> None:
     """With --moves a table with new evidence only is omitted, and its generation counts as seen."""
     refreshed = replace(numbered(49), change=ChangeKind.EVIDENCE)
     routing.log = [numbered(48), refreshed, numbered(50)]
@@ -257,7 +257,7 @@ def test_watch_can_omit_refreshes(routing: FakeRoutes) -> None:
         assert [json.loads(next(lines))["generation"] for _ in range(2)] == [48, 50]
 
 
-def test_moves_begin_with_what_is_in_force(routing: FakeRoutes) -> None:
+def test_moves_begin_with_what_is_in_force(routing: FakeCollector) -> None:
     """With --moves the tables in force come first, even refreshed ones, on another database too; later refreshes of
     them are left out.
     """
@@ -275,13 +275,13 @@ def test_moves_begin_with_what_is_in_force(routing: FakeRoutes) -> None:
     assert seen == [47, 48, 50, 1, 2]
 
 
-def test_watch_ends_on_unknown_names(routing: FakeRoutes) -> None:
+def test_watch_ends_on_unknown_names(routing: FakeCollector) -> None:
     """An unknown region is exit code 2 at once, and an unreachable collector 3."""
     assert run(routing, "routes", "watch", "--region", "mars").exit_code == 2
     gone = CliRunner().invoke(cli, ["routes", "watch"], env={"ISOCHRONE_COLLECTOR": "127.0.0.1:1"})
     assert gone.exit_code == 3
 
 
-def test_options_belong_after_the_subcommand(routing: FakeRoutes) -> None:
+def test_options_belong_after_the_subcommand(routing: FakeCollector) -> None:
     """An option before a subcommand would have no effect, so it is refused."""
     assert run(routing, "routes", "--route", "chat", "history").exit_code == 2

@@ -36,7 +36,7 @@ PATIENCE = 60.0
 
 def ask(collector: Collector, *arguments: str) -> Result:
     """Run the command against this collector."""
-    environment = {"ISOCHRONE_COLLECTOR": collector.address}
+    environment = {"ISOCHRONE_COLLECTOR": collector.http_address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
@@ -45,7 +45,7 @@ def start(collector: Collector, *arguments: str) -> "subprocess.Popen[bytes]":
     return Program[bytes](
         "isochrone_client",
         *arguments,
-        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.http_address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -114,7 +114,7 @@ def test_following_survives_a_crash_of_the_collector(start_collector: StartColle
     # Committed, and killed before the reader has received all of it.
     feeder.push(700)
     collector.kill()
-    again = start_collector(port=collector.port, database_url=collector.database_url)
+    again = start_collector(port=collector.port, http_port=collector.http_port, database_url=collector.database_url)
     feeder.call = again.call
     feeder.push(5)
     while len(numbers) < feeder.number - 1:

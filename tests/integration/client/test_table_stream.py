@@ -65,7 +65,7 @@ class Feeder:
 
 def ask(collector: Collector, *arguments: str) -> Result:
     """Run the command against this collector."""
-    environment = {"ISOCHRONE_COLLECTOR": collector.address}
+    environment = {"ISOCHRONE_COLLECTOR": collector.http_address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
@@ -74,7 +74,7 @@ def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
     return Program[bytes](
         "isochrone_client",
         *("routes", "watch", "--output", "json", *more),
-        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.http_address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -132,7 +132,7 @@ def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollec
         coming = generations(process)
         printed = [next(coming)]
         collector.kill()
-        again = start_collector(port=collector.port, database_url=collector.database_url)
+        again = start_collector(port=collector.port, http_port=collector.http_port, database_url=collector.database_url)
         middle = grown(again, feeder, before[-1])
         last = grown(again, feeder, middle[-1])[-1]
         while printed[-1] < last:
@@ -161,7 +161,7 @@ def test_watching_continues_with_another_database(start_collector: StartCollecto
             pass
         collector.kill()
         later = time.monotonic() + CLEARLY_LATER_US / SECOND_US + 1
-        fresh = start_collector(port=collector.port, data_dir=tmp_path / "fresh")
+        fresh = start_collector(port=collector.port, http_port=collector.http_port, data_dir=tmp_path / "fresh")
         fresh.call.apply(PLAN)
         time.sleep(max(0.0, later - time.monotonic()))
         Feeder(fresh).push(fresh, rounds=8)

@@ -7,17 +7,16 @@ import signal
 import subprocess
 import sys
 
-import grpc
 import pytest
 
-from fixtures.fake_collector import FakeObservatory
+from fixtures.fake_collector import FakeCollector
 from testdata.preforked import Program
 from testdata.waiting import eventually
 
 SECONDS = 30
 
 
-def start(observatory: FakeObservatory, *arguments: str) -> "subprocess.Popen[str]":
+def start(observatory: FakeCollector, *arguments: str) -> "subprocess.Popen[str]":
     """The command as a process with pipes."""
     return Program[str](
         "isochrone_client",
@@ -38,7 +37,7 @@ def stopped(process: "subprocess.Popen[str]") -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("command", ["diff", "leaderboard"])
-def test_json_is_a_document_per_line(observatory: FakeObservatory, command: str) -> None:
+def test_json_is_a_document_per_line(observatory: FakeCollector, command: str) -> None:
     """Each refresh is one line of JSON with a window of its own, and Ctrl-C ends with exit code 0."""
     process = start(observatory, command, "--watch", "1", "--output", "json")
     assert process.stdout is not None
@@ -49,7 +48,7 @@ def test_json_is_a_document_per_line(observatory: FakeObservatory, command: str)
     assert stopped(process)[1] == ""
 
 
-def test_csv_has_one_head(observatory: FakeObservatory) -> None:
+def test_csv_has_one_head(observatory: FakeCollector) -> None:
     """The head comes once, the fields chosen in each refresh."""
     process = start(observatory, "leaderboard", "--watch", "1", "-o", "csv", "--fields", "rank,model")
     assert process.stdout is not None
@@ -58,13 +57,13 @@ def test_csv_has_one_head(observatory: FakeObservatory) -> None:
     stopped(process)
 
 
-def test_it_survives_a_collector_that_is_away(observatory: FakeObservatory) -> None:
+def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> None:
     """An outage is one error line, whatever its length; then the refreshes continue."""
     process = start(observatory, "leaderboard", "--watch", "1", "--output", "json")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
-    observatory.failure = (grpc.StatusCode.UNAVAILABLE, "restarting")
+    observatory.failure = ("database-unavailable", "restarting")
     line = process.stderr.readline()
     assert line.startswith("error: ")
     assert "trying again every 1 s" in line
@@ -76,15 +75,15 @@ def test_it_survives_a_collector_that_is_away(observatory: FakeObservatory) -> N
     assert stopped(process)[1] == ""
 
 
-def test_a_collector_that_was_never_there_is_an_error(observatory: FakeObservatory) -> None:
+def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector) -> None:
     """Without a first answer --watch fails as the command does without it."""
-    observatory.failure = (grpc.StatusCode.UNAVAILABLE, "starting")
+    observatory.failure = ("database-unavailable", "starting")
     process = start(observatory, "diff", "--watch")
     _, stderr = process.communicate(timeout=SECONDS)
     assert (process.returncode, stderr.startswith("error: ")) == (3, True)
 
 
-def test_a_terminal_is_refreshed_in_place(observatory: FakeObservatory) -> None:
+def test_a_terminal_is_refreshed_in_place(observatory: FakeCollector) -> None:
     """Each refresh clears the screen first, so that the table stays where it was."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

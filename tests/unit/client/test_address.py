@@ -21,24 +21,26 @@ IDENTITY = Identity(
     role=Role.READER,
     trust=SYSTEM,
     credential=str(Credential(id=7, secret=bytes(32))),
+    http_port=4690,
 )
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        (None, "127.0.0.1:4600"),
-        ("127.0.0.1:4600", "127.0.0.1:4600"),
-        ("127.0.0.1", "127.0.0.1:4600"),
+        (None, "127.0.0.1:4680"),
+        ("127.0.0.1:4690", "127.0.0.1:4690"),
+        ("127.0.0.1", "127.0.0.1:4680"),
         ("127.8.0.1:1", "127.8.0.1:1"),
         ("localhost:5000", "localhost:5000"),
         ("[::1]:4601", "[::1]:4601"),
-        ("::1", "[::1]:4600"),
-        ("unix:/run/isochrone/collector.sock", "unix:/run/isochrone/collector.sock"),
+        ("::1", "[::1]:4680"),
+        ("unix:/run/isochrone/collector.sock", "unix:/run/isochrone/collector.http.sock"),
+        ("unix:collector.http.sock", "unix:collector.http.sock"),
     ],
 )
 def test_loopback_is_spoken_to(text: str | None, address: str) -> None:
-    """Every notation of this machine is accepted, with port 4600 by default, and it is the default address."""
+    """Every notation of this machine is accepted, with port 4680 by default, and it is the default address."""
     assert str(resolve_collector(text, environment=NOWHERE)) == address
     assert resolve_collector(text, environment=NOWHERE).identity is None
 
@@ -50,7 +52,7 @@ def test_other_machines_take_joining(text: str) -> None:
         resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
     assert "isochrone join" in caught.value.hint
-    assert "ssh -L ./collector.sock:FOLDER/collector.sock" in caught.value.hint
+    assert "ssh -L ./collector.http.sock:FOLDER/collector.http.sock" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["http://127.0.0.1:4600", "https://collector.example"])
@@ -67,17 +69,17 @@ def test_nonsense_is_no_address(text: str) -> None:
     with pytest.raises(AddressError) as caught:
         resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
-    assert "127.0.0.1:4600" in caught.value.hint
+    assert "127.0.0.1:4680" in caught.value.hint
 
 
 def test_what_joining_left_is_found(tmp_path: Path) -> None:
-    """The default is the collector that was joined; its identity is used at its address only."""
+    """The default is the collector that was joined; its identity is used at its two addresses only, at that of HTTP."""
     path = tmp_path / "isochrone" / "identity.json"
     identity_file.write(path, IDENTITY)
     here = {"XDG_CONFIG_HOME": str(tmp_path)}
-    joined = Collector(IDENTITY.address, IDENTITY, path)
-    assert resolve_collector(None, environment=here) == joined
-    assert resolve_collector("collector.example", environment=here) == joined
+    joined = Collector(parse_address("collector.example:4690"), IDENTITY, path)
+    for text in (None, "collector.example:4600", "collector.example:4690"):
+        assert resolve_collector(text, environment=here) == joined
     assert resolve_collector("127.0.0.1:9", environment=here) == Collector(parse_address("127.0.0.1:9"))
     with pytest.raises(AddressError, match="not on this machine"):
         resolve_collector("other.example", environment=here)
@@ -88,7 +90,7 @@ def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
     file = tmp_path / "ida.json"
     identity_file.write(file, replace(IDENTITY, name="other"))
     assert resolve_collector("127.0.0.1:9", file, NOWHERE).identity == replace(IDENTITY, name="other")
-    assert str(resolve_collector(None, file, NOWHERE)) == "collector.example:4600"
+    assert str(resolve_collector(None, file, NOWHERE)) == "collector.example:4690"
 
 
 @pytest.mark.parametrize(("text", "words"), [(None, "cannot read"), ("{", "cannot be used")])

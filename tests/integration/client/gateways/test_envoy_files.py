@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fixtures.envoy import EXAMPLES, NAMES, Provider, StartEnvoy, requires_envoy, table_of
-from fixtures.routes import FakeRoutes
+from fixtures.fake_collector import FakeCollector
 from isochrone_client.clock import now_at
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.model import SECOND_US
@@ -51,7 +51,7 @@ def published(providers: dict[str, Provider], generation: int, *names: str, seco
 @pytest.mark.consumer("Envoy", "change moves traffic within 2 s")
 @pytest.mark.consumer("Envoy", "collector gone")
 async def test_envoy_reads_the_followed_files_again(
-    routing: FakeRoutes,
+    routing: FakeCollector,
     providers: dict[str, Provider],
     start_envoy: StartEnvoy,
     tmp_path: Path,

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from fixtures.fake_collector import FakeCollector
 from fixtures.portkey import Portkey, StartPortkey, requires_portkey
-from fixtures.routes import FakeRoutes
 from fixtures.simulator import API_KEY, Simulator
 from isochrone_client.clock import now_at
 from isochrone_client.gateways import renderer
@@ -87,7 +87,7 @@ def models(gateway: Portkey, count: int, **headers: str) -> Counter[str | None]:
 @pytest.mark.consumer("Portkey", "regions differ")
 @pytest.mark.consumer("Portkey", "change moves traffic within 2 s")
 def test_traffic_follows_the_tables_of_the_region(
-    routing: FakeRoutes,
+    routing: FakeCollector,
     fault_simulator: Simulator,
     start_portkey: StartPortkey,
     tmp_path: Path,
@@ -129,7 +129,7 @@ def test_requests_survive_a_dead_first_choice(
 
 @pytest.mark.consumer("Portkey", "collector gone")
 def test_without_a_collector_the_last_table_stays_until_it_is_stale(
-    routing: FakeRoutes, fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
+    routing: FakeCollector, fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
 ) -> None:
     """Without a collector the last table is followed until `stale_until`, and then the static order."""
     members = [entry(fault_simulator, name) for name in (FIRST, SECOND)]
@@ -200,7 +200,7 @@ def test_a_garbage_file_is_ignored_and_reported(
 
 @pytest.mark.consumer("Portkey", "garbage table")
 def test_a_garbage_table_is_ignored_and_reported(
-    routing: FakeRoutes, fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
+    routing: FakeCollector, fault_simulator: Simulator, start_portkey: StartPortkey, tmp_path: Path
 ) -> None:
     """A table on which nobody can act leaves the file as it is and is reported; the next good one is followed."""
     first, second = (entry(fault_simulator, name) for name in (FIRST, SECOND))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fixtures.fake_collector import FakeCollector
 from fixtures.kubernetes import NAMESPACE, ApiServer
-from fixtures.routes import FakeRoutes
 from fixtures.simulator import Simulator
 from isochrone_client.errors import ClusterError
 from isochrone_client.kubernetes.cluster import Cluster, ConflictError
@@ -45,7 +45,7 @@ AI_SPEC: dict[str, Any] = {"rules": [{"backendRefs": [{"name": "one"}, {"name": 
 
 
 @contextmanager
-def started(api: ApiServer, routing: FakeRoutes, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def started(api: ApiServer, routing: FakeCollector, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """The command as a separate process, killed at the end of the block; its stderr is in `log`."""
     options = ["--region", "us-east-2", "--server", api.url, "--namespace", NAMESPACE, "--route", "chat"]
     environment = {**os.environ, "ISOCHRONE_COLLECTOR": routing.address}
@@ -69,7 +69,7 @@ def holder(api: ApiServer) -> str:
     return str(lease["spec"]["holderIdentity"]) if lease else ""
 
 
-def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
     """Weights and priorities are those of the table, move with the next one, and come back after a user's change; every
     other field stays, and an object without the label is never written.
     """
@@ -96,7 +96,7 @@ def test_objects_follow_the_tables(api_server: ApiServer, routing: FakeRoutes, t
 
 
 def test_an_expired_table_gives_way_to_the_static_order(
-    api_server: ApiServer, routing: FakeRoutes, tmp_path: Path
+    api_server: ApiServer, routing: FakeCollector, tmp_path: Path
 ) -> None:
     """After `stale_until` all traffic goes to the first of the plan's order that the rule has."""
     table = replace(fresh(49, seconds=6), static_order=(FIRST, SECOND))
@@ -108,7 +108,7 @@ def test_an_expired_table_gives_way_to_the_static_order(
     assert "the cluster has the static order" in (tmp_path / "log").read_text()
 
 
-def test_one_of_two_replicas_leads(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+def test_one_of_two_replicas_leads(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
     """Only the holder of the lease writes; when it ends, the other one leads at once and follows."""
     routing.restart(fresh(48))
     api_server.put("httproutes", "llm", spec=HTTP_SPEC, **METADATA)
@@ -127,7 +127,9 @@ def test_one_of_two_replicas_leads(api_server: ApiServer, routing: FakeRoutes, t
     assert "leading" in (tmp_path / "b").read_text()
 
 
-def test_an_api_server_that_is_away_is_waited_for(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+def test_an_api_server_that_is_away_is_waited_for(
+    api_server: ApiServer, routing: FakeCollector, tmp_path: Path
+) -> None:
     """The outage is reported once; afterwards the objects follow, also if one kind is not installed."""
     api_server.installed.discard("aigatewayroutes")
     api_server.is_away = True
@@ -140,7 +142,7 @@ def test_an_api_server_that_is_away_is_waited_for(api_server: ApiServer, routing
     assert (tmp_path / "log").read_text().count("503") == 1
 
 
-def test_problems_are_reported_once(api_server: ApiServer, routing: FakeRoutes, tmp_path: Path) -> None:
+def test_problems_are_reported_once(api_server: ApiServer, routing: FakeCollector, tmp_path: Path) -> None:
     """An object that cannot follow is named with the reason, and stays."""
     routing.restart(fresh(48))
     api_server.put("httproutes", "bare", spec=HTTP_SPEC, labels=METADATA["labels"])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from fixtures.fake_collector import FakeCollector
 from fixtures.kubernetes import API_OF, NAMESPACE, ApiServer
-from fixtures.routes import FakeRoutes
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
 from testdata.served_tables import fresh
 from testdata.waiting import eventually
@@ -22,7 +22,7 @@ WRITTEN = "http://127.0.0.1:8001"
 
 
 def test_the_objects_of_the_page_follow_with_the_permissions_of_the_role(
-    api_server: ApiServer, routing: FakeRoutes, tmp_path: Path
+    api_server: ApiServer, routing: FakeCollector, tmp_path: Path
 ) -> None:
     """The command of the page gives the objects of the page the weights of a table, and the Role allows exactly the
     calls that it makes.

@@ -106,10 +106,13 @@ def test_loopback_takes_a_credential(collector: Collector, environment: dict[str
     answered.
     """
     hermit = {**environment, "XDG_DATA_HOME": str(home / "other")}
-    for module, words in (("isochrone_client", ("targets",)), ("isochrone_collector", ("plan", "history"))):
-        refused = preforked.run(module, *words, "--collector", collector.address, env=hermit)
+    for module, words, address in (
+        ("isochrone_client", ("targets",), collector.http_address),
+        ("isochrone_collector", ("plan", "history"), collector.address),
+    ):
+        refused = preforked.run(module, *words, "--collector", address, env=hermit)
         assert refused.returncode == 1
-        assert f"the collector at {collector.address} requires TLS and a credential" in refused.stderr
+        assert f"the collector at {address} requires TLS and a credential" in refused.stderr
         assert "--collector unix:PATH" in refused.stderr
         assert "--trust-loopback" in refused.stderr
     agent = ("--vantage", "us-1", "--region", "us-east-2", "--collector", collector.address)

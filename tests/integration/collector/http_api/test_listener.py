@@ -110,7 +110,7 @@ def test_http_grpc_and_metrics_have_the_same_tables(start_collector: StartCollec
         lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector),
         f"{FIRST} leads",
     )
-    with ObservatoryClient(collector.address) as client:
+    with ObservatoryClient(collector.http_address) as client:
         told = client.get_tables(US, "chat")
         document = get(collector, f"/v1/routes/{US}?route=chat")
         serve_metrics = collector.scrape()

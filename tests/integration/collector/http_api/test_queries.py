@@ -106,7 +106,7 @@ def http(collector: Collector) -> Iterator[httpx.Client]:
 def printed(collector: Collector, command: str, options: dict[str, str], config: Path) -> dict[str, Any]:
     """Return the JSON document that a command prints."""
     words = [*command.split(), *(word for name, value in options.items() for word in (f"--{name}", value))]
-    environment = {"ISOCHRONE_COLLECTOR": collector.address, "XDG_CONFIG_HOME": str(config)}
+    environment = {"ISOCHRONE_COLLECTOR": collector.http_address, "XDG_CONFIG_HOME": str(config)}
     result = CliRunner().invoke(cli, [*words, "--output", "json"], env=environment, prog_name="isochrone")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)

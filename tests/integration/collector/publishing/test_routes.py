@@ -44,7 +44,7 @@ def now_at() -> int:
 
 def tables(collector: Collector, region: str) -> RegionTables | None:
     """Return the tables in force in a region; `None` while there are none."""
-    with ObservatoryClient(collector.address) as client, suppress(RefusedError, UnreachableError):
+    with ObservatoryClient(collector.http_address) as client, suppress(RefusedError, UnreachableError):
         return client.get_tables(region)
     return None
 
@@ -89,7 +89,7 @@ def assert_all_replay(collector: Collector) -> None:
     with psycopg.connect(collector.database_url) as connection:
         stored = connection.execute("SELECT client_region, route, generation FROM route_table").fetchall()
     assert stored
-    with ObservatoryClient(collector.address) as client:
+    with ObservatoryClient(collector.http_address) as client:
         for region, route, generation in stored:
             told = client.explain_route(region, route, generation=generation)
             assert (told.table.generation, told.replays) == (generation, True), told.table.sentence
@@ -167,7 +167,7 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
     eventually(PATIENCE, lambda: first_choice(collector, SG) in (SECOND, THIRD), f"{FIRST} is left in {SG}")
     assert first_choice(collector, US) == FIRST
     window = Window(from_at=now_at() - 60 * EVERY_US, until_at=now_at() + EVERY_US)
-    with ObservatoryClient(collector.address) as client:
+    with ObservatoryClient(collector.http_address) as client:
         events = client.list_route_events(Selection(window=window)).events
     moved = {(event.client_region, event.change) for event in events if event.change in SWITCHES}
     assert moved == {(SG, ChangeKind.FAST)}
@@ -187,13 +187,13 @@ def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> No
     """Across SIGKILL and restart a watcher gets every generation once and in order."""
     collector = start_collector()
     fleet = begun(collector)
-    with watching(collector.address) as watcher:
+    with watching(collector.http_address) as watcher:
         # Of the tables in force; one that was replaced while the watch began is not sent.
         eventually(PATIENCE, lambda: len(watcher.seen) > 1, "the watcher sees the tables of both regions")
         at_first = watcher.generations()[1]
         fail(fleet, collector, FIRST)
         collector.kill()
-        collector = start_collector(port=collector.port)
+        collector = start_collector(port=collector.port, http_port=collector.http_port)
         eventually(
             PATIENCE, lambda: first_choice(collector, US) == SECOND, "the failures are acted on after the restart"
         )
@@ -272,7 +272,7 @@ def test_unknown_names_are_refused_with_the_known(start_collector: StartCollecto
     """An unknown region or route is NOT_FOUND, with the known ones; also for a watch and for `explain`."""
     collector = start_collector()
     begun(collector, rounds=10)
-    with ObservatoryClient(collector.address) as client:
+    with ObservatoryClient(collector.http_address) as client:
         for ask in (
             lambda: client.get_tables("mars-1"),
             lambda: next(client.watch_tables("mars-1")),

@@ -82,7 +82,7 @@ def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector
 
     selection = Selection(window=window, targets=PROBED, regions=(US,))
     long = Selection(window=Window(from_at=now_at - 9 * DAY_US, until_at=now_at), targets=PROBED, regions=(US,))
-    eventually(30, lambda: route_shares(collector.address, US).keys() >= {*PROBED}, "every member has evidence")
+    eventually(30, lambda: route_shares(collector.http_address, US).keys() >= {*PROBED}, "every member has evidence")
     asyncio.run(roll_up(collector.database_url, now_at))
     found = {
         "coverage": coverage_shares(call, selection),
@@ -91,7 +91,9 @@ def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector
         "differentials": differential_shares(call, Selection(window=window, targets=PROBED)),
         "slo": slo_shares(call, selection),
         "series": series_shares(call, selection),
-        "route": {target: share for target, share in route_shares(collector.address, US).items() if target in PROBED},
+        "route": {
+            target: share for target, share in route_shares(collector.http_address, US).items() if target in PROBED
+        },
     }
     assert call.leaderboard(long).source is Source.SUMMARIES
     truth = pytest.approx(OUTAGE_SHARE, abs=0.015)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from fixtures.fake_collector import FakeObservatory
+from fixtures.fake_collector import FakeCollector
 from isochrone_client.cli import cli
 from isochrone_client.errors import InsufficientError
 from isochrone_client.pages import alerts
@@ -35,7 +35,7 @@ def test_nothing_to_look_at_is_insufficient(watched: int, too_short: int, senten
     assert raised.value.hint
 
 
-def test_no_change_is_an_answer(observatory: FakeObservatory) -> None:
+def test_no_change_is_an_answer(observatory: FakeCollector) -> None:
     """If no watched series changed, the exit code is 0 and a message is on stderr."""
     observatory.drift = replace(DRIFT, events=())
     done = CliRunner().invoke(cli, ["drift", "--collector", observatory.address])
@@ -44,7 +44,7 @@ def test_no_change_is_an_answer(observatory: FakeObservatory) -> None:
     assert "4 series watched; 1 more had fewer than 60 rounds" in done.stderr
 
 
-def test_missing_webhook_is_reported(observatory: FakeObservatory) -> None:
+def test_missing_webhook_is_reported(observatory: FakeCollector) -> None:
     """Without a webhook, the list ends with the option that sets one, even if it is empty."""
     observatory.alerts = replace(ALERTS, webhook=False)
     assert "serve --alert-url" in CliRunner().invoke(cli, ["alerts", "--collector", observatory.address]).stdout

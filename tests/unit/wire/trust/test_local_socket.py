@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_common.address import parse_local_address
-from isochrone_common.local_socket import default_collector, default_socket, is_listening, plain_text_refusal
+from isochrone_common.local_socket import default_socket, is_listening, plain_text_refusal, select_collector
 
 
 @pytest.fixture
@@ -29,23 +29,32 @@ def listening(path: Path) -> Iterator[None]:
         yield
 
 
-def test_the_first_socket_with_a_listener_counts(home: Path) -> None:
-    """The variable of `serve` for the socket precedes that for the data folder, which precedes the default folder."""
-    given, own, usual = (home / name for name in ("given", "own/collector.sock", "isochrone/collector/collector.sock"))
+@pytest.mark.parametrize(
+    ("http", "name", "port"), [(False, "collector.sock", 4600), (True, "collector.http.sock", 4680)]
+)
+def test_the_first_socket_with_a_listener_counts(home: Path, http: bool, name: str, port: int) -> None:  # noqa: FBT001
+    """The variable of `serve` for the socket precedes that for the data folder, which precedes the default folder; for
+    HTTP it is the socket beside each.
+    """
+    given, own, usual = (home / folder / name for folder in ("given", "own", "isochrone/collector"))
     environment = {
-        "ISOCHRONE_UNIX_SOCKET": str(given),
+        "ISOCHRONE_UNIX_SOCKET": str(given.with_name("collector.sock")),
         "ISOCHRONE_DATA_DIR": str(own.parent),
         "XDG_DATA_HOME": str(home),
     }
-    assert str(default_collector(environment)) == "127.0.0.1:4600"
+
+    def found() -> str:
+        return str(select_collector(None, named=None, default=None, http=http, environment=environment)[0])
+
+    assert found() == f"127.0.0.1:{port}"
     with listening(usual):
-        assert str(default_collector(environment)) == f"unix:{usual}"
+        assert found() == f"unix:{usual}"
         with listening(own):
-            assert str(default_collector(environment)) == f"unix:{own}"
+            assert found() == f"unix:{own}"
             with listening(given):
-                assert str(default_collector(environment)) == f"unix:{given}"
+                assert found() == f"unix:{given}"
     assert usual.exists()
-    assert str(default_collector(environment)) == "127.0.0.1:4600"
+    assert found() == f"127.0.0.1:{port}"
 
 
 def test_an_agent_waits_for_the_socket(home: Path) -> None:

@@ -1,0 +1,238 @@
+"""HTTP connections to a collector, with its errors as errors of the client.
+
+The collector is verified as its identity states (`isochrone_common.trust`), and the credential is sent over TLS only.
+"""
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from email.message import Message
+from http import HTTPStatus
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, LineTooLong
+from typing import Any
+
+from isochrone_client.address import Collector
+from isochrone_client.errors import (
+    AccessError,
+    AddressError,
+    ClientError,
+    CollectorError,
+    NoTableError,
+    RefusedError,
+    SlowError,
+    UnknownNameError,
+    UnreachableError,
+)
+from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, UNIX
+from isochrone_common.local_socket import REFUSED_HINT
+from isochrone_common.trust import PLAIN, require_private, tls_context
+from isochrone_wire.durations import SECOND_US
+
+_PIECE_BYTES = 1 << 16
+_MAX_PROBLEM_BYTES = 1 << 20
+_PROBLEM = "urn:isochrone:problem:"
+
+# By the last part of the type of a problem.
+_ERROR_OF: dict[str, tuple[type[ClientError], str]] = {
+    "bad-request": (RefusedError, "see --help for the valid values"),
+    "unknown-name": (
+        UnknownNameError,
+        "`isochrone targets` lists the targets, `isochrone coverage` the regions, `isochrone routes` the routes",
+    ),
+    "not-built": (NoTableError, "`isochrone coverage` shows the samples"),
+    "database-unavailable": (UnreachableError, "see `isochrone-collector doctor`"),
+    "unauthenticated": (AccessError, "ask an operator for access: isochrone-collector access add"),
+    "forbidden": (AccessError, "ask an operator for the role: isochrone-collector access add"),
+    "deadline-exceeded": (SlowError, "use a shorter --window or a longer --timeout"),
+    "resource-exhausted": (CollectorError, "use a shorter --window or fewer --target"),
+    "about:blank": (CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
+}
+_OTHER_PROBLEM = (CollectorError, "see the collector's log")
+# Hints for other unknown names, by the start of the collector's message.
+_HINT_OF_UNKNOWN = {
+    "unknown region ": "`isochrone regions` lists them; a region becomes known when an agent starts there: "
+    "isochrone-agent run --vantage NAME --region REGION",
+    "unknown client region ": "`isochrone routes` shows the tables of all regions",
+    "unknown route ": "`isochrone routes` shows the tables of all routes",
+    "unknown use ": "`isochrone slo` shows all uses",
+    "there is no route table yet": "add `routes` to the plan and apply it: isochrone-collector apply plan.yaml; "
+    "`isochrone coverage` shows the samples",
+    "there is no generation ": "`isochrone routes history` lists the generations; `isochrone explain` without "
+    "--generation takes the newest",
+}
+# The starts of the messages of a collector without the table that was asked for.
+_NO_TABLE = ("there is no route table yet", "there is no table of ")
+_START_HINT = (
+    "is it running? start one with `isochrone-collector serve`, or give its address with --collector HOST:PORT"
+)
+
+
+class Connections:
+    """Connections to a collector, opened by the first request and kept for later ones. Threads may share them.
+
+    All requests raise `RefusedError`, `UnreachableError`, `SlowError`, `AccessError` or `CollectorError`, and the
+    constructor `AddressError`. The times are in microseconds.
+    """
+
+    def __init__(self, collector: Collector, *, timeout_us: int, connect_timeout_us: int) -> None:
+        self._address, identity = collector.address, collector.identity
+        self._trust = identity.trust if identity else PLAIN
+        self._is_anonymous = identity is None
+        self._timeout_s, self._connect_timeout_s = timeout_us / SECOND_US, connect_timeout_us / SECOND_US
+        self._headers = {"Accept": "*/*"}
+        self._idle: list[HTTPConnection] = []
+        self._used: set[HTTPConnection] = set()
+        self._is_closed = False
+        try:
+            require_private(self._address, self._trust)
+            self._context = tls_context(self._trust) if self._trust.tls else None
+        except ValueError as error:
+            raise AddressError(str(error), hint="join the collector first: isochrone join") from error
+        if identity is not None and self._trust.tls:
+            self._headers["Authorization"] = f"Bearer {identity.credential}"
+
+    def close(self) -> None:
+        """Close all connections, and end requests of other threads."""
+        self._is_closed = True
+        for connection in tuple(self._used):
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        while self._idle:
+            self._idle.pop().close()
+
+    def ask(self, url: str) -> tuple[Any, Message]:
+        """Return the JSON document at a path with a query, and the headers of the answer."""
+        with self._response(url) as (response, _):
+            body = response.read()
+        try:
+            return json.loads(body), response.headers
+        except (ValueError, RecursionError) as error:
+            raise self._foreign("its answer is not JSON") from error
+
+    def stream(self, url: str, *, timeout_us: int = 0) -> Iterator[bytes]:
+        """Yield the body at a path with a query as it arrives, for any time, if each piece comes within the timeout, or
+        within `timeout_us` if that is longer.
+        """
+        with self._response(url) as (response, opened):
+            if opened is not None:
+                opened.settimeout(max(self._timeout_s, timeout_us / SECOND_US))
+            while piece := response.read1(_PIECE_BYTES):
+                yield piece
+
+    @contextmanager
+    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, socket.socket | None]]:
+        with self._translated():
+            connection, response = self._sent(url)
+            self._used.add(connection)
+            try:
+                if response.status != HTTPStatus.OK:
+                    raise self._problem(response.status, response.read(_MAX_PROBLEM_BYTES))
+                yield response, connection.sock
+            finally:
+                self._used.discard(connection)
+                if response.isclosed() and connection.sock is not None and not self._is_closed:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+
+    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return self._sent_over(self._opened(), url)
+        try:
+            return self._sent_over(connection, url)
+        except ConnectionError:
+            # The collector has closed it, because it was idle.
+            return self._sent_over(self._opened(), url)
+
+    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse]:
+        try:
+            connection.sock.settimeout(self._timeout_s)
+            connection.request("GET", url, headers=self._headers)
+            return connection, connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+
+    def _opened(self) -> HTTPConnection:
+        address = self._address
+        connection = HTTPConnection("localhost" if address.is_socket else address.host, address.port or None)
+        try:
+            connection.sock = self._socket()
+        except ssl.SSLCertVerificationError as error:
+            sentence = f"the collector at {address} is not the one that was joined: its certificate differs"
+            raise AccessError(sentence, hint="if its operator has replaced the certificate, join again") from error
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return connection
+
+    def _socket(self) -> socket.socket:
+        """Connect, with TLS if it is required. Raises `OSError`."""
+        address = self._address
+        if address.is_socket:
+            opened = socket.socket(socket.AF_UNIX)
+            try:
+                opened.settimeout(self._connect_timeout_s)
+                opened.connect(address.host.removeprefix(UNIX))
+            except OSError:
+                opened.close()
+                raise
+            return opened
+        opened = socket.create_connection((address.host, address.port), self._connect_timeout_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._context is None:
+            return opened
+        return self._context.wrap_socket(opened, server_hostname=self._trust.server_name or address.host)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise what happens on an open connection as errors of the client."""
+        try:
+            yield
+        except TimeoutError as error:
+            sentence, hint = (
+                f"the collector at {self._address} did not answer in time",
+                _ERROR_OF["deadline-exceeded"][1],
+            )
+            raise SlowError(sentence, hint=hint) from error
+        except (BadStatusLine, LineTooLong) as error:
+            if isinstance(error, ConnectionError):
+                raise self._unreachable(error) from error
+            raise self._foreign("it does not speak HTTP") from error
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        reason = "the connection was closed" if isinstance(error, HTTPException) else _reason(error)
+        return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=_START_HINT)
+
+    def _foreign(self, reason: str) -> UnreachableError:
+        """Return the error of a server that is no collector."""
+        is_grpc = self._address.port == DEFAULT_PORT
+        hint = f"port {DEFAULT_PORT} is for agents; commands use {DEFAULT_HTTP_PORT}" if is_grpc else _START_HINT
+        return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=hint)
+
+    def _problem(self, status: int, body: bytes) -> ClientError:
+        """Return the error of a response with this status and body."""
+        try:
+            problem = json.loads(body)
+            name, detail = str(problem["type"]).removeprefix(_PROBLEM), str(problem["detail"])
+        except (ValueError, LookupError, TypeError):
+            return self._foreign(f"HTTP status {status}")
+        kind, hint = _ERROR_OF.get(name, _OTHER_PROBLEM)
+        if kind is AccessError and self._is_anonymous:
+            return AccessError(f"the collector at {self._address} requires TLS and a credential", hint=REFUSED_HINT)
+        if kind is UnknownNameError:
+            hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if detail.startswith(start)), hint)
+            kind = NoTableError if detail.startswith(_NO_TABLE) else kind
+        is_sentence = issubclass(kind, RefusedError | AccessError)
+        return kind(detail if is_sentence else f"the collector at {self._address} failed: {detail}", hint=hint)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "the connection timed out"
+    return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
