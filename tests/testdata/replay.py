@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.probe.dialects.base import Failed, Opened, Sent
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement
 from isochrone_common.sse import SseDecoder, SseOverflow
 from isochrone_wire.model import Outcome, Price, Sample

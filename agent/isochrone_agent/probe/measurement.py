@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any
 
 from isochrone_agent.probe import stream_metrics
-from isochrone_agent.probe.dialects.base import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_agent.probe.stream_metrics import ChunkSeries, ReasoningVisibility
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 

@@ -18,17 +18,9 @@ import httpcore
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
-from isochrone_agent.probe.dialects.base import (
-    Failed,
-    Opened,
-    Sent,
-    Signal,
-    in_band_failure,
-    make_nonce,
-    parse_json,
-    stated_wait_us,
-)
+from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.providers import quirks_of
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from isochrone_agent.probe.dialects.base import Usage
+from isochrone_agent.probe.dialects.signals import Usage
 from isochrone_wire.model import Price, TokenSource
 
 CHARS_PER_TOKEN = 4

@@ -7,23 +7,10 @@ include thinking, of which at most a summary is streamed, and which newer respon
 Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is adaptive and is given an effort.
 """
 
-import json
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import (
-    Answer,
-    Finished,
-    Quirks,
-    Reasoning,
-    Request,
-    Signal,
-    Usage,
-    count,
-    error_sentence,
-    in_band_failure,
-    parse_json,
-    with_nonce,
-)
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
@@ -33,14 +20,13 @@ _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 _TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
 
-class Anthropic:
+class Anthropic(Dialect):
     """`POST {base_url}/messages` with `stream: true`."""
 
     name = "anthropic"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
         """See `Dialect.request`."""
-        del quirks  # no other provider uses this dialect
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -53,8 +39,11 @@ class Anthropic:
             body |= _thinking(target.model, workload.reasoning_effort)
         if workload.temperature is not None:
             body["temperature"] = workload.temperature
-        headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
-        return Request(url=f"{target.base_url.rstrip('/')}/messages", headers=headers, body=json.dumps(body).encode())
+        return self.post(target, "messages", body, key)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """See `Dialect.headers`."""
+        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -71,10 +60,6 @@ class Anthropic:
         if kind == "message_stop":
             return [Finished("message_stop")]
         return [in_band_failure(message.get("error"))] if kind == "error" else []
-
-    def error(self, body: bytes) -> str:
-        """See `Dialect.error`."""
-        return error_sentence(body)
 
     @staticmethod
     def _block_start(block: dict[str, Any]) -> list[Signal]:

@@ -1,85 +1,16 @@
-"""The interface of a dialect, the signals that it makes of server-sent events, and the helpers that dialects share."""
+"""The interface of a dialect, and the helpers that dialects share."""
 
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from isochrone_agent.probe.dialects.signals import Failed, Signal
 from isochrone_common.sse import Event
-from isochrone_wire.model import SECOND_US, Outcome, RateLimit, Target
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """The request has been written completely."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """The response's headers have arrived. `provider_us` is the processing time that the provider reports."""
-
-    status: int
-    request_id: str | None = None
-    provider_us: int | None = None
-    edge: str | None = None
-    ratelimit: RateLimit | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """A piece of visible reasoning of `chars` characters; 0 if the stream only indicates that there is reasoning.
-
-    `summarised` is true for a summary of the reasoning: the chunks then do not contain the tokens that the provider
-    counts as reasoning.
-    """
-
-    chars: int
-    summarised: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A piece of the answer or of a tool call, `chars` characters long."""
-
-    chars: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Token counts of the provider. `output_tokens` includes `reasoning_tokens`. `provider_us` is the time to first
-    token that some providers report with the counts.
-    """
-
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cached_tokens: int | None = None
-    provider_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The dialect's terminal marker."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The probe has failed. `timeout_us` is the limit that was exceeded, if any; `retry_after_us` is the wait time that
-    the error itself states.
-    """
-
-    outcome: Outcome
-    error: str
-    timeout_us: int | None = None
-    retry_after_us: int | None = None
-
-
-Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Failed
-
+from isochrone_wire.model import SECOND_US, Outcome, Target
 
 NONCE_CHARS = 12
 _MAX_COUNT = 10_000_000
@@ -116,22 +47,33 @@ class Quirks:
 NO_QUIRKS = Quirks()
 
 
-class Dialect(Protocol):
-    """The format of an API. Implementations are stateless: the signals of an event depend on the event only."""
+class Dialect(ABC):
+    """The format of an API. Dialects are stateless: the signals of an event depend on the event only. Those that no
+    provider deviates from ignore `quirks`.
+    """
 
     name: str
 
+    @abstractmethod
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """Build the request for the target's workload; it is byte-identical on all vantages except for the nonce."""
-        ...
 
+    @abstractmethod
     def interpret(self, event: Event) -> list[Signal]:
         """Return the signals of an event, in order; empty if it has none. Raises `ValueError` if it is malformed."""
-        ...
 
     def error(self, body: bytes) -> str:
         """Return one sentence from the body of an error response, without keys; empty if it has none."""
-        ...
+        return error_sentence(body)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """Return the headers that are special to the API: the key, if it needs one."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def post(self, target: Target, path: str, body: Mapping[str, Any], key: str | None) -> Request:
+        """Build the request that posts `body` to a path below the target's base URL."""
+        url = f"{target.base_url.rstrip('/')}/{path}"
+        return Request(url=url, headers=self.headers(key), body=json.dumps(body).encode())
 
 
 def make_nonce(*, target_id: int, round_at: int, vantage: str, stream: int = 0) -> str:

@@ -1,22 +1,9 @@
 """Cohere's Chat API, version 2: typed events, with text and thinking in deltas and usage in the last one."""
 
-import json
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import (
-    Answer,
-    Finished,
-    Quirks,
-    Reasoning,
-    Request,
-    Signal,
-    Usage,
-    count,
-    error_sentence,
-    in_band_failure,
-    parse_json,
-    with_nonce,
-)
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import COHERE_THINKING
@@ -25,14 +12,13 @@ _DONE = b"[DONE]"
 _FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")
 
 
-class Cohere:
+class Cohere(Dialect):
     """`POST {base_url}/chat` with `stream: true`."""
 
     name = "cohere"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
         """See `Dialect.request`."""
-        del quirks  # no other provider uses this dialect
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -44,8 +30,7 @@ class Cohere:
             body["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
             body["thinking"] = {"type": COHERE_THINKING.get(workload.reasoning_effort, workload.reasoning_effort)}
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        return Request(url=f"{target.base_url.rstrip('/')}/chat", headers=headers, body=json.dumps(body).encode())
+        return self.post(target, "chat", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -61,10 +46,6 @@ class Cohere:
         if kind is None and (message.get("message") or message.get("error")):
             return [in_band_failure(message.get("error") or message)]
         return []
-
-    def error(self, body: bytes) -> str:
-        """See `Dialect.error`."""
-        return error_sentence(body)
 
     @staticmethod
     def _content(message: dict[str, Any]) -> list[Signal]:

@@ -8,33 +8,20 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from isochrone_agent.probe.dialects.base import (
-    Answer,
-    Finished,
-    Quirks,
-    Reasoning,
-    Request,
-    Signal,
-    Usage,
-    count,
-    error_sentence,
-    in_band_failure,
-    parse_json,
-    with_nonce,
-)
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import GEMINI_BUDGET, has_budget
 
 
-class Gemini:
+class Gemini(Dialect):
     """`POST {base_url}/models/{model}:streamGenerateContent?alt=sse`."""
 
     name = "gemini"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
         """See `Dialect.request`."""
-        del quirks  # no other provider uses this dialect
         workload = target.workload
         config: dict[str, Any] = {"maxOutputTokens": workload.max_output_tokens}
         if workload.temperature is not None:
@@ -44,10 +31,12 @@ class Gemini:
         contents = [{"role": "user", "parts": [{"text": with_nonce(workload.prompt, nonce)}]}]
         # A model is one name: it must not begin the query or the fragment of the URL.
         model = quote(target.model, safe="/:@")
-        url = f"{target.base_url.rstrip('/')}/models/{model}:streamGenerateContent?alt=sse"
-        headers = {"x-goog-api-key": key} if key else {}
-        body = json.dumps({"contents": contents, "generationConfig": config}).encode()
-        return Request(url=url, headers=headers, body=body)
+        body = {"contents": contents, "generationConfig": config}
+        return self.post(target, f"models/{model}:streamGenerateContent?alt=sse", body, key)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """See `Dialect.headers`."""
+        return {"x-goog-api-key": key} if key else {}
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -64,10 +53,6 @@ class Gemini:
             if candidate.get("finishReason"):
                 ends.append(Finished(str(candidate["finishReason"])))
         return [*signals, *self._usage(response.get("usageMetadata")), *ends]
-
-    def error(self, body: bytes) -> str:
-        """See `Dialect.error`."""
-        return error_sentence(body)
 
     @staticmethod
     def _thinking(model: str, effort: str) -> dict[str, Any]:

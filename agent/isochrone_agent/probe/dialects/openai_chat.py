@@ -7,23 +7,10 @@ its usage, or in `x_groq`. xAI counts reasoning separately from `completion_toke
 which.
 """
 
-import json
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import (
-    Answer,
-    Finished,
-    Quirks,
-    Reasoning,
-    Request,
-    Signal,
-    Usage,
-    count,
-    error_sentence,
-    in_band_failure,
-    parse_json,
-    with_nonce,
-)
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import SECOND_US, Target
 
@@ -33,7 +20,7 @@ _MAX_SECONDS = 3600
 _FAILED = ("insufficient_system_resource", "network_error", "error")
 
 
-class OpenAIChat:
+class OpenAIChat(Dialect):
     """`POST {base_url}/chat/completions` with `stream: true`."""
 
     name = "openai-chat"
@@ -53,9 +40,7 @@ class OpenAIChat:
             body["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
             body["reasoning_effort"] = workload.reasoning_effort
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        url = f"{target.base_url.rstrip('/')}/chat/completions"
-        return Request(url=url, headers=headers, body=json.dumps(body).encode())
+        return self.post(target, "chat/completions", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -72,10 +57,6 @@ class OpenAIChat:
         if isinstance(usage, dict):
             signals.append(self._usage(usage))
         return signals
-
-    def error(self, body: bytes) -> str:
-        """See `Dialect.error`."""
-        return error_sentence(body)
 
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
         delta = choice.get("delta") or {}

@@ -4,25 +4,12 @@ The reasoning of most models is hidden, or streamed as a summary. An answer that
 `response.incomplete`, which counts as a normal end.
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import (
-    Answer,
-    Finished,
-    Quirks,
-    Reasoning,
-    Request,
-    Signal,
-    Usage,
-    count,
-    error_sentence,
-    in_band_failure,
-    parse_json,
-    with_nonce,
-)
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 
@@ -37,14 +24,13 @@ _DELTAS: dict[str, Callable[[int], Signal]] = {
 _ENDS = ("response.completed", "response.incomplete")
 
 
-class OpenAIResponses:
+class OpenAIResponses(Dialect):
     """`POST {base_url}/responses` with `stream: true` and nothing stored."""
 
     name = "openai-responses"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
         """See `Dialect.request`."""
-        del quirks  # no provider deviates from this API
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -57,8 +43,7 @@ class OpenAIResponses:
             body["reasoning"] = {"effort": workload.reasoning_effort, "summary": "auto"}
         if workload.temperature is not None:
             body["temperature"] = workload.temperature
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        return Request(url=f"{target.base_url.rstrip('/')}/responses", headers=headers, body=json.dumps(body).encode())
+        return self.post(target, "responses", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -77,10 +62,6 @@ class OpenAIResponses:
         if kind == "response.failed":
             return [in_band_failure(response.get("error"))]
         return [*self._usage(response.get("usage")), Finished(kind)] if kind in _ENDS else []
-
-    def error(self, body: bytes) -> str:
-        """See `Dialect.error`."""
-        return error_sentence(body)
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent

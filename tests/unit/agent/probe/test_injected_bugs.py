@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from isochrone_agent.probe import measurement, socket_observer, stream_metrics
-from isochrone_agent.probe.dialects.base import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.socket_observer import Stamp
 from isochrone_common.sse import Event
 from testdata.transcripts import OPENAI_CHAT

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent.probe import stream_metrics
-from isochrone_agent.probe.dialects.base import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_agent.probe.measurement import (
     _NEXT,
     ONLY_HIDDEN_REASONING,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isochrone_agent.probe.dialects.base import Usage
+from isochrone_agent.probe.dialects.signals import Usage
 from isochrone_agent.probe.stream_metrics import (
     KERNEL_RESOLUTION_NS,
     USER_RESOLUTION_NS,

@@ -6,16 +6,9 @@ from typing import Any
 import pytest
 
 from isochrone_agent.probe.dialects import DIALECTS, Quirks
-from isochrone_agent.probe.dialects.base import (
-    NO_QUIRKS,
-    Failed,
-    Opened,
-    Sent,
-    in_band_failure,
-    make_nonce,
-    stated_wait_us,
-)
+from isochrone_agent.probe.dialects.base import NO_QUIRKS, in_band_failure, make_nonce, stated_wait_us
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import Measurement
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
 from isochrone_wire.workloads import supported_efforts

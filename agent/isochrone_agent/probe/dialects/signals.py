@@ -1,0 +1,75 @@
+"""Signals, which dialects make of the events of a stream, and the measurement consumes."""
+
+from dataclasses import dataclass
+
+from isochrone_wire.model import Outcome, RateLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The request has been written completely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The response's headers have arrived. `provider_us` is the processing time that the provider reports."""
+
+    status: int
+    request_id: str | None = None
+    provider_us: int | None = None
+    edge: str | None = None
+    ratelimit: RateLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A piece of visible reasoning of `chars` characters; 0 if the stream only indicates that there is reasoning.
+
+    `summarised` is true for a summary of the reasoning: the chunks then do not contain the tokens that the provider
+    counts as reasoning.
+    """
+
+    chars: int
+    summarised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A piece of the answer or of a tool call, `chars` characters long."""
+
+    chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts of the provider. `output_tokens` includes `reasoning_tokens`. `provider_us` is the time to first
+    token that some providers report with the counts.
+    """
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    provider_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The dialect's terminal marker."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The probe has failed. `timeout_us` is the limit that was exceeded, if any; `retry_after_us` is the wait time that
+    the error itself states.
+    """
+
+    outcome: Outcome
+    error: str
+    timeout_us: int | None = None
+    retry_after_us: int | None = None
+
+
+Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Failed
