@@ -1,12 +1,19 @@
-"""Round runner: starts a task for each due round, and records its sample, or one sample per stream of a burst."""
+"""Probe scheduler: starts a task for each due round, and records its sample, or one sample per stream of a burst.
+
+The laws:
+
+1. Every round ends in at least one sample, whatever happens; if nothing is sent, one sample states why.
+2. `skip_of` decides whether a round is skipped: a table of checks over `Readiness`, without I/O. `ProbeScheduler`
+   gathers the facts before, and acts afterwards.
+3. The maximum cost of a round is in the spool before its request is sent, and its samples correct it (`SpendGuard`).
+"""
 
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -28,6 +35,7 @@ from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Quality, Sam
 MAX_SLEEP_US = SECOND_US // 2
 # The time that an aborted probe has to end.
 _ABORT_SECONDS = 2.0
+_NO_PLAN = Plan(version=0, baseline="", targets=())
 
 log = structlog.get_logger()
 
@@ -53,9 +61,106 @@ class Slots:
             yield
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """The facts that decide whether a round of `target` is sent: why the policy or a budget forbids it, if one does,
+    whether a probe of the target is in flight, and whether its provider asked to wait.
+    """
+
+    target: Target
+    refusal: str | None = None
+    is_in_flight: bool = False
+    is_throttled: bool = False
+    over_budget: str | None = None
+
+
+def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
+    """Return the outcome of a round that is skipped, and the reason; `None` if it is sent. The first check decides."""
+    overlaps = ready.is_in_flight and ready.target.overlap is Overlap.SKIP
+    checks = (
+        (Outcome.SKIPPED_PAUSED, ready.target.paused and "the plan pauses this target"),
+        (Outcome.SKIPPED_NOT_READY, ready.refusal and f"{REFUSED}{ready.refusal}"),
+        (Outcome.SKIPPED_OVERLAP, overlaps and "the previous probe is still in flight"),
+        (Outcome.SKIPPED_THROTTLED, ready.is_throttled and "the provider asked to wait"),
+        (Outcome.SKIPPED_BUDGET, ready.over_budget),
+    )
+    return next(((outcome, reason) for outcome, reason in checks if reason), None)
+
+
+class SpendGuard:
+    """The daily budgets, with their spend in the spool, so that it survives a crash. `clock` is the scheduler's."""
+
+    def __init__(self, spool: AsyncSpool, budgets: BudgetTracker, clock: Callable[[], int]) -> None:
+        self.budgets = budgets
+        self._spool = spool
+        self._clock = clock
+        # The reason why today's spend is unknown; `None` once it has been loaded.
+        self._error: str | None = "not yet"
+        # By target id and round: the spend reserved in the spool for rounds in flight.
+        self._reserved: dict[tuple[int, int], tuple[Spend, ...]] = {}
+
+    async def load(self) -> None:
+        """Load today's spend, from before a restart too. An error is logged."""
+        try:
+            self.budgets.restore(await self._spool.spend(day_of(self._clock())))
+        except SpoolError as error:
+            if self._error != str(error):
+                log.error("spend.unreadable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            self._error = str(error)
+        else:
+            self._error = None
+
+    async def load_for(self, target: Target) -> None:
+        """Load today's spend if it is unknown and limits `target`."""
+        if self._error and self.budgets.has_budget(target):
+            await self.load()
+
+    def refusal(self, target: Target) -> str | None:
+        """Return why a round of `target` must not start now; `None` if it may."""
+        if self._error and self.budgets.has_budget(target):
+            return f"today's spend is unknown: {self._error}"
+        return self.budgets.refusal(target, self._clock())
+
+    async def reserve(self, due: ScheduledRound) -> str | None:
+        """Store the round's maximum cost; return the error, if any."""
+        reservation = self.budgets.reservation(due.target, self._clock())
+        if not reservation:
+            return None
+        try:
+            await self._spool.reserve(reservation)
+        except SpoolError as error:
+            return f"cannot store the reservation of this round: {error}"
+        self._reserved[due.key] = reservation
+        return None
+
+    def end(self, due: ScheduledRound, samples: Sequence[Sample]) -> None:
+        """End a round that began; without samples it failed, but a request may have been sent, so it stays charged."""
+        self.budgets.end(due.target, samples)
+        if not samples:
+            self.budgets.record(self._reserved.pop(due.key, ()))
+
+    def settle(self, due: ScheduledRound, samples: Sequence[Sample]) -> list[tuple[Spend, ...]]:
+        """Return the spend to record with each sample of a round."""
+        return self.budgets.settle(samples, target=due.target, reserved=self._reserved.pop(due.key, ()))
+
+
+@dataclass(slots=True)
+class _TargetState:
+    """The state of a target across its rounds: the number of probes in flight, the probe that was started last, the
+    last round that has begun, and the counts for metrics while it is in the plan.
+
+    `throttled_until_ns` is on the monotonic clock, so that a step of the wall clock does not prolong the wait.
+    """
+
+    in_flight: int = 0
+    latest: InFlightProbe | None = None
+    begun_at: int | None = None
+    throttled_until_ns: int = 0
+    counts: ProbeCounts | None = None
+
+
 class ProbeScheduler:
-    """Probes the rounds of the plan, at most `concurrency` at once. Every round is recorded in the spool as one sample,
-    a burst as one sample per stream; if nothing is sent, one sample states why.
+    """Probes the rounds of the plan, at most `concurrency` at once, and records them in the spool.
 
     `lost` counts samples that could not be written to the spool; probing continues. `missing_keys` has, by target name,
     why rounds are skipped for want of a key, and `refused_targets` why `policy` refuses them. `clock` returns the wall
@@ -78,30 +183,29 @@ class ProbeScheduler:
         self._clock = clock
         self._policy = policy
         self._slots = Slots(min(concurrency, policy.max_streams) if policy else concurrency)
+        budgets = BudgetTracker(prober.vantage, accounts=policy.accounts_of if policy else no_accounts)
+        self._spend = SpendGuard(spool, budgets, clock)
+        self._plan = _NO_PLAN
+        self._planned = frozenset[int]()
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
-        self._budgets = BudgetTracker(prober.vantage, accounts=policy.accounts_of if policy else no_accounts)
-        # The reason why today's spend is unknown; `None` once it has been loaded.
-        self._spend_error: str | None = "not yet"
-        # By target id and round: the spend reserved in the spool for rounds in flight.
-        self._reserved: dict[tuple[int, int], tuple[Spend, ...]] = {}
+        self._states: dict[int, _TargetState] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy: Counter[int] = Counter()
-        # By target id: the probe that was started last, and the last round that has begun.
-        self._latest: dict[int, InFlightProbe] = {}
-        self._begun: dict[int, int] = {}
-        # By target id, on the monotonic clock, so that a step of the wall clock does not prolong a wait.
-        self._throttled_until_ns: dict[int, int] = {}
         self._stopping = False
-        self.plan_version = 0
-        self.plan_hash = b""
         self.lost = 0
         self.missing_keys: dict[str, CredentialError] = {}
         self.refused_targets: dict[str, str] = {}
-        # Per target of the plan, by id.
-        self._targets: dict[int, Target] = {}
-        self._counts: dict[int, ProbeCounts] = {}
+
+    @property
+    def plan_version(self) -> int:
+        """The version of the running plan, 0 for none."""
+        return self._plan.version
+
+    @property
+    def plan_hash(self) -> bytes:
+        """The content hash of the running plan."""
+        return self._plan.content_hash
 
     @property
     def in_flight(self) -> int:
@@ -125,9 +229,8 @@ class ProbeScheduler:
 
     def series(self, region: str) -> list[Series]:
         """Return the counts of the probes of each target of the plan since the agent started, for metrics."""
-        targets = self._targets
-        counted = list(self._counts.items())
-        return [(labels_of(region, targets[known]), counts) for known, counts in counted if known in targets]
+        counted = [(target, self._states.get(target.id)) for target in self._plan.targets]
+        return [(labels_of(region, target), state.counts) for target, state in counted if state and state.counts]
 
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
@@ -138,11 +241,11 @@ class ProbeScheduler:
             routes=plan.routes,
             begun=self._schedule.begun,
         )
-        self._missed_before, self._schedule = self.missed, schedule
-        self._targets = {target.id: target for target in plan.targets}
-        self._counts = {known: counts for known, counts in self._counts.items() if known in self._targets}
-        self._budgets.budgets = plan.budgets
-        self.plan_version, self.plan_hash = plan.version, plan.content_hash
+        self._missed_before, self._schedule, self._plan = self.missed, schedule, plan
+        self._spend.budgets.budgets = plan.budgets
+        self._planned = frozenset(target.id for target in plan.targets)
+        for removed in self._states.keys() - self._planned:
+            self._states[removed].counts = None
         self._changed.set()
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
         self.missing_keys = self._keyring.missing(target for target in plan.targets if not target.paused)
@@ -151,28 +254,31 @@ class ProbeScheduler:
             log.warning("keys.missing", targets=len(self.missing_keys), reason=self.missing_keys_reason, hint=hint)
         self.refused_targets = self._policy.refusals(plan.targets) if self._policy else {}
         if self.refused_targets:
-            hint = "see isochrone-agent policy"
-            log.warning(
-                "targets.refused", targets=len(self.refused_targets), reason=self.refused_targets_reason, hint=hint
-            )
+            count, reason = len(self.refused_targets), self.refused_targets_reason
+            log.warning("targets.refused", targets=count, reason=reason, hint="see isochrone-agent policy")
 
     async def run(self) -> None:
         """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
-        await self._load_spend()
+        await self._spend.load()
         while True:
             for due in self._schedule.due(self._clock()):
                 task = asyncio.create_task(self._round(due))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            await self._sleep()
+            next_at = self._schedule.next_at()
+            sleep_us = MAX_SLEEP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_SLEEP_US)
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), sleep_us / SECOND_US)
 
     async def finish(self, seconds: float) -> None:
         """Wait for the rounds in flight. After `seconds`, abort those that remain; their samples record that."""
         if not self._tasks:
             return
-        self._begun.clear()
-        for probing in self._latest.values():
-            probing.followed_by(())
+        for state in self._states.values():
+            state.begun_at = None
+            if state.latest is not None:
+                state.latest.followed_by(())
         await asyncio.wait(self._tasks, timeout=seconds)
         self._stopping = True
         self._prober.abort()
@@ -183,31 +289,14 @@ class ProbeScheduler:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
 
-    async def _load_spend(self) -> None:
-        try:
-            self._budgets.restore(await self._spool.spend(day_of(self._clock())))
-        except SpoolError as error:
-            if self._spend_error != str(error):
-                log.error("spend.unreadable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
-            self._spend_error = str(error)
-        else:
-            self._spend_error = None
-
-    async def _sleep(self) -> None:
-        next_at = self._schedule.next_at()
-        sleep_us = MAX_SLEEP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_SLEEP_US)
-        self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), sleep_us / SECOND_US)
-
     async def _round(self, due: ScheduledRound) -> None:
-        samples = await self._samples(due)
-        reserved = self._reserved.pop((due.target.id, due.round_at), ())
-        entries = self._budgets.settle(samples, target=due.target, reserved=reserved)
-        for sample, spends in zip(samples, entries, strict=True):
+        state = self._states.setdefault(due.target.id, _TargetState())
+        samples = await self._samples(due, state)
+        for sample, spends in zip(samples, self._spend.settle(due, samples), strict=True):
             _log_sample(due.target, sample)
-            if sample.target_id in self._targets:
-                self._counts.setdefault(sample.target_id, ProbeCounts()).add(sample)
+            if due.target.id in self._planned:
+                state.counts = state.counts or ProbeCounts()
+                state.counts.add(sample)
             await self._record(sample, spends)
 
     async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:
@@ -220,89 +309,74 @@ class ProbeScheduler:
             self.lost += 1
             log.exception("sample.lost", lost=self.lost)
 
-    async def _samples(self, due: ScheduledRound) -> list[Sample]:
+    async def _samples(self, due: ScheduledRound, state: _TargetState) -> list[Sample]:
         """Run the round, and return at least one sample whatever happens."""
         outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
         try:
-            if self._spend_error and self._budgets.has_budget(due.target):
-                await self._load_spend()
-            self._begun[due.target.id] = due.round_at
-            skipped = self._skipped(due)
+            await self._spend.load_for(due.target)
+            state.begun_at = due.round_at
+            skipped = skip_of(self._readiness(due.target, state))
             if skipped is None:
-                return await self._probe(due)
-            if skipped[0] is Outcome.SKIPPED_OVERLAP:
-                return await self._overlapping(due, self._unsent_sample(due, *skipped))
+                return await self._probe(due, state)
             outcome, reason = skipped
+            if outcome is Outcome.SKIPPED_OVERLAP:
+                return await self._overlapping(due, state, self._unsent_sample(due, outcome, reason))
         except CredentialError as error:
-            reason = str(error)
+            outcome, reason = Outcome.SKIPPED_NOT_READY, str(error)
         except asyncio.CancelledError:
+            outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
             log.warning("probe.cancelled", target=due.target.name)
         except Exception as error:  # a bug in the agent: log it; the round still gets a sample
-            reason = f"the agent failed: {type(error).__name__}"
+            outcome, reason = Outcome.SKIPPED_NOT_READY, f"the agent failed: {type(error).__name__}"
             log.exception("probe.failed", target=due.target.name)
         return [self._unsent_sample(due, outcome, reason)]
 
-    async def _overlapping(self, due: ScheduledRound, sample: Sample) -> list[Sample]:
+    def _readiness(self, target: Target, state: _TargetState) -> Readiness:
+        return Readiness(
+            target=target,
+            refusal=self._policy.refusal(target) if self._policy else None,
+            is_in_flight=state.in_flight > 0,
+            is_throttled=state.throttled_until_ns > time.monotonic_ns(),
+            over_budget=self._spend.refusal(target),
+        )
+
+    async def _overlapping(self, due: ScheduledRound, state: _TargetState, sample: Sample) -> list[Sample]:
         """Return the samples of a round behind a probe in flight; `sample` is the one of a skipped round. If the probe
         hung, the last round behind it is probed late, and the others may be blocked.
         """
-        previous = self._latest[due.target.id]
-        is_last = await previous.hung() and self._begun.get(due.target.id) == due.round_at
-        if is_last and self._skipped(due) is None:
-            return await self._probe(due)
+        previous = state.latest
+        assert previous is not None  # it is in flight
+        is_last = await previous.hung() and state.begun_at == due.round_at
+        if is_last and skip_of(self._readiness(due.target, state)) is None:
+            return await self._probe(due, state)
         waited_us = await previous.waited_us(due)
         if waited_us is None:
             return [sample]
         error = f"not sent: the previous probe had waited {waited_us / SECOND_US:.3g} s, and got no token"
         return [replace(sample, outcome=Outcome.TIMED_OUT, timeout_us=waited_us, quality=Quality.BLOCKED, error=error)]
 
-    def _skipped(self, due: ScheduledRound) -> tuple[Outcome, str] | None:
-        """Return the outcome and the reason if the round is skipped, else `None`."""
-        target = due.target
-        if target.paused:
-            return Outcome.SKIPPED_PAUSED, "the plan pauses this target"
-        if refusal := self._policy and self._policy.refusal(target):
-            return Outcome.SKIPPED_NOT_READY, f"{REFUSED}{refusal}"
-        if self._busy[target.id] and target.overlap is Overlap.SKIP:
-            return Outcome.SKIPPED_OVERLAP, "the previous probe is still in flight"
-        if self._throttled_until_ns.get(target.id, 0) > time.monotonic_ns():
-            return Outcome.SKIPPED_THROTTLED, "the provider asked to wait"
-        over = self._over_budget(target)
-        return (Outcome.SKIPPED_BUDGET, over) if over else None
-
-    def _over_budget(self, target: Target) -> str | None:
-        if self._spend_error and self._budgets.has_budget(target):
-            return f"today's spend is unknown: {self._spend_error}"
-        return self._budgets.refusal(target, self._clock())
-
-    async def _probe(self, due: ScheduledRound) -> list[Sample]:
+    async def _probe(self, due: ScheduledRound, state: _TargetState) -> list[Sample]:
         target, samples = due.target, list[Sample]()
         key = self._key_for(target)
-        previous = self._latest.get(target.id)
-        self._latest[target.id] = probing = InFlightProbe(target, previous)
-        self._busy[target.id] += 1
-        self._budgets.begin(target)
+        previous = state.latest
+        state.latest = probe = InFlightProbe(target, previous)
+        state.in_flight += 1
+        self._spend.budgets.begin(target)
         try:
             samples = await self._send(due, key)
         finally:
-            self._busy[target.id] -= 1
-            self._budgets.end(target, samples)
-            self._end(probing, previous, samples)
-            if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
-                # Cancelled or failed, but a request may have been sent.
-                self._budgets.record(unsettled)
+            state.in_flight -= 1
+            self._spend.end(due, samples)
+            # For the rounds that wait for them; an aborted probe shows nothing.
+            sent = [] if self._stopping else [sample for sample in samples if sample.sent]
+            probe.end(sent)
+            if previous is not None:
+                previous.followed_by(sent)
         self._note_refusal(target, samples)
         waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
         if waits_us:
-            self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
+            state.throttled_until_ns = time.monotonic_ns() + max(waits_us) * 1000
         return samples
-
-    def _end(self, probing: InFlightProbe, previous: InFlightProbe | None, samples: Sequence[Sample]) -> None:
-        """Pass the samples that were sent to the rounds waiting for them; an aborted probe shows nothing."""
-        sent = [] if self._stopping else [sample for sample in samples if sample.sent]
-        probing.end(sent)
-        if previous is not None:
-            previous.followed_by(sent)
 
     def _note_refusal(self, target: Target, samples: Sequence[Sample]) -> None:
         """Keep `refused_targets` current: only a probe shows the address that a name resolves to."""
@@ -332,24 +406,12 @@ class ProbeScheduler:
             except TimeoutError:
                 reason = f"no free slot among {self._slots.size} probes for half the interval"
                 return [self._unsent_sample(due, Outcome.SKIPPED_NOT_READY, reason)]
-            if failure := await self._reserve(due):
+            if failure := await self._spend.reserve(due):
                 return [self._unsent_sample(due, Outcome.SKIPPED_BUDGET, failure)]
             if self._stopping:
                 return [self._unsent_sample(due, Outcome.SKIPPED_NOT_READY, "the agent stopped")]
             samples = await self._prober.burst(target, round_at=due.round_at, key=key)
         return [replace(sample, late_us=sample.dispatched_at - due.begins_at) for sample in samples]
-
-    async def _reserve(self, due: ScheduledRound) -> str | None:
-        """Store the round's maximum cost before it is sent, so that it survives a crash; return the error, if any."""
-        reservation = self._budgets.reservation(due.target, self._clock())
-        if not reservation:
-            return None
-        try:
-            await self._spool.reserve(reservation)
-        except SpoolError as error:
-            return f"cannot store the reservation of this round: {error}"
-        self._reserved[due.target.id, due.round_at] = reservation
-        return None
 
     def _unsent_sample(self, due: ScheduledRound, outcome: Outcome, reason: str) -> Sample:
         at = self._clock()

@@ -46,6 +46,11 @@ class ScheduledRound:
     round_at: int
     begins_at: int
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """The round among all rounds: the id of its target, and its instant."""
+        return self.target.id, self.round_at
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
