@@ -26,8 +26,8 @@ from isochrone_agent.retry_policy import (
     spread_delay_us,
     unknown_targets,
 )
-from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_agent.spool.database import SealedBatch, is_policy_account
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire import __version__
 from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, day_of
 from isochrone_wire.operations import Receipt
@@ -114,7 +114,7 @@ REFUSED_HEARTBEAT_SECONDS = 15.0
 REFUSAL_LOG_SECONDS = 60.0
 VERIFY_SECONDS = 900.0
 VERIFY_AGAIN_SECONDS = 10.0
-HOLD_SECONDS = 3600.0
+PARK_SECONDS = 3600.0
 # Parts of gRPC's messages, and what they mean.
 HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "the collector's certificate is not the one that this agent has pinned: if it was "
@@ -155,7 +155,7 @@ class PushClient:
         self._healthy = False
         # Instants of the monotonic clock, in seconds.
         self._not_before = self._heartbeat_due = self._seal_due = self._failed_at = self._refusal_logged = 0.0
-        self._verify_due = self._verified_at = self._hold_until = 0.0
+        self._verify_due = self._verified_at = self._unpark_at = 0.0
         self._plan: tuple[int, bytes] | None = None
         self.refusal: str | None = None
 
@@ -252,9 +252,9 @@ class PushClient:
             seq=seq,
             heartbeat=heartbeat,
             sent_at=before.wall_at,
-            lineage=self._spool.lineage,
+            lineage=self._spool.epoch_history,
             protocol=PUSH_PROTOCOL,
-            kept=await self._spool.kept_ranges() if verifies else (),
+            kept=await self._spool.replay_ranges() if verifies else (),
         )
         receipt = await self._collector.push(head, batch.content if batch else b"")
         after = read_clocks()
@@ -291,13 +291,13 @@ class PushClient:
         if not self._plan_lock.locked():
             async with self._plan_lock:
                 await self._on_plan(receipt.plan_version, receipt.plan_hash)
-        await self._release_held((receipt.plan_version, receipt.plan_hash))
+        await self._unpark_if_due((receipt.plan_version, receipt.plan_hash))
 
-    async def _release_held(self, plan: tuple[int, bytes]) -> None:
-        """Push held samples again if the collector has another plan, or once an hour."""
-        if plan != self._plan or 0 < self._hold_until <= time.monotonic():
-            self._plan, self._hold_until = plan, 0.0
-            await self._spool.release_held()
+    async def _unpark_if_due(self, plan: tuple[int, bytes]) -> None:
+        """Push parked samples again if the collector has another plan, or once an hour."""
+        if plan != self._plan or 0 < self._unpark_at <= time.monotonic():
+            self._plan, self._unpark_at = plan, 0.0
+            await self._spool.unpark()
 
     async def _handle_error(
         self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, started: float
@@ -312,7 +312,7 @@ class PushClient:
         if action is RetryAction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return action
-        if action is RetryAction.PARK and batch is not None and await self._hold(batch, error):
+        if action is RetryAction.PARK and batch is not None and await self._park(batch, error):
             return action
         if action is RetryAction.RENUMBER and batch is not None:
             await self._spool.renumber(batch)
@@ -323,15 +323,15 @@ class PushClient:
         self._slow_down(started, error.trailing_metadata() or ())
         return action
 
-    async def _hold(self, batch: SealedBatch, error: grpc.aio.AioRpcError) -> bool:
-        """Hold the samples of the targets that the refusal names; return whether the batch had others."""
+    async def _park(self, batch: SealedBatch, error: grpc.aio.AioRpcError) -> bool:
+        """Park the samples of the targets that the refusal names; return whether the batch had others."""
         targets = unknown_targets(error.trailing_metadata() or ())
         if not targets:
             return False
-        self._hold_until = self._hold_until or time.monotonic() + HOLD_SECONDS
+        self._unpark_at = self._unpark_at or time.monotonic() + PARK_SECONDS
         # The plan has changed, and only a receipt says so. While all samples are refused, only heartbeats have one.
         self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
-        return await self._spool.hold(batch, targets)
+        return await self._spool.park(batch, targets)
 
     def _slow_down(self, started: float, metadata: Iterable[tuple[str, str | bytes]]) -> None:
         """Wait before the next call after one that began at `started` of the monotonic clock and failed."""

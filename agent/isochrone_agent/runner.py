@@ -24,7 +24,7 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import tls_context
 from isochrone_agent.push_client import Conditions, PushClient
 from isochrone_agent.settings import Settings
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.files import FileWatch
 from isochrone_common.metrics_server import serve_metrics
 from isochrone_wire.model import Sample, Spend

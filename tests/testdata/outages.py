@@ -15,7 +15,7 @@ from isochrone_agent.plan import probe_scheduler
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
 
 OUTAGE_US, CYCLE_US = 100 * SECOND_US, 600 * SECOND_US

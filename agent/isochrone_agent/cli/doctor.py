@@ -24,7 +24,6 @@ from isochrone_agent.cli.health_checks import (
     check_policy,
     check_receive_timestamps,
     check_spool,
-    read_spend,
 )
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
@@ -36,7 +35,7 @@ from isochrone_agent.plan.policy import Policy, load_policy
 from isochrone_agent.plan.schedule import ScheduledRound, next_rounds
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
 from isochrone_agent.settings import Settings, load_settings
-from isochrone_agent.spool.inspection import inspect_spool, verify_spool
+from isochrone_agent.spool.inspection import inspect_spool, read_spend, verify_spool
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_common.credentials import fingerprint_of
@@ -312,7 +311,7 @@ def _next_rounds(plan: Plan | None, settings: Settings) -> list[ScheduledRound]:
 
 def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
     """Return the spend and the budget of every provider that has either, with the field names of the wire format."""
-    spent = {spend.provider: spend for spend in read_spend(settings, day_of(now_at()))}
+    spent = {spend.provider: spend for spend in read_spend(settings.spool_path, day_of(now_at()))}
     budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
     held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
     return [

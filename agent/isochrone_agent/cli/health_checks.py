@@ -6,12 +6,10 @@ Source of `kernel_clock`: adjtimex(2). With `modes` 0 it changes nothing and nee
 import asyncio
 import ctypes
 import socket
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,12 +21,11 @@ from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.policy import describe_refused, load_policy
 from isochrone_agent.probe.socket_observer import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.settings import Settings
-from isochrone_agent.spool.database import connect_read_only
 from isochrone_agent.spool.spool import Spool
 from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_common.credentials import format_fingerprint
 from isochrone_common.local_socket import plain_text_refusal
-from isochrone_wire.model import DAY_US, Plan, Spend
+from isochrone_wire.model import DAY_US, Plan
 from isochrone_wire.operations import is_expiring
 
 _MIB = 1 << 20
@@ -176,21 +173,6 @@ def check_spool(settings: Settings) -> CheckResult:
         hint = getattr(error, "hint", "") or "the agent's user must own the folder, and its disk must have space"
         return fail("spool", str(error), hint)
     return ok("spool", f"created a test spool in {settings.data_dir} in {took_ms:.0f} ms")
-
-
-def read_spend(settings: Settings, day_at: int) -> tuple[Spend, ...]:
-    """Read the spend of the day (UTC) that began at `day_at` from the spool; empty if the spool cannot be read."""
-    query = "select provider, day_at, usd, tokens, requests from spend where day_at = ? order by provider"
-    try:
-        # Read-only, because an agent may be using it.
-        with closing(connect_read_only(settings.data_dir / "spool.sqlite3")) as db:
-            rows = db.execute(query, (day_at,)).fetchall()
-    except sqlite3.Error:
-        return ()
-    return tuple(
-        Spend(provider=name, day_at=day, usd=usd, tokens=tokens, requests=requests)
-        for name, day, usd, tokens, requests in rows
-    )
 
 
 def check_policy(settings: Settings, plan: Plan | None) -> CheckResult:

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.cli.health_checks import read_spend
 from isochrone_agent.clock import now_at
 from isochrone_agent.plan.budget import Account
 from isochrone_agent.plan.policy import TOTAL, Policy, load_policy
 from isochrone_agent.settings import Settings, load_settings
+from isochrone_agent.spool.inspection import read_spend
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US, Spend, day_of
@@ -33,7 +33,7 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
     """
     settings = load_settings(settings_file, values)
     policy = load_policy(settings)
-    spent = {spend.provider: spend for spend in read_spend(settings, day_of(now_at()))}
+    spent = {spend.provider: spend for spend in read_spend(settings.spool_path, day_of(now_at()))}
     if output == "json":
         click.echo(json.dumps(_document(policy, spent), indent=2, ensure_ascii=False))
         return

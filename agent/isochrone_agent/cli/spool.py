@@ -9,7 +9,7 @@ import click
 
 from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
-from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
+from isochrone_agent.spool.inspection import Inspection, inspect_spool, verify_spool
 from isochrone_agent.spool.spool import Spool
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
@@ -80,7 +80,7 @@ def quarantine_group() -> None:
 @_of_spool
 def export_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Write every sample in quarantine as a line of JSON, with the reason."""
-    for one in quarantined_samples(_path(data_dir, vantage)):
+    for one in inspect_spool(_path(data_dir, vantage)).quarantine:
         line = {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason}
         click.echo(json.dumps(line | {"sample": to_json_value(one.sample)}, ensure_ascii=False))
 

@@ -16,7 +16,7 @@ from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common import plan_signature
 from isochrone_common.files import FileWatch
 from isochrone_common.plan_signature import SignatureError

@@ -27,7 +27,7 @@ from isochrone_agent.plan.schedule import Schedule, ScheduledRound
 from isochrone_agent.probe.destinations import REFUSED
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.probe_metrics import ProbeCounts, Series, labels_of
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Quality, Sample, Spend, Target, day_of
 

@@ -23,6 +23,20 @@ from isochrone_wire.v1 import sample_pb2
 MAX_BATCH_BYTES = 1 << 20
 MAX_BATCH_SAMPLES = 500
 
+MAX_AGE_US = 2 * DAY_US
+"""The age in microseconds, since the acknowledgement, from which copies are deleted. The ledgers of collectors reach
+back further, so that a batch that is sent again is never stored twice.
+"""
+MAX_RANGES = 64
+
+_DROPPED_AT_ONCE = 16
+# More than the one that is added.
+_EXPIRED_AT_ONCE = 4
+
+# A place in the replay buffer is the number of bytes before the batch, so that places order and measure the buffer.
+_END = "select place + length(body) from replay order by place desc limit 1"
+_SEALED = "id, epoch, seq, samples, oldest_at, checksum, body"
+
 
 def record(db: sqlite3.Connection, epoch: int, recorded_at: int, body: bytes) -> None:
     """Insert a finished sample, and seal the waiting ones if they fill a batch."""
@@ -92,7 +106,7 @@ UNKNOWN_TARGET = "unknown_target"
 OTHER = "other"
 MAX_REASONS = 50
 """The number of reasons from which on samples with another reason are counted as `OTHER`."""
-MAX_HELD_US = 7 * DAY_US
+MAX_PARKED_US = 7 * DAY_US
 """The age in microseconds from which samples of a target that the collector does not know are dropped."""
 
 _REASON_CHARS = 40
@@ -166,77 +180,48 @@ def _drop_waiting(db: sqlite3.Connection) -> int:
     return len(older_half)
 
 
-MAX_AGE_US = 2 * DAY_US
-"""The age in microseconds, since the acknowledgement, from which copies are deleted. The ledgers of collectors reach
-back further, so that a batch that is sent again is never stored twice.
-"""
-MAX_RANGES = 64
-
-_DROPPED_AT_ONCE = 16
-# More than the one that is added.
-_EXPIRED_AT_ONCE = 4
-
-# A place is the number of bytes kept before the batch, so that places order and measure the table.
-_REPLAY_SCHEMA = """
-create table if not exists kept (
-    place integer primary key, id integer not null, epoch integer not null, seq integer not null,
-    samples integer not null, oldest_at integer not null, kept_at integer not null, dropped text not null,
-    checksum integer not null, body blob not null
-);
-create unique index if not exists kept_number on kept (epoch, seq);
-"""
-_END = "select place + length(body) from kept order by place desc limit 1"
-_SEALED = "id, epoch, seq, samples, oldest_at, checksum, body"
-
-
-def create_table(db: sqlite3.Connection) -> None:
-    """Create the table unless it exists."""
-    for statement in _REPLAY_SCHEMA.split(";"):
-        db.execute(statement)
-
-
-def keep(
+def add_copy(
     db: sqlite3.Connection, batch: SealedBatch, dropped: Mapping[str, int], *, kept_at: int, limit_bytes: int
 ) -> None:
     """Copy a sealed batch, of whose samples those in `dropped`, by reason, were rejected. Delete older copies."""
     db.execute(
-        f"insert or replace into kept ({_SEALED}, place, kept_at, dropped) "  # noqa: S608  # our own words
+        f"insert or replace into replay ({_SEALED}, place, kept_at, dropped) "  # noqa: S608  # our own words
         f"select {_SEALED}, coalesce(({_END}), 0), ?, ? from sealed where id = ? and epoch = ? and seq = ?",
         (kept_at, json.dumps(dropped), batch.id, batch.epoch, batch.seq),
     )
-    db.execute(f"delete from kept where place < ({_END}) - ?", (limit_bytes,))  # noqa: S608  # our own words
-    oldest = "select place from kept order by place limit ?"
+    db.execute(f"delete from replay where place < ({_END}) - ?", (limit_bytes,))  # noqa: S608  # our own words
+    oldest = "select place from replay order by place limit ?"
     expired = (_EXPIRED_AT_ONCE, kept_at - MAX_AGE_US)
-    db.execute(f"delete from kept where place in ({oldest}) and kept_at < ?", expired)  # noqa: S608  # our own words
+    db.execute(f"delete from replay where place in ({oldest}) and kept_at < ?", expired)  # noqa: S608  # our own words
 
 
-def ranges(db: sqlite3.Connection) -> tuple[BatchRange, ...]:
-    """The numbers of the kept batches, in at most `MAX_RANGES` ranges: the newest."""
+def replay_ranges(db: sqlite3.Connection) -> tuple[BatchRange, ...]:
+    """The numbers of the copied batches, in at most `MAX_RANGES` ranges: the newest."""
     rows = db.execute(
         "select epoch, min(seq), max(seq) "
-        "from (select epoch, seq, place, seq - row_number() over (partition by epoch order by seq) as gap from kept) "
+        "from (select epoch, seq, place, seq - row_number() over (partition by epoch order by seq) as gap from replay) "
         "group by epoch, gap order by max(place) desc limit ?",
         (MAX_RANGES,),
     ).fetchall()
     return tuple(BatchRange(epoch=epoch, first_seq=first, last_seq=last) for epoch, first, last in rows)
 
 
-def restore(db: sqlite3.Connection, missing: Sequence[BatchRange], *, epoch: int) -> int:
-    """Seal the kept batches in these ranges again, and correct the counters; return the number of batches. `epoch` is
+def restore_copies(db: sqlite3.Connection, missing: Sequence[BatchRange], *, epoch: int) -> int:
+    """Seal the copied batches in these ranges again, and correct the counters; return the number of batches. `epoch` is
     the current one.
     """
     restored = 0
     for one in missing:
         rows = db.execute(
-            "select place, samples, dropped from kept where epoch = ? and seq between ? and ?",
+            "select place, samples, dropped from replay where epoch = ? and seq between ? and ?",
             (one.epoch, one.first_seq, one.last_seq),
         ).fetchall()
         for place, samples, dropped in rows:
-            copy = f"insert or ignore into sealed ({_SEALED}) select {_SEALED} from kept where place = ?"  # noqa: S608  # our own words
+            copy = f"insert or ignore into sealed ({_SEALED}) select {_SEALED} from replay where place = ?"  # noqa: S608  # our own words
             if db.execute(copy, (place,)).rowcount == 1:
                 _uncount(db, samples, Counter(json.loads(dropped)), is_earlier=one.epoch != epoch)
                 restored += 1
-            db.execute("delete from kept where place = ?", (place,))
+            db.execute("delete from replay where place = ?", (place,))
     return restored
 
 
@@ -250,5 +235,5 @@ def _uncount(db: sqlite3.Connection, samples: int, dropped: Counter[str], *, is_
 
 def drop_oldest_copies(db: sqlite3.Connection) -> bool:
     """Delete the oldest copies; return whether there were any."""
-    oldest = "select place from kept order by place limit ?"
-    return db.execute(f"delete from kept where place in ({oldest})", (_DROPPED_AT_ONCE,)).rowcount > 0  # noqa: S608  # our own words
+    oldest = "select place from replay order by place limit ?"
+    return db.execute(f"delete from replay where place in ({oldest})", (_DROPPED_AT_ONCE,)).rowcount > 0  # noqa: S608  # our own words

@@ -27,7 +27,7 @@ from isochrone_wire.model import DAY_US, Account, Spend
 from isochrone_wire.v1 import fleet_pb2
 from isochrone_wire.workloads import POLICY_PREFIX
 
-FORMAT = 2
+FORMAT = 1
 PAGE_BYTES = 4096
 
 # Few, so that the log stays much smaller than the disk reserve.
@@ -38,7 +38,7 @@ _EMPTY_DATABASE_PAGES = 2
 _BZ2_LEVEL = 2
 _SPEND_DAYS = 40
 # An agent that is killed repeatedly may begin several before the collector hears of one.
-_LINEAGE_EPOCHS = 16
+_HISTORY_EPOCHS = 16
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
 _SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
 
@@ -64,6 +64,13 @@ create table spend (
     requests integer not null, primary key (day_at, provider)
 );
 create table plan (only_one integer primary key check (only_one = 1), body blob not null);
+create table epoch_history (place integer primary key, epoch integer not null);
+create table replay (
+    place integer primary key, id integer not null, epoch integer not null, seq integer not null,
+    samples integer not null, oldest_at integer not null, kept_at integer not null, dropped text not null,
+    checksum integer not null, body blob not null
+);
+create unique index replay_number on replay (epoch, seq);
 """
 
 
@@ -204,20 +211,17 @@ def read_sample(checksum: object, body: object) -> bytes:
     return body
 
 
-def write_lineage(db: sqlite3.Connection, epoch: int, earlier: Sequence[int]) -> tuple[int, ...]:
+def write_epoch_history(db: sqlite3.Connection, epoch: int, earlier: Sequence[int]) -> tuple[int, ...]:
     """Put an epoch before the `earlier` ones, by default those in the file; return the newest ones, newest first.
 
     Runs inside a transaction of the caller.
     """
-    # Spools of earlier versions have no such table.
-    db.execute("create table if not exists lineage (place integer primary key, epoch integer not null)")
-    known = earlier or [row[0] for row in db.execute("select epoch from lineage order by place").fetchall()]
-    known = known or [value(db, "select epoch from spool")]
+    known = earlier or [row[0] for row in db.execute("select epoch from epoch_history order by place").fetchall()]
     # The epoch is among them if this is repeated after a failure.
-    lineage = (epoch, *(one for one in known if one != epoch))[:_LINEAGE_EPOCHS]
-    db.execute("delete from lineage")
-    db.executemany("insert into lineage values (?, ?)", enumerate(lineage))
-    return lineage
+    history = (epoch, *(one for one in known if one != epoch))[:_HISTORY_EPOCHS]
+    db.execute("delete from epoch_history")
+    db.executemany("insert into epoch_history values (?, ?)", enumerate(history))
+    return history
 
 
 def join_content(bodies: Iterable[bytes]) -> bytes:

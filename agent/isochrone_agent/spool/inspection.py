@@ -5,8 +5,9 @@ Damage is reported as a problem in the result, not raised.
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -16,7 +17,7 @@ from isochrone_agent.spool import database
 from isochrone_agent.spool.database import FORMAT, SpoolStats, read_stats
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Sample
+from isochrone_wire.model import Sample, Spend
 from isochrone_wire.v1 import sample_pb2
 
 MAX_PROBLEMS = 100
@@ -84,34 +85,33 @@ def verify_spool(path: Path) -> list[str]:
     problems = list[str]()
     try:
         with closing(_open(path)) as db:
-            for check in (_check_file, _check_account, _check_sealed, _check_waiting, _check_quarantine):
+            for check in _CHECKS:
                 problems += _problems(check, db)
     except sqlite3.Error as error:
         problems.append(f"the file cannot be read: {error}")
     return problems[:MAX_PROBLEMS]
 
 
-def quarantined_samples(path: Path) -> list[Quarantined]:
-    """All samples in quarantine, oldest first. Raises `SpoolError`."""
-    return list(inspect_spool(path).quarantine)
+def read_spend(path: Path, day_at: int) -> tuple[Spend, ...]:
+    """The spend of the day (UTC) that began at `day_at`, by provider; empty if the spool cannot be read."""
+    try:
+        with closing(database.connect_read_only(path)) as db:
+            return database.read_spend(db, day_at)
+    except sqlite3.Error:
+        return ()
 
 
 def _open(path: Path) -> sqlite3.Connection:
     if not path.exists():
         hint = "name the agent's data folder with --data-dir, or its --vantage"
         raise SpoolError(f"there is no spool at {path}", hint=hint)
-    db = database.connect_read_only(path)
-    try:
-        version = database.value(db, "pragma user_version")
-    except sqlite3.Error:
-        db.close()
-        raise
-    if version != FORMAT:
-        db.close()
-        raise SpoolError(
-            f"the spool {path} has format {version}, and this agent reads {FORMAT}",
-            hint="compare versions",
-        )
+    with ExitStack() as undo:
+        db = undo.enter_context(closing(database.connect_read_only(path)))
+        if (version := database.value(db, "pragma user_version")) != FORMAT:
+            raise SpoolError(
+                f"the spool {path} has format {version}, and this agent reads {FORMAT}", hint="compare versions"
+            )
+        undo.pop_all()
     return db
 
 
@@ -166,7 +166,7 @@ def _check_account(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _check_sealed(db: sqlite3.Connection) -> Iterator[str]:
-    for row in _sealed_rows(db):
+    for row in db.execute("select * from sealed order by id"):
         try:
             batch = database.read_sealed(row)
             unreadable = sum(_decoded(body) is None for body in batch.bodies)
@@ -179,15 +179,7 @@ def _check_sealed(db: sqlite3.Connection) -> Iterator[str]:
             yield f"batch {batch.seq} of epoch {batch.epoch} has {len(batch.bodies)} samples instead of {batch.samples}"
 
 
-def _check_waiting(db: sqlite3.Connection) -> Iterator[str]:
-    yield from _check_rows(db, "waiting")
-
-
-def _check_quarantine(db: sqlite3.Connection) -> Iterator[str]:
-    yield from _check_rows(db, "quarantine")
-
-
-def _check_rows(db: sqlite3.Connection, table: str) -> Iterator[str]:
+def _check_rows(table: str, db: sqlite3.Connection) -> Iterator[str]:
     for number, checksum, body in db.execute(f"select id, checksum, body from {table}"):  # noqa: S608  # our own names
         try:
             if _decoded(database.read_sample(checksum, body)) is None:
@@ -196,8 +188,13 @@ def _check_rows(db: sqlite3.Connection, table: str) -> Iterator[str]:
             yield f"sample {number} ({table}): {error}"
 
 
-def _sealed_rows(db: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-    yield from db.execute("select * from sealed order by id")
+_CHECKS: tuple[Callable[[sqlite3.Connection], Iterator[str]], ...] = (
+    _check_file,
+    _check_account,
+    _check_sealed,
+    partial(_check_rows, "waiting"),
+    partial(_check_rows, "quarantine"),
+)
 
 
 def _decoded(body: bytes) -> Sample | None:

@@ -19,27 +19,31 @@ On a full disk, the disk reserve is deleted, and then the oldest batch is droppe
 lost sample is counted in memory, and on disk with the next transaction that succeeds. A damaged file is salvaged
 (`isochrone_agent.spool.recovery`) and the change is repeated in the new file; if that fails, the next call tries again.
 
-Every method blocks. `AsyncSpool` calls them in order, in a thread of their own.
+Every method of `Spool` blocks; `AsyncSpool` calls them in a thread.
 """
 
+import asyncio
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import structlog
 
-from isochrone_agent.clock import now_at
+from isochrone_agent.clock import OffsetEstimator, now_at, read_clocks
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.settings import REPLAY_BYTES, SPOOL_BYTES, Drain
 from isochrone_agent.spool import batches, database, recovery
 from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, SpoolStats, Transaction, read_stats, with_uncounted
 from isochrone_agent.spool.side_files import DiskReserve, LockFile
 from isochrone_wire import codec
-from isochrone_wire.model import Account, BatchRange, Plan, Sample, Spend
+from isochrone_wire.model import Account, BatchRange, Plan, Quality, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
 SPOOL_FULL = "spool_full"
@@ -80,12 +84,12 @@ class Spool:
         self._drain = drain
         self._newest_next = drain is Drain.NEWEST
         self._leased: set[int] = set()
-        self._held: set[int] = set()
+        self._parked: set[int] = set()
         # The collector may have stored these.
         self._ever_leased: set[int] = set()
         self._uncounted: Counter[str] = Counter()
         # The newest epochs of this spool, newest first.
-        self.lineage: tuple[int, ...] = ()
+        self.epoch_history: tuple[int, ...] = ()
         self._disk_reserve = DiskReserve(path)
         self._disk_is_full = False
         self._connection: sqlite3.Connection | None = None
@@ -151,7 +155,7 @@ class Spool:
         def change() -> None:
             reasons = batches.bounded_reasons(self._db, rejected or {})
             if self._keep_bytes and not self._disk_is_full:
-                batches.keep(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
+                batches.add_copy(self._db, batch, reasons, kept_at=now_at(), limit_bytes=self._keep_bytes)
             if batches.delete_batch(self._db, batch):
                 earlier = 0 if batch.epoch == self.epoch else stored
                 self._db.execute("update spool set stored = stored + ?, earlier = earlier + ?", (stored, earlier))
@@ -179,13 +183,13 @@ class Spool:
 
         self._replace_batch(batch, change)
 
-    def hold(self, batch: SealedBatch, targets: AbstractSet[int]) -> bool:
+    def park(self, batch: SealedBatch, targets: AbstractSet[int]) -> bool:
         """Seal the samples of `targets`, which the collector does not know, apart from the others, and lease them only
-        after `release_held`; drop those that are too old. Return whether others remained. Allowed only as for `split`.
+        after `unpark`; drop those that are too old. Return whether others remained. Allowed only as for `split`.
         """
         unknown, others = batches.split_by_target(batch.bodies, targets)
         number = batch.id + len(others)
-        is_too_old = now_at() - batch.oldest_at > batches.MAX_HELD_US
+        is_too_old = now_at() - batch.oldest_at > batches.MAX_PARKED_US
 
         def change() -> None:
             if not batches.delete_batch(self._db, batch):
@@ -199,20 +203,20 @@ class Spool:
 
         self._replace_batch(batch, change)
         if unknown and not is_too_old:
-            self._held.add(number)
+            self._parked.add(number)
         return bool(others)
 
-    def release_held(self) -> None:
-        """Allow the leasing of held samples again: the collector may know their targets now."""
-        self._held.clear()
+    def unpark(self) -> None:
+        """Lease parked samples again: the collector may know their targets now."""
+        self._parked.clear()
 
-    def kept_ranges(self) -> tuple[BatchRange, ...]:
+    def replay_ranges(self) -> tuple[BatchRange, ...]:
         """The numbers of the acknowledged batches of which there is a copy."""
-        return self._change(lambda: batches.ranges(self._db))
+        return self._change(lambda: batches.replay_ranges(self._db))
 
     def redeliver(self, ranges: Sequence[BatchRange]) -> int:
-        """Seal the kept batches in these ranges again, under their numbers; return the number of batches."""
-        return self._change(lambda: batches.restore(self._db, ranges, epoch=self.epoch))
+        """Seal the copied batches in these ranges again, under their numbers; return the number of batches."""
+        return self._change(lambda: batches.restore_copies(self._db, ranges, epoch=self.epoch))
 
     def renumber(self, batch: SealedBatch) -> None:
         """Begin a new epoch and seal the samples of a batch in it, because the collector has stored other samples under
@@ -377,9 +381,8 @@ class Spool:
 
     def _begin_epoch(self) -> None:
         if not self._epoch_begun:
-            batches.create_table(self._db)
             # All stored samples were stored under earlier epochs.
-            self.lineage = database.write_lineage(self._db, self.epoch, self.lineage)
+            self.epoch_history = database.write_epoch_history(self._db, self.epoch, self.epoch_history)
             self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
 
     def _count_lost(self) -> None:
@@ -404,7 +407,7 @@ class Spool:
         self._ever_leased.discard(batch.id)
 
     def _unleased(self, *, newest: bool) -> SealedBatch | None:
-        excluded = ",".join(map(str, self._leased | self._held))
+        excluded = ",".join(map(str, self._leased | self._parked))
         query = f"select * from sealed where id not in ({excluded}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
         try:
             row = self._db.execute(query).fetchone()
@@ -437,3 +440,116 @@ class Spool:
 
 def _new_epoch() -> int:
     return secrets.randbits(62) + 1
+
+
+Params = ParamSpec("Params")
+
+
+def _in_thread(
+    function: Callable[Concatenate[Spool, Params], Result], *, wakes: bool = False
+) -> "Callable[Concatenate[AsyncSpool, Params], Coroutine[Any, Any, Result]]":
+    """Return the method of `AsyncSpool` that calls a method of `Spool` in its thread; `wakes` ends `wait_for_more`."""
+
+    @wraps(function)
+    async def call(spool: "AsyncSpool", /, *arguments: Params.args, **named: Params.kwargs) -> Result:
+        result = await spool._call(function, spool._spool, *arguments, **named)  # noqa: SLF001  # its methods
+        if wakes:
+            spool.wake()
+        return result
+
+    return call
+
+
+class AsyncSpool:
+    """A spool for asyncio; use `async with`. Its blocking calls run in one thread, in order, so that no fsync delays a
+    probe. Every recorded sample gets the clock offset that `offset_estimator` estimates. Raises as `Spool`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limit_bytes: int = SPOOL_BYTES,
+        keep_bytes: int = REPLAY_BYTES,
+        drain: Drain = Drain.NEWEST,
+    ) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spool")
+        try:
+            opening = partial(Spool, path, limit_bytes=limit_bytes, keep_bytes=keep_bytes, drain=drain)
+            self._spool = self._thread.submit(opening).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        self._more = asyncio.Event()
+        self.offset_estimator = OffsetEstimator()
+
+    reserve = _in_thread(Spool.reserve)
+    spend = _in_thread(Spool.spend)
+    lease = _in_thread(Spool.lease)
+    acknowledge = _in_thread(Spool.acknowledge)
+    replay_ranges = _in_thread(Spool.replay_ranges)
+    stats = _in_thread(Spool.stats)
+    save_plan = _in_thread(Spool.save_plan)
+    last_plan = _in_thread(Spool.last_plan)
+    split = _in_thread(Spool.split, wakes=True)
+    park = _in_thread(Spool.park, wakes=True)
+    unpark = _in_thread(Spool.unpark, wakes=True)
+    redeliver = _in_thread(Spool.redeliver, wakes=True)
+    renumber = _in_thread(Spool.renumber, wakes=True)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which samples are sealed now; every opening and every salvage begins a new one."""
+        return self._spool.epoch
+
+    @property
+    def epoch_history(self) -> tuple[int, ...]:
+        """The newest epochs of the spool, newest first."""
+        return self._spool.epoch_history
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self._call(self._spool.close)
+        self._thread.shutdown()
+
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
+        """As `Spool.record`, with the clock offset added to the sample; ends `wait_for_more`."""
+        offset = self.offset_estimator.estimate(lead_us=read_clocks().lead_us)
+        if offset is None:
+            sample = replace(sample, quality=sample.quality | Quality.CLOCK_UNSYNCED)
+        else:
+            sample = replace(sample, clock_offset_us=offset.offset_us, clock_uncertainty_us=offset.uncertainty_us)
+        await self._call(self._spool.record, sample, spends)
+        self.wake()
+
+    def release(self, batch: SealedBatch | None) -> None:
+        """As `Spool.release`, without waiting for it; ends `wait_for_more`."""
+        if batch is not None:
+            self._thread.submit(self._spool.release, batch)
+        self.wake()
+
+    async def wait_for_more(self, seconds: float) -> bool:
+        """Wait until there may be more to deliver than at the last call; `False` if `seconds` pass before that."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._more.wait()
+        except TimeoutError:
+            return False
+        self._more.clear()
+        return True
+
+    def wake(self) -> None:
+        """End `wait_for_more`."""
+        self._more.set()
+
+    async def _call(
+        self, function: Callable[Params, Result], *arguments: Params.args, **named: Params.kwargs
+    ) -> Result:
+        call = partial(function, *arguments, **named)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except (sqlite3.Error, OSError) as error:
+            hint = "check the disk: it may be full, read-only or unmounted"
+            raise SpoolError(f"the spool failed: {error}", hint=hint) from error

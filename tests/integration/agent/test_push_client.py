@@ -17,7 +17,7 @@ from isochrone_agent import retry_policy
 from isochrone_agent.collector_client import CollectorClient
 from isochrone_agent.push_client import Conditions, PushClient
 from isochrone_agent.retry_policy import Backoff
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError, decode
@@ -357,14 +357,14 @@ async def test_held_samples_are_pushed_again_after_an_hour(tmp_path: Path) -> No
     async with delivering(tmp_path, collector) as (spool, push_client):
         await pushed(collector, 1)
         await spool.record(sample(0))
-        await until(lambda: push_client._hold_until > 0)
-        assert 3000 < push_client._hold_until - time.monotonic() <= 3600
+        await until(lambda: push_client._unpark_at > 0)
+        assert 3000 < push_client._unpark_at - time.monotonic() <= 3600
         known = True
         for number in (1, 2):
             await spool.record(sample(number))
             await until(lambda: number in collector.stored)  # noqa: B023  # at once
         assert (refused, collector.stored) == (1, [1, 2])
-        push_client._hold_until = time.monotonic()
+        push_client._unpark_at = time.monotonic()
         await spool.record(sample(3))
         await until_empty(spool)
     assert (refused, collector.stored) == (1, [0, 1, 2, 3])

@@ -19,7 +19,7 @@ from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.plan_watcher import PlanWatcher
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common import identity_file
 from isochrone_wire import codec
 from isochrone_wire.model import Plan, Target, Timeouts, Vantage, Workload

@@ -22,7 +22,7 @@ from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.plan.schedule import timings
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import (
     SECOND_US,
     Budget,

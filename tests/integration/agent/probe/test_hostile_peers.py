@@ -18,7 +18,7 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.socket_observer import TcpInfo
 from isochrone_agent.probe.transport import StampingStream
 from isochrone_agent.settings import DialOptions
-from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=1_000_000, gap_us=800_000, total_us=5_000_000)

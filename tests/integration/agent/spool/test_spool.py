@@ -13,9 +13,8 @@ import pytest
 
 from isochrone_agent.errors import SpoolError
 from isochrone_agent.spool import inspection, wal
-from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_agent.spool.database import PAGE_BYTES
-from isochrone_agent.spool.spool import Spool
+from isochrone_agent.spool.spool import AsyncSpool, Spool
 from isochrone_wire import codec
 from isochrone_wire.model import Outcome, Sample
 from isochrone_wire.v1 import sample_pb2

@@ -39,7 +39,7 @@ class Agent:
 
     def _begin(self) -> None:
         spool = Spool(self.path)
-        self.epoch, self.lineage = spool.epoch, spool.lineage
+        self.epoch, self.lineage = spool.epoch, spool.epoch_history
         spool.close()
 
     def restart(self) -> None:
@@ -198,7 +198,7 @@ class Machine:
         count = 0
         while batch := self.spool.lease():
             samples = [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in batch.bodies]
-            more: dict[str, Any] = {"lineage": self.spool.lineage, "heartbeat": Heartbeat(epoch=self.spool.epoch)}
+            more: dict[str, Any] = {"lineage": self.spool.epoch_history, "heartbeat": Heartbeat(epoch=self.spool.epoch)}
             try:
                 receipt = await self.local.push(US, samples, epoch=batch.epoch, seq=batch.seq, **more)
             except RequestError:

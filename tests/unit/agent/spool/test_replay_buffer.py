@@ -43,13 +43,13 @@ def test_missing_batches_are_delivered_again(tmp_path: Path) -> None:
     path = tmp_path / "spool.sqlite3"
     spool = Spool(path, drain=Drain.OLDEST)
     batches = delivered(spool, range(5))
-    assert spool.kept_ranges() == (BatchRange(epoch=spool.epoch, first_seq=1, last_seq=5),)
+    assert spool.replay_ranges() == (BatchRange(epoch=spool.epoch, first_seq=1, last_seq=5),)
     spool.close()
     again = Spool(path, drain=Drain.OLDEST)
     assert again.redeliver([BatchRange(epoch=batches[0].epoch, first_seq=3, last_seq=9)]) == 3
     stats = again.stats()
     assert (stats.stored, stats.earlier, stats.waiting, stats.account.holds) == (2, 2, 3, True)
-    assert again.kept_ranges() == (BatchRange(epoch=batches[0].epoch, first_seq=1, last_seq=2),)
+    assert again.replay_ranges() == (BatchRange(epoch=batches[0].epoch, first_seq=1, last_seq=2),)
     resent = rest(again)
     assert resent == batches[2:]
     for batch in resent:
@@ -64,7 +64,7 @@ def test_rejected_samples_are_counted_once(tmp_path: Path) -> None:
     delivered(spool, range(1))
     delivered(spool, range(1, 2), too_long=1)
     assert (dict(spool.stats().dropped), spool.stats().stored) == ({"too_long": 1}, 1)
-    assert spool.redeliver(spool.kept_ranges()) == 2
+    assert spool.redeliver(spool.replay_ranges()) == 2
     assert (dict(spool.stats().dropped), spool.stats().stored, spool.stats().account.holds) == ({}, 0, True)
 
 
@@ -73,11 +73,11 @@ def test_copies_are_bounded_in_size(tmp_path: Path, keep: int) -> None:
     """The newest copies within the limit are kept; none at all with a limit of 0."""
     spool = Spool(tmp_path / "spool.sqlite3", keep_bytes=keep)
     delivered(spool, range(60))
-    size = database.value(spool._db, "select coalesce(sum(length(body)), 0) from kept")
+    size = database.value(spool._db, "select coalesce(sum(length(body)), 0) from replay")
     assert size <= keep
     if keep:
         assert size > keep / 2
-        assert spool.kept_ranges()[0].last_seq == 60
+        assert spool.replay_ranges()[0].last_seq == 60
 
 
 def test_copies_are_bounded_in_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_copies_are_bounded_in_age(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     later_at = now_at() + batches.MAX_AGE_US + 1
     monkeypatch.setattr(spool_module, "now_at", lambda: later_at)
     delivered(spool, range(3, 4))
-    assert [(one.first_seq, one.last_seq) for one in spool.kept_ranges()] == [(4, 4)]
+    assert [(one.first_seq, one.last_seq) for one in spool.replay_ranges()] == [(4, 4)]
 
 
 def test_copies_are_the_first_to_go(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_copies_are_the_first_to_go(tmp_path: Path) -> None:
         batch = spool.lease()
         assert batch is not None
         spool.acknowledge(batch)
-    assert spool.kept_ranges()
+    assert spool.replay_ranges()
     number = 1000
     while not (dropped := spool.stats().dropped):
         spool.record(realistic_sample(number))
         number += 1
-    assert (set(dropped), spool.kept_ranges()) == ({spool_module.SPOOL_FULL}, ())
+    assert (set(dropped), spool.replay_ranges()) == ({spool_module.SPOOL_FULL}, ())
 
 
 def test_samples_of_unknown_targets_are_held(tmp_path: Path) -> None:
@@ -112,15 +112,15 @@ def test_samples_of_unknown_targets_are_held(tmp_path: Path) -> None:
     for number in range(6):
         spool.record(sample(number, target=number % 2))
     [batch] = rest(spool)
-    assert spool.hold(batch, {1})
+    assert spool.park(batch, {1})
     [others] = rest(spool)
     assert (others.samples, others.seq > batch.seq, spool.stats().waiting) == (3, True, 6)
     spool.acknowledge(others)
     assert spool.lease() is None
-    spool.release_held()
+    spool.unpark()
     [held] = rest(spool)
     assert (held.samples, len({batch.seq, others.seq, held.seq})) == (3, 3)
-    assert not spool.hold(held, {0, 1})
+    assert not spool.park(held, {0, 1})
     assert spool.stats().account.holds
 
 
@@ -130,8 +130,8 @@ def test_samples_of_unknown_targets_are_dropped_after_a_week(tmp_path: Path, mon
     for number in range(4):
         spool.record(sample(number, target=number % 2))
     [batch] = rest(spool)
-    later_at = now_at() + batches.MAX_HELD_US + 1
+    later_at = now_at() + batches.MAX_PARKED_US + 1
     monkeypatch.setattr(spool_module, "now_at", lambda: later_at)
-    assert spool.hold(batch, {1})
+    assert spool.park(batch, {1})
     stats = spool.stats()
     assert (dict(stats.dropped), stats.waiting, stats.account.holds) == ({"unknown_target": 2}, 2, True)

@@ -169,7 +169,7 @@ def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
     assert (len(dropped), dropped[batches.OTHER]) == (batches.MAX_REASONS + 1, 200 - batches.MAX_REASONS)
     assert max(map(len, dropped)) < 100
     assert spool.account().holds
-    assert spool.redeliver(spool.kept_ranges()) == 1
+    assert spool.redeliver(spool.replay_ranges()) == 1
     assert (dict(spool.account().dropped), spool.account().holds) == ({}, True)
 
 
@@ -211,15 +211,15 @@ def test_the_lineage_names_the_newest_starts(tmp_path: Path) -> None:
     for _ in range(20):
         spool = Spool(tmp_path / "spool.sqlite3")
         epochs.append(spool.epoch)
-        assert spool.lineage[: len(epochs)] == tuple(reversed(epochs))[:16]
-        assert len(spool.lineage) <= 16
+        assert spool.epoch_history[: len(epochs)] == tuple(reversed(epochs))[:16]
+        assert len(spool.epoch_history) <= 16
         spool.close()
     spool = spool_of(tmp_path, range(1))
-    before = spool.lineage
+    before = spool.epoch_history
     spool.renumber(leased(spool))
-    assert spool.lineage == (spool.epoch, *before)[:16]
+    assert spool.epoch_history == (spool.epoch, *before)[:16]
     spool._salvage_and_reopen(SpoolDamaged("a test"))
-    assert (spool.lineage[0], before[0] in spool.lineage) == (spool.epoch, True)
+    assert (spool.epoch_history[0], before[0] in spool.epoch_history) == (spool.epoch, True)
 
 
 def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
