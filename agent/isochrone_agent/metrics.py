@@ -4,7 +4,7 @@ Names begin with `isochrone_`; durations end in `_seconds`, counters in `_total`
 metrics are enabled, because prometheus_client takes a tenth of the agent's memory. See docs/agent.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -18,40 +18,37 @@ from isochrone_wire.model import SECOND_US, Heartbeat, Vantage
 def families(
     vantage: Vantage,
     *,
-    series: Callable[[], Sequence[Series]],
-    missed: Callable[[], int],
-    plan_version: Callable[[], int],
-    refused_version: Callable[[], int],
-    export_dropped: Callable[[], int] | None = None,
+    series: Sequence[Series],
+    missed: int,
+    plan_version: int,
+    refused_version: int,
+    export_dropped: int | None = None,
 ) -> Iterator[Metric]:
-    """The metrics of probes and of the plan at the current values. `series` returns the counts of probes, to which the
-    event loop adds while this runs in a thread.
-    """
+    """The metrics of probes and of the plan. The event loop adds to the counts in `series` meanwhile."""
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
-    yield from probe_metrics.families(series())
-    yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed())
-    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=plan_version())
+    yield from probe_metrics.families(series)
+    yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed)
+    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=plan_version)
     yield GaugeMetricFamily(
         "isochrone_plan_refused_version",
         "Version of the plan that this agent refused, 0 for none.",
-        value=refused_version(),
+        value=refused_version,
     )
     if export_dropped is not None:
         described = "Probes whose traces could not be delivered over OTLP."
-        yield CounterMetricFamily("isochrone_otlp_dropped_probes", described, value=export_dropped())
+        yield CounterMetricFamily("isochrone_otlp_dropped_probes", described, value=export_dropped)
 
 
 def delivery_families(
-    *, heartbeat: Callable[[], Heartbeat], pushes: Mapping[str, int], spool: Path, expires_at: Callable[[], int | None]
+    newest: Heartbeat, *, pushes: Mapping[str, int], spool: Path, expires_at: int | None
 ) -> Iterator[Metric]:
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
-    newest = heartbeat()
     yield _counter("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
-    if (end_at := expires_at()) is not None:
+    if expires_at is not None:
         described = "When the agent's credential expires, unless the agent renews it."
         name = "isochrone_credential_expires_timestamp_seconds"
-        yield GaugeMetricFamily(name, described, value=end_at / SECOND_US)
+        yield GaugeMetricFamily(name, described, value=expires_at / SECOND_US)
     yield from _delivery(newest, spool)
     yield from _clocks(newest)
 

@@ -159,11 +159,11 @@ def metrics_endpoint(
     def families() -> "Iterator[Metric]":
         yield from metrics.families(
             settings.vantage,
-            series=lambda: rounds.series(settings.vantage.region),
-            missed=lambda: rounds.missed,
-            plan_version=lambda: rounds.plan_version,
-            refused_version=lambda: (refused() or (0, ""))[0],
-            export_dropped=(lambda: export.dropped) if export else None,
+            series=rounds.series(settings.vantage.region),
+            missed=rounds.missed,
+            plan_version=rounds.plan_version,
+            refused_version=(refused() or (0, ""))[0],
+            export_dropped=export.dropped if export else None,
         )
         yield from delivery()
 
@@ -185,9 +185,9 @@ def _delivery_metrics(
     from isochrone_agent import metrics  # noqa: PLC0415  # as above
 
     return metrics.delivery_families(
-        heartbeat=lambda: collector.heartbeat,
+        collector.heartbeat,
         pushes=collector.pushes,
-        expires_at=lambda: connection.identity.expires_at if connection.identity else None,
+        expires_at=connection.identity.expires_at if connection.identity else None,
         spool=settings.spool_path,
     )
 

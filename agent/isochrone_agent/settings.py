@@ -239,8 +239,13 @@ def _drain(text: str) -> Drain:
 
 def _unknown(key: str, text: str, known: list[str]) -> str:
     line = next((n for n, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith(key)), 0)
+    return f"line {line}: unknown key {key!r}{suggestion(key, known)}"
+
+
+def suggestion(key: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` with the known key that is closest to an unknown one; empty if none is close."""
     close = get_close_matches(key, known, n=1)
-    return f"line {line}: unknown key {key!r}" + (f", did you mean {close[0]!r}?" if close else "")
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _connect_to(text: str) -> tuple[tuple[str, int], tuple[str, int]]:

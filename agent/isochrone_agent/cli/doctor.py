@@ -9,7 +9,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +32,7 @@ from isochrone_agent.plan.budget import budget_of
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
 from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.plan_watcher import check_plan
-from isochrone_agent.plan.policy import Policy, load_policy
+from isochrone_agent.plan.policy import load_policy
 from isochrone_agent.plan.schedule import ScheduledRound, next_rounds
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
 from isochrone_agent.settings import Settings, load_settings
@@ -60,12 +61,16 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
     check is ok, warn or fail, with a hint; the exit code is 1 if any check fails.
     """
     results = asyncio.run(_run_checks(load_settings(settings_file, values)))
-    click.echo(_document(results) if output == "json" else results_table(results))
+    if output == "json":
+        document = {"schema": SCHEMA, "findings": [asdict(result) for result in results]}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(_results_table(results))
     if worst(results) is Verdict.FAIL:
         sys.exit(1)
 
 
-def results_table(results: Sequence[CheckResult]) -> str:
+def _results_table(results: Sequence[CheckResult]) -> str:
     """Format one line per result, followed by its hint if it has one."""
     lines: list[str] = []
     for result in results:
@@ -76,38 +81,19 @@ def results_table(results: Sequence[CheckResult]) -> str:
 
 
 async def _run_checks(settings: Settings) -> list[CheckResult]:
-    return [result async for result in _results(settings)]
-
-
-def _document(results: Sequence[CheckResult]) -> str:
-    document = {"schema": SCHEMA, "findings": [asdict(result) for result in results]}
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-async def _results(settings: Settings) -> AsyncIterator[CheckResult]:
-    """Yield the result of every check; each check may rely on those before it."""
-    yield _software()
-    for finding in _folder(settings):
-        yield finding
-    yield health_checks.check_receive_timestamps()
-    yield _clock()
-    yield _identity(settings)
-    yield await asyncio.to_thread(_certificate, settings)
-    collector, plan = await health_checks.check_collector(settings)
-    yield collector
-    if plan is None:
-        yield warn("plan", "not available, so keys and names were not checked", "see the check `collector`")
-        return
-    yield _plan(settings, plan)
-    yield health_checks.check_policy(settings, plan)
-    yield _keys(settings, plan)
-    yield await _names(settings, plan, _policy(settings))
-
-
-def _software() -> CheckResult:
+    """Return the result of every check; each check may rely on those before it."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     python = ".".join(map(str, sys.version_info[:3]))
-    return ok("software", f"isochrone {__version__}, Python {python}, {libraries}")
+    results = [ok("software", f"isochrone {__version__}, Python {python}, {libraries}"), *_folder(settings)]
+    results += [health_checks.check_receive_timestamps(), health_checks.check_kernel_clock(), _identity(settings)]
+    results.append(await asyncio.to_thread(_certificate, settings))
+    collector, plan = await health_checks.check_collector(settings)
+    results.append(collector)
+    if plan is None:
+        hint = "see the check `collector`"
+        return [*results, warn("plan", "not available, so keys and names were not checked", hint)]
+    results += [_plan(settings, plan), health_checks.check_policy(settings, plan), _keys(settings, plan)]
+    return [*results, await _names(settings, plan)]
 
 
 def _folder(settings: Settings) -> Iterator[CheckResult]:
@@ -138,13 +124,6 @@ def _samples(spool: Path) -> Iterator[CheckResult]:
         yield health_checks.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).stats.waiting)
     except AgentError as error:
         yield fail("samples", str(error), error.hint)
-
-
-def _clock() -> CheckResult:
-    kernel = health_checks.kernel_clock()
-    if kernel is None:
-        return health_checks.judge_clock(None, max_error_us=0)
-    return health_checks.judge_clock(kernel.synchronised, max_error_us=kernel.max_error_us)
 
 
 def _identity(settings: Settings) -> CheckResult:
@@ -193,20 +172,15 @@ def _keys(settings: Settings, plan: Plan) -> CheckResult:
     return health_checks.judge_keys(describe_missing(missing), hint, found)
 
 
-def _policy(settings: Settings) -> Policy | None:
-    """Return the policy; `None` if it is not valid, which the check `policy` reports."""
-    try:
-        return load_policy(settings)
-    except AgentError:
-        return None
-
-
-async def _names(settings: Settings, plan: Plan, policy: Policy | None = None) -> CheckResult:
+async def _names(settings: Settings, plan: Plan) -> CheckResult:
     """Resolve the host of every target that may be probed as a probe would, without connecting."""
     hosts: set[tuple[str, int]] = set()
     unresolved: dict[str, str] = {}
+    refused = set[str]()
+    with suppress(AgentError):  # the check `policy` reports it
+        refused = set(load_policy(settings).refusals(plan.targets))
     for target in plan.targets:
-        if policy and policy.refusal(target):
+        if target.name in refused:
             continue
         try:
             hosts.add(_host(target, settings))
@@ -327,7 +301,7 @@ def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
 def _print_table(
     results: Sequence[CheckResult], rounds: Sequence[ScheduledRound], allowances: Sequence[dict[str, Any]]
 ) -> None:
-    click.echo(results_table(results))
+    click.echo(_results_table(results))
     if rounds:
         click.echo("\nnext rounds:")
     for due in rounds:

@@ -35,6 +35,14 @@ _NAMED = 3
 _MAX_ERROR_US = 100_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelClock:
+    """The kernel's view of its wall clock. `max_error_us` bounds the error while it is `synchronised`."""
+
+    synchronised: bool
+    max_error_us: int
+
+
 def judge_disk(free_bytes: int, *, where: str) -> CheckResult:
     """Check that a spool at `where` has room to grow while the collector is unreachable."""
     sentence = f"{free_bytes / (1 << 30):.1f} GiB free at {where}"
@@ -85,15 +93,24 @@ def judge_certificate(presented: bytes, pinned: Sequence[bytes]) -> CheckResult:
     return ok("certificate", f"{shown}, as pinned by this agent{coming}")
 
 
-def judge_clock(synchronised: bool | None, *, max_error_us: int) -> CheckResult:
-    """Check that the kernel reports a synchronised wall clock; `None` where it does not report it."""
-    if synchronised is None:
+def check_kernel_clock() -> CheckResult:
+    """Check that the kernel reports a synchronised wall clock."""
+    return judge_clock(kernel_clock())
+
+
+def judge_clock(kernel: KernelClock | None) -> CheckResult:
+    """Check the state of the kernel's wall clock; `None` where it does not report it."""
+    if kernel is None:
         return warn("clock", "this system does not report whether NTP synchronises it", "make sure that NTP is running")
-    if not synchronised:
+    if not kernel.synchronised:
         hint = "start chrony or systemd-timesyncd; rounds of two vantages are paired by the clock"
         return warn("clock", "the kernel reports that it is not synchronised", hint)
-    sentence = f"synchronised, at most {max_error_us / 1000:.0f} ms off"
-    return ok("clock", sentence) if max_error_us <= _MAX_ERROR_US else warn("clock", sentence, "check the NTP source")
+    sentence = f"synchronised, at most {kernel.max_error_us / 1000:.0f} ms off"
+    return (
+        ok("clock", sentence)
+        if kernel.max_error_us <= _MAX_ERROR_US
+        else warn("clock", sentence, "check the NTP source")
+    )
 
 
 def judge_keys(missing: str, hint: str, present: Iterable[str]) -> CheckResult:
@@ -230,14 +247,6 @@ class _Timex(ctypes.Structure):
         ("status", ctypes.c_int),
         ("rest", ctypes.c_byte * _REST_BYTES),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelClock:
-    """The kernel's view of its wall clock. `max_error_us` bounds the error while it is `synchronised`."""
-
-    synchronised: bool
-    max_error_us: int
 
 
 def kernel_clock() -> KernelClock | None:

@@ -22,13 +22,13 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_agent.probe.dialects.providers import CATALOGUE
+from isochrone_agent.settings import suggestion
 from isochrone_wire.model import Target
 from isochrone_wire.text import shortened
 
@@ -239,7 +239,7 @@ def _problems(name: str, table: object) -> list[str]:
     if not isinstance(table, dict):
         return [f"{name} is outside any [table]"]
     unknown = [key for key in table if key not in _FIELDS]
-    problems = [f"[{name}] has an unknown key {key!r}{_suggestion(key)}" for key in unknown]
+    problems = [f"[{name}] has an unknown key {key!r}{suggestion(key, _FIELDS)}" for key in unknown]
     if ("env" in table) == ("file" in table):
         problems.append(f"[{name}] needs either env or file")
     return problems + _host_problems(name, table.get("hosts"))
@@ -272,11 +272,6 @@ def _is_origin(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _suggestion(key: str) -> str:
-    close = get_close_matches(key, _FIELDS, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _credential(name: str, table: dict[str, object]) -> Credential:

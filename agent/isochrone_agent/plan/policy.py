@@ -24,9 +24,8 @@ The agent's own machine is allowed only if the collector is on it too.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from ipaddress import ip_network
 from itertools import islice
 from pathlib import Path
@@ -48,7 +47,7 @@ from isochrone_agent.probe.destinations import (
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.measurement import ERROR_CHARS
-from isochrone_agent.settings import Settings
+from isochrone_agent.settings import Settings, suggestion
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire.model import SECOND_US, Budget, Price, Target
 from isochrone_wire.text import shortened
@@ -203,25 +202,29 @@ def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]
 
 
 def _problems(table: Mapping[str, Any], known: frozenset[str], where: str) -> list[str]:
-    problems = [f"{where}unknown key {key!r}{_suggestion(key, known)}" for key in table if key not in known]
+    problems = [f"{where}unknown key {key!r}{suggestion(key, known)}" for key in table if key not in known]
     for key, kind in (_BOUNDS | _LIMITS | _PRICES).items():
         value = table.get(key, 0)
         if key in known and not (type(value) in (int, kind) and 0 <= value < float("inf")):
             wanted = "a whole number" if kind is int else "a number"
             problems.append(f"{where}{key} is {value!r}, which is not {wanted} of at least 0")
     if "url" in known:
-        problems += [f"{where}{problem}" for problem in _allow_problems(table)]
+        problems += _value_problems(f"{where}url", parse_prefix, str(table.get("url", "")))
+        return problems
+    if not isinstance(networks := table.get("networks", []), list):
+        problems.append("networks is not a list")
     else:
-        problems += _network_problems(table.get("networks", []))
-        problems += _plan_key_problems(table.get("plan_key"))
+        problems += _value_problems("networks", _networks, networks)
+    if (plan_key := table.get("plan_key")) is not None:
+        problems += _value_problems("plan_key", parse_key, str(plan_key))
     return problems
 
 
-def _allow_problems(table: Mapping[str, Any]) -> list[str]:
+def _value_problems(key: str, parse: Callable[[Any], object], value: object) -> list[str]:
     try:
-        parse_prefix(str(table.get("url", "")))
+        parse(value)
     except ValueError as error:
-        return [f"url: {error}"]
+        return [f"{key}: {error}"]
     return []
 
 
@@ -238,26 +241,6 @@ def _has_prices(table: Mapping[str, Any]) -> bool:
     return all(table.get(key, 0) for key in _PRICES)
 
 
-def _network_problems(texts: object) -> list[str]:
-    if not isinstance(texts, list):
-        return ["networks is not a list"]
-    try:
-        _networks(texts)
-    except ValueError as error:
-        return [f"networks: {error}"]
-    return []
-
-
-def _plan_key_problems(key: object) -> list[str]:
-    if key is None:
-        return []
-    try:
-        parse_key(str(key))
-    except ValueError as error:
-        return [f"plan_key: {error}"]
-    return []
-
-
 def _networks(texts: Sequence[str]) -> tuple[Network, ...]:
     return tuple(ip_network(str(text), strict=False) for text in texts)
 
@@ -269,8 +252,3 @@ def _account(table: Mapping[str, Any], name: str) -> Account | None:
 
 def _price(table: Mapping[str, Any]) -> Price:
     return replace(FREE, **{key: table[key] for key in _PRICES if key in table})
-
-
-def _suggestion(key: str, known: frozenset[str]) -> str:
-    close = get_close_matches(key, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

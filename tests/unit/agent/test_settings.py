@@ -41,8 +41,8 @@ def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
     path.write_text('vantag = "sg-1"\nregion = "x"\ncolector = "y"\n')
     with pytest.raises(SettingsError) as caught:
         load_settings(path, OPTIONS)
-    assert "line 1: unknown key 'vantag', did you mean 'vantage'" in str(caught.value)
-    assert "line 3: unknown key 'colector', did you mean 'collector'" in str(caught.value)
+    assert "line 1: unknown key 'vantag' (did you mean 'vantage'?)" in str(caught.value)
+    assert "line 3: unknown key 'colector' (did you mean 'collector'?)" in str(caught.value)
 
 
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
