@@ -33,6 +33,14 @@ def test_each_metric_of_a_page_exists(path: str) -> None:
     assert {name for name in named if not name.startswith(PACKAGES)} <= METRICS
 
 
+def test_the_list_for_assistants_is_complete() -> None:
+    """llms.txt names every page of docs/ and of the root."""
+    named = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text()))
+    assert named == {
+        path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")
+    }
+
+
 def test_each_metric_of_the_rules_exists() -> None:
     """The alert rules use metrics that the reference has."""
     rules = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
