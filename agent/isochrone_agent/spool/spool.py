@@ -452,7 +452,9 @@ def _in_thread(
 
     @wraps(function)
     async def call(spool: "AsyncSpool", /, *arguments: Params.args, **named: Params.kwargs) -> Result:
-        result = await spool._call(function, spool._spool, *arguments, **named)  # noqa: SLF001  # its methods
+        # By name, so that a method that was replaced is called.
+        method: Callable[Params, Result] = getattr(spool._spool, function.__name__)  # noqa: SLF001  # its methods
+        result = await spool._call(method, *arguments, **named)  # noqa: SLF001  # as above
         if wakes:
             spool.wake()
         return result

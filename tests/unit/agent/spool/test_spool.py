@@ -205,7 +205,7 @@ def test_a_batch_whose_number_is_taken_gets_one_of_a_new_epoch(tmp_path: Path) -
     assert spool.stats().earlier == 3
 
 
-def test_the_lineage_names_the_newest_starts(tmp_path: Path) -> None:
+def test_the_epoch_history_has_the_newest_starts(tmp_path: Path) -> None:
     """It survives restarts, a new epoch and salvage in the running agent, and is bounded."""
     epochs: list[int] = []
     for _ in range(20):
