@@ -11,7 +11,6 @@ from typing import Self
 
 _MAX_BYTES = 64 * 1024
 _INCIDENT_TYPES = ("target_failing", "target_throttled", "target_recovered")
-_TYPE_PREFIX = "isochrone."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +79,8 @@ def _handler(received: list[ReceivedAlert]) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             """Accept an alert."""
             body = json.loads(self.rfile.read(min(int(self.headers["content-length"]), _MAX_BYTES)))
-            data = body["data"]
-            received.append(
-                ReceivedAlert(
-                    id=data["id"],
-                    kind=body["type"].removeprefix(_TYPE_PREFIX),
-                    subject=data["subject"],
-                    sentence=data["sentence"],
-                )
-            )
+            parts = {name: body["data"][name] for name in ("id", "subject", "sentence")}
+            received.append(ReceivedAlert(kind=body["type"].removeprefix("isochrone."), **parts))
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 

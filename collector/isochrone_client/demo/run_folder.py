@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from isochrone_client.errors import ClientError, DemoError
 
@@ -29,9 +29,7 @@ _POLL_SECONDS = 0.1
 # A fast shutdown, then an immediate one.
 _SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 _STOP_TIMEOUT_SECONDS = 15.0
-_DATA_PREFIX = "collector-"
-# The collector makes a folder of this name for the socket if the path of its data folder is too long.
-_SOCKET_PREFIX = "isochrone-pg-"
+_DATA_PREFIX, _SOCKET_PREFIX = "collector-", "isochrone-pg-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,57 +183,39 @@ def database_folder(root: Path) -> Iterator[Path]:
 def stop_servers(root: Path) -> None:
     """Stop every server that still runs on a data folder in `root`. Raises `DemoError` if one does not stop."""
     for data in root.glob(f"{_DATA_PREFIX}*"):
-        server = _Server.find(data / "postgres")
-        if server is not None:
-            server.end()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Server:
-    """A PostgreSQL server: its process id, its data folder and the folder of its socket."""
-
-    pid: int
-    cluster: Path
-    socket_folder: Path
-
-    @classmethod
-    def find(cls, cluster: Path) -> Self | None:
-        """The server that still runs on the data folder `cluster`, if any."""
-        try:
+        cluster = data / "postgres"
+        with suppress(OSError, IndexError, ValueError):
             lines = (cluster / "postmaster.pid").read_text().splitlines()
-            server = cls(pid=int(lines[0]), cluster=cluster, socket_folder=Path(lines[4]))
-        except (OSError, IndexError, ValueError):
-            return None
-        return server if server.runs() else None
+            _stop_server(int(lines[0]), cluster)
+            # The collector made a folder for the socket if the path of its data folder was too long.
+            if Path(lines[4]).name.startswith(_SOCKET_PREFIX):
+                shutil.rmtree(lines[4], ignore_errors=True)
 
-    def runs(self) -> bool:
-        """Check that the process is this server: PostgreSQL's working directory is its data folder."""
-        try:
-            return Path(f"/proc/{self.pid}/cwd").readlink() == self.cluster.resolve()
-        except OSError:
-            return not Path("/proc/self").exists() and self._answers_to_signals()
 
-    def end(self) -> None:
-        """Stop the server and wait for its end. Raises `DemoError`."""
-        for signal_number in _SIGNALS:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal_number)
-            deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
-            while time.monotonic() < deadline:
-                if not self.runs():
-                    self._remove_socket_folder()
-                    return
-                time.sleep(_POLL_SECONDS)
-        raise DemoError(f"the demo's PostgreSQL (process {self.pid}) does not stop", hint=f"kill process {self.pid}")
+def _stop_server(pid: int, cluster: Path) -> None:
+    """Stop a PostgreSQL server and wait for its end. Raises `DemoError`."""
+    for signal_number in _SIGNALS:
+        if not _serves(pid, cluster):
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal_number)
+        deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+        while time.monotonic() < deadline and _serves(pid, cluster):
+            time.sleep(_POLL_SECONDS)
+    if _serves(pid, cluster):
+        raise DemoError(f"the demo's PostgreSQL (process {pid}) does not stop", hint=f"kill process {pid}")
 
-    def _remove_socket_folder(self) -> None:
-        if self.socket_folder.name.startswith(_SOCKET_PREFIX):
-            shutil.rmtree(self.socket_folder, ignore_errors=True)
 
-    def _answers_to_signals(self) -> bool:
-        """The check without /proc: the pid file is in a folder that only this run uses, so the pid is the server's."""
-        try:
-            os.kill(self.pid, 0)
-        except OSError:
+def _serves(pid: int, cluster: Path) -> bool:
+    """Check that the process is the server of the data folder, which is the working directory of PostgreSQL."""
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == cluster.resolve()
+    except OSError:
+        if Path("/proc/self").exists():
             return False
-        return (self.cluster / "postmaster.pid").exists()
+    # Without /proc: the pid file is in a folder that only this run uses, so the pid is the server's.
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return (cluster / "postmaster.pid").exists()

@@ -1,6 +1,6 @@
 """The state of the live view that keys change: what is asked, the order, the filter, the selected target. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -65,7 +65,10 @@ class Binding:
 
     keys: tuple[str, ...]
     sentence: str
-    act: Callable[[ViewState, Shown], ViewState]
+    act: "Act"
+
+
+Act = Callable[[ViewState, Shown], ViewState]
 
 
 def press(state: ViewState, key: str, shown: Shown) -> ViewState:
@@ -93,57 +96,31 @@ def _typed(state: ViewState, typed: str, key: str) -> ViewState:
     return replace(state, typed=typed + key) if len(key) == 1 else state
 
 
-def _asking(state: ViewState, question: Question) -> ViewState:
-    return replace(state, question=question)
-
-
-def _quit(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, is_over=True)
-
-
-def _next_sort(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, sort=_next(SORTS, state.sort))
+def _next(items: Sequence[Item], item: Item) -> Item:
+    """The item after this one, the first one after the last; the first one for an item that is not among them."""
+    return items[(items.index(item) + 1) % len(items)] if item in items else items[0]
 
 
 def _next_metric(state: ViewState, _shown: Shown) -> ViewState:
-    return _asking(state, replace(state.question, metric=_next(METRICS, state.question.metric)))
+    return replace(state, question=replace(state.question, metric=_next(METRICS, state.question.metric)))
 
 
 def _next_baseline(state: ViewState, shown: Shown) -> ViewState:
-    if not shown.regions:
-        return state
-    return _asking(state, replace(state.question, baseline=_next(shown.regions, shown.baseline)))
+    baseline = _next(shown.regions, shown.baseline) if shown.regions else state.question.baseline
+    return replace(state, question=replace(state.question, baseline=baseline))
 
 
-def _longer(state: ViewState, _shown: Shown) -> ViewState:
-    return _asking(state, replace(state.question, window=_next(state.windows, state.question.window)))
-
-
-def _shorter(state: ViewState, _shown: Shown) -> ViewState:
-    return _asking(state, replace(state.question, window=_next(state.windows[::-1], state.question.window)))
-
-
-def _begin_filter(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, typed="")
-
-
-def _clear_filter(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, name_part="")
+def _next_window(step: int) -> Act:
+    return lambda state, _shown: replace(
+        state, question=replace(state.question, window=_next(state.windows[::step], state.question.window))
+    )
 
 
 def _open_detail(state: ViewState, shown: Shown) -> ViewState:
     return replace(state, detail=selected_target(state, shown.targets), scrolled=0)
 
 
-def _close_detail(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, detail="")
-
-
-def _open_help(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, has_help=True)
-
-
-def _select(by: int) -> Callable[[ViewState, Shown], ViewState]:
+def _select(by: int) -> Act:
     def act(state: ViewState, shown: Shown) -> ViewState:
         if not shown.targets:
             return state
@@ -153,7 +130,7 @@ def _select(by: int) -> Callable[[ViewState, Shown], ViewState]:
     return act
 
 
-def _scroll_regions(by: int) -> Callable[[ViewState, Shown], ViewState]:
+def _scroll_regions(by: int) -> Act:
     def act(state: ViewState, shown: Shown) -> ViewState:
         last = max(len(shown.regions) - 2, 0)
         return replace(state, first_region=min(max(state.first_region + by, 0), last))
@@ -161,28 +138,31 @@ def _scroll_regions(by: int) -> Callable[[ViewState, Shown], ViewState]:
     return act
 
 
-def _scroll(by: int) -> Callable[[ViewState, Shown], ViewState]:
+def _scroll(by: int) -> Act:
     return lambda state, _shown: replace(state, scrolled=max(state.scrolled + by, 0))
 
 
-def _next(items: Sequence[Item], item: Item) -> Item:
-    """The item after this one, the first one after the last; the first one for an item that is not among them."""
-    return items[(items.index(item) + 1) % len(items)] if item in items else items[0]
+def _set(**changes: object) -> Act:
+    return lambda state, _shown: replace(state, **changes)  # type: ignore[arg-type]
 
 
 _SHARED = (
     Binding(keys=("m",), sentence="the next metric", act=_next_metric),
     Binding(keys=("b",), sentence="the next region as the baseline", act=_next_baseline),
-    Binding(keys=("w",), sentence="the next longer window", act=_longer),
-    Binding(keys=("W",), sentence="the next shorter window", act=_shorter),
-    Binding(keys=("?", "h"), sentence="this help; any key closes it", act=_open_help),
-    Binding(keys=("q",), sentence="quit", act=_quit),
+    Binding(keys=("w",), sentence="the next longer window", act=_next_window(1)),
+    Binding(keys=("W",), sentence="the next shorter window", act=_next_window(-1)),
+    Binding(keys=("?", "h"), sentence="this help; any key closes it", act=_set(has_help=True)),
+    Binding(keys=("q",), sentence="quit", act=_set(is_over=True)),
 )
 BINDINGS = (
-    Binding(keys=("s",), sentence="sort by name, by value (best first) or by difference (worst first)", act=_next_sort),
+    Binding(
+        keys=("s",),
+        sentence="sort by name, by value (best first) or by difference (worst first)",
+        act=lambda state, _shown: replace(state, sort=_next(SORTS, state.sort)),
+    ),
     *_SHARED[:4],
-    Binding(keys=("/",), sentence="show only targets whose names contain a text", act=_begin_filter),
-    Binding(keys=("escape",), sentence="show all targets again", act=_clear_filter),
+    Binding(keys=("/",), sentence="show only targets whose names contain a text", act=_set(typed="")),
+    Binding(keys=("escape",), sentence="show all targets again", act=_set(name_part="")),
     Binding(keys=("up", "k"), sentence="select the target above", act=_select(-1)),
     Binding(keys=("down", "j"), sentence="select the target below", act=_select(1)),
     Binding(keys=("page up",), sentence="select ten targets above", act=_select(-_PAGE)),
@@ -194,7 +174,7 @@ BINDINGS = (
 )
 _DETAIL_BINDINGS = (
     *_SHARED,
-    Binding(keys=("escape", "enter", "backspace"), sentence="back to all targets", act=_close_detail),
+    Binding(keys=("escape", "enter", "backspace"), sentence="back to all targets", act=_set(detail="")),
     Binding(keys=("up", "k"), sentence="scroll up", act=_scroll(-1)),
     Binding(keys=("down", "j"), sentence="scroll down", act=_scroll(1)),
     Binding(keys=("page up",), sentence="scroll up", act=_scroll(-_PAGE)),
@@ -202,8 +182,6 @@ _DETAIL_BINDINGS = (
 )
 
 
-def _actions(bindings: tuple[Binding, ...]) -> Mapping[str, Callable[[ViewState, Shown], ViewState]]:
-    return {key: binding.act for binding in bindings for key in binding.keys}
-
-
-_ACTIONS, _ACTIONS_OF_DETAIL = _actions(BINDINGS), _actions(_DETAIL_BINDINGS)
+_ACTIONS, _ACTIONS_OF_DETAIL = (
+    {key: binding.act for binding in bindings for key in binding.keys} for bindings in (BINDINGS, _DETAIL_BINDINGS)
+)
