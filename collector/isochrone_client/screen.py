@@ -142,7 +142,7 @@ class KeyDecoder:
 
 
 class Keyboard:
-    """The keys of standard input, without waiting for the end of a line; none if it is no terminal."""
+    """The keys of standard input as they are typed; none if standard input is not a terminal."""
 
     def __init__(self) -> None:
         self._descriptor = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None

@@ -25,7 +25,7 @@ _BASELINE = "us-east-2"
 # The paths of the views.
 PATHS = {
     "matrix": "/?window=5m",
-    "differences": f"/?window=5m&baseline={_BASELINE}",
+    "values": "/?window=5m&baseline=none",
     "target": f"/target/tencent/hunyuan-turbos?window=5m&baseline={_BASELINE}",
     "routes": "/routes?window=5m",
     "route": "/routes?window=5m&region=eu-central-1&route=chat",
@@ -50,10 +50,9 @@ class Shot:
 # The images of the documentation, by their names.
 DOCUMENTED = {
     "matrix": Shot("matrix"),
-    "differences": Shot("differences"),
     "target": Shot("target", height=1130),
     "map": Shot("map", height=1000),
-    "phone": Shot("differences", NARROW),
+    "phone": Shot("matrix", NARROW),
 }
 
 

@@ -29,7 +29,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Whether the interval has the true difference."""
+        """`found` if the interval contains the true difference, else `missed`; unknown without an interval."""
         if self.low is None or self.high is None:
             return UNKNOWN
         return "found" if self.low <= self.true_us <= self.high else "missed"

@@ -61,7 +61,7 @@ class Processes:
     ) -> subprocess.Popen[bytes]:
         """Start `python -m module options`, with the words `within` before it; its log is a file named after `name`.
 
-        A program that `ends_with_input` by itself, when its standard input is closed, runs without `child`.
+        A program that `ends_with_input` stops when its standard input is closed, and runs without `child`.
         """
         self._stop.check()
         modules = [module] if ends_with_input else [_CHILD, module]

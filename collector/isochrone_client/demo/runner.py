@@ -165,7 +165,7 @@ def _alert_options(secret: Path, receiver: AlertReceiver) -> tuple[str, ...]:
 def _start_agents(
     processes: Processes, root: Path, endpoints: dict[str, str], collector: str, network: Network
 ) -> None:
-    # An agent in a namespace of its own does not reach the loopback of this machine.
+    # An agent in another namespace does not reach the loopback of this machine.
     reached = collector if network.absence else f"unix:{collector_socket(root)}"
     for vantage in VANTAGES:
         port = endpoints[vantage.region].rsplit(":", 1)[1].split("/")[0]

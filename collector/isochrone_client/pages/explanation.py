@@ -80,7 +80,7 @@ def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
 
 
 def has_step(row: Differential) -> bool:
-    """Whether the difference changed within the window, by at least the margin. A change of a side need not change the
+    """Return whether the difference changed within the window by the margin or more. A change of a side may leave the
     difference.
     """
     return len(row.levels) > 1 and abs(_step_size(row)) >= (row.margin or 0.0)

@@ -185,7 +185,7 @@ def arranged(matrix: Matrix, *, sort: str, name_part: str = "") -> Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a matrix shows: targets with their providers, errors, the decision in `word` letters or as a mark, the
+    """The content of a table: targets with their providers, errors, the decision in `word` letters or as a mark, the
     network's part of a difference, and the newest `bars`.
     """
 

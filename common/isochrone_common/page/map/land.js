@@ -10,7 +10,7 @@ const TENTHS = 10;
 
 /**
  * The rings of the land: lists of points in degrees, to the east and to the north.
- * @returns {import("./sphere.js").Point[][]}
+ * @returns {import("./geometry.js").Point[][]}
  */
 export function landRings() {
   return RINGS.split(";").map((text) => {

@@ -5,9 +5,8 @@ import { choice, segments, windowChoice } from "../controls.js";
 import { html, svg } from "../dom.js";
 import { UNKNOWN, age, capitalised, commonDecimals, interval, number, worth } from "../formats.js";
 import { landRings } from "../map/land.js";
-import { AREAS, Projection, WIDTH, areaOf } from "../map/projection.js";
-import { circle } from "../map/sphere.js";
-import { stepScale } from "../scales.js";
+import { AREAS, WIDTH, Projection, areaOf, circle } from "../map/geometry.js";
+import { stepScale } from "../ordering.js";
 import { dataTable, heading } from "../tables.js";
 import { otherView, windowQuery, withOptions } from "../url_state.js";
 import { classOf, factsOf, legend } from "./matrix.js";
@@ -167,13 +166,13 @@ function edgeNote(target, sites, drawn, { state, href }) {
  * @param {Drawing} drawing
  * @param {Projection} projection
  * @param {import("./map_model.js").Line[]} isolines
- * @param {{region: string, points: import("../map/sphere.js").Point[]}[]} circles
+ * @param {{region: string, points: import("../map/geometry.js").Point[]}[]} circles
  */
 function map(target, sites, drawing, projection, isolines, circles) {
   const shown = sites.flatMap((site) => site.point && projection.shows(site.point) ? [{ site, spot: projection.spotOf(site.point) }] : [])
     .sort((a, b) => a.spot[0] - b.spot[0]);
   const marks = placed(shown.map(({ spot }) => spot)), { metric } = drawing;
-  const paths = (/** @type {string} */ name, /** @type {import("../map/sphere.js").Point[][]} */ parts) =>
+  const paths = (/** @type {string} */ name, /** @type {import("../map/geometry.js").Point[][]} */ parts) =>
     parts.length ? svg("path", { class: name, d: parts.map((part) => projection.pathOf(part)).join("") }) : null;
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${projection.height.toFixed(0)}`, role: "group", onkeydown: moveFocus,
     "aria-label": `${projection.area.label}: ${shown.length} regions that measure ${target}; the table below has the same numbers` },

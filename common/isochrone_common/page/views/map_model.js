@@ -2,14 +2,13 @@
 
 import { isKnown } from "../formats.js";
 import { contours } from "../map/contours.js";
-import { WIDTH } from "../map/projection.js";
-import { EARTH_RADIUS_KM, distanceKm, interpolated, vectorOf } from "../map/sphere.js";
+import { EARTH_RADIUS_KM, WIDTH, distanceKm, interpolated, vectorOf } from "../map/geometry.js";
 import { byName } from "../ordering.js";
 import { METRICS as MATRIX_METRICS } from "./matrix_model.js";
 
-/** @typedef {import("../map/sphere.js").Point} Point */
-/** @typedef {import("../map/projection.js").Spot} Spot */
-/** @typedef {import("../map/projection.js").Projection} Projection */
+/** @typedef {import("../map/geometry.js").Point} Point */
+/** @typedef {import("../map/geometry.js").Spot} Spot */
+/** @typedef {import("../map/geometry.js").Projection} Projection */
 /** @typedef {import("./matrix_model.js").Cell} Cell */
 /** @typedef {import("./matrix_model.js").Metric} Metric */
 /** @typedef {import("./matrix_model.js").Row} Row */
@@ -144,7 +143,7 @@ export function levelsOf(values) {
 /**
  * Values between the places on a grid over the map; none farther than `REACH_KM` from each of them. The grid of the whole
  * world is round: its right edge is its left one.
- * @param {readonly {at: import("../map/sphere.js").Vector, value: number}[]} places
+ * @param {readonly {at: import("../map/geometry.js").Vector, value: number}[]} places
  * @param {Projection} projection
  */
 function gridOf(places, projection) {
@@ -160,7 +159,7 @@ function gridOf(places, projection) {
 /**
  * Lines cut where they leave the surroundings of the places; each part begins where the one before ends.
  * @param {readonly Point[][]} chains
- * @param {readonly {at: import("../map/sphere.js").Vector}[]} places
+ * @param {readonly {at: import("../map/geometry.js").Vector}[]} places
  */
 function parted(chains, places) {
   const found = { near: /** @type {Point[][]} */ ([]), far: /** @type {Point[][]} */ ([]) };

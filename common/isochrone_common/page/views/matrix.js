@@ -4,8 +4,7 @@ import { apiPath } from "../api.js";
 import { choice, search, segments, windowChoice } from "../controls.js";
 import { html } from "../dom.js";
 import { UNKNOWN, age, capitalised, commonDecimals, dollars, interval, moment, number, worthInWords } from "../formats.js";
-import { TIER_NAMES, byName } from "../ordering.js";
-import { STEPS, differenceClass, stepScale } from "../scales.js";
+import { STEPS, TIER_NAMES, byName, differenceClass, stepScale } from "../ordering.js";
 import { moveCell, scrolling, targetName } from "../tables.js";
 import { otherView, windowQuery } from "../url_state.js";
 import { METRICS, QUANTITIES, DIFFERENCE, USES, goodputText, matrixOf, metricOf, selectedRows, sortOf, staleBeforeOf } from "./matrix_model.js";
@@ -83,13 +82,13 @@ function controls({ regions, rows }, metric, context) {
       ? choice("Limit", USES.map(([name, limit]) => pair(name, `${name}: ${limit}`)), options["use"], set("use"))
       : null,
     metric.differential
-      ? choice("Compare with", [["", "the baseline"], [NO_BASELINE, "no region"], ...regions.map(same)], options["baseline"], set("baseline"))
+      ? choice("Compare with", [["", "the baseline"], [NO_BASELINE, "no region"], ...regions.map((value) => pair(value))], options["baseline"], set("baseline"))
       : null,
-    choice("Provider", [["", "all"], ...of("provider").map(same)], options["provider"], set("provider")),
-    choice("Price", [["", "all"], ...TIER_NAMES.filter((name) => tiers.includes(name)).map(same)], options["tier"],
+    choice("Provider", [["", "all"], ...of("provider").map((value) => pair(value))], options["provider"], set("provider")),
+    choice("Price", [["", "all"], ...TIER_NAMES.filter((name) => tiers.includes(name)).map((value) => pair(value))], options["tier"],
       set("tier")),
     of("workload").length > 1
-      ? choice("Request", [["", "all"], ...of("workload").map(same)], options["workload"], set("workload"))
+      ? choice("Request", [["", "all"], ...of("workload").map((value) => pair(value))], options["workload"], set("workload"))
       : null,
     choice("Order", [["target", "name"], ["price", "lowest price"], ["-price", "highest price"],
       ...regions.map((region) => pair(region, `lowest in ${region}`)),
@@ -100,19 +99,12 @@ function controls({ regions, rows }, metric, context) {
 }
 
 /**
+ * An entry of a choice.
  * @param {string} value
+ * @param {string} [label]
  * @returns {[string, string]}
  */
-function same(value) {
-  return [value, value];
-}
-
-/**
- * @param {string} value
- * @param {string} label
- * @returns {[string, string]}
- */
-function pair(value, label) {
+function pair(value, label = value) {
   return [value, label];
 }
 
@@ -179,14 +171,7 @@ function heading(key, label, first, context, small = "") {
     small ? html("small", {}, small) : null);
 }
 
-/**
- * @typedef {object} Drawing
- * @property {Metric} metric
- * @property {Context} context
- * @property {string} baseline
- * @property {number} decimals
- * @property {(value: number) => number} step
- */
+/** @typedef {{metric: Metric, context: Context, baseline: string, decimals: number, step: (value: number) => number}} Drawing */
 
 /**
  * @param {Row} row

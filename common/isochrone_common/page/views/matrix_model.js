@@ -111,19 +111,12 @@ export function metricOf(name) {
  * @property {number | null} percent
  * @property {number} n
  * @property {number | null} independent
- * @property {number | null} margin
  * @property {string} reason
  * @property {string | null} sinceAt
  */
 /**
- * @typedef {object} Row
- * @property {string} target
- * @property {string} provider
- * @property {string} model
- * @property {string} tier
- * @property {string} workload
- * @property {number | null} usd
- * @property {Readonly<Record<string, Cell>>} cells
+ * @typedef {{target: string, provider: string, model: string, tier: string, workload: string, usd: number | null,
+ *   cells: Readonly<Record<string, Cell>>}} Row
  */
 
 /** What follows a region in the key of an order by the difference from the baseline there. */
@@ -275,7 +268,6 @@ function differenceOf(found, metric) {
     percent: found.shift_percent,
     n: found.n,
     independent: found.n_eff,
-    margin: scaled(found.margin, metric),
     reason: found.reason,
     sinceAt: found.since_at,
   };

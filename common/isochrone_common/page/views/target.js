@@ -9,13 +9,10 @@ import { html, svg } from "../dom.js";
 import { UNKNOWN, commonDecimals, interval, isKnown, moment, number, worth } from "../formats.js";
 import { scrolling } from "../tables.js";
 import { windowQuery } from "../url_state.js";
-import { hoursQuery } from "./goodput_model.js";
 import { METRICS, metricOf, useOf } from "./matrix_model.js";
 import { acrossOf, factsMark, legendOf, moveFocus, panelOf, sameAsTable, timeAxis, timeLines, widthOf } from "./target_charts.js";
-import { distributionSection } from "./target_distribution.js";
-import { goodputSection, hoursSection, limitChoice } from "./target_goodput.js";
-import { OUTCOMES, bandsOf, forestOf, partsOf, phasesOf, typicalSample } from "./target_model.js";
-import { phasesSection } from "./target_phases.js";
+import { OUTCOMES, bandsOf, forestOf, hoursQuery, partsOf, phasesOf, typicalSample } from "./target_model.js";
+import { distributionSection, goodputSection, hoursSection, limitChoice, phasesSection } from "./target_sections.js";
 
 /** @typedef {import("../views.js").Context} Context */
 /** @typedef {import("./matrix_model.js").Metric} Metric */

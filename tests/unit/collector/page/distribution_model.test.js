@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { distributionsOf, logTicks, placeOf } from "./static/views/distribution_model.js";
+import { distributionsOf, logTicks, placeOf } from "./static/views/target_model.js";
 import { metricOf } from "./static/views/matrix_model.js";
 
 const TTFT = metricOf("ttft");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { goodputOf, hoursOf, hoursQuery } from "./static/views/goodput_model.js";
+import { goodputOf, hoursOf, hoursQuery } from "./static/views/target_model.js";
 import { USES, goodputText,  useOf } from "./static/views/matrix_model.js";
 
 const FROM = Date.parse("2026-11-20T00:00:00Z"), HOUR_MS = 3_600_000;

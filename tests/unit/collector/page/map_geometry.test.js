@@ -5,15 +5,14 @@ import { test } from "node:test";
 
 import { contours } from "./static/map/contours.js";
 import { landRings } from "./static/map/land.js";
-import { AREAS, Projection, WIDTH, areaOf } from "./static/map/projection.js";
-import { circle, distanceKm, interpolated, vectorOf } from "./static/map/sphere.js";
+import { AREAS, WIDTH, Projection, areaOf, circle, distanceKm, interpolated, vectorOf } from "./static/map/geometry.js";
 
 const PARIS = { latitude: 48.86, longitude: 2.35 }, NEW_YORK = { latitude: 40.71, longitude: -74.01 };
 const FIJI = { latitude: -18, longitude: 179 };
 
 /**
- * @param {import("./static/map/sphere.js").Point} a
- * @param {import("./static/map/sphere.js").Point} b
+ * @param {import("./static/map/geometry.js").Point} a
+ * @param {import("./static/map/geometry.js").Point} b
  */
 function apart(a, b) {
   return distanceKm(vectorOf(a), vectorOf(b));
@@ -81,14 +80,14 @@ test("the land is drawn from rings on the map, none of which crosses it", () => 
       assert.ok(before && Math.abs(before.longitude - point.longitude) < 30, `${before?.longitude} ${point.longitude}`);
     }
   }
-  const inside = (/** @type {import("./static/map/sphere.js").Point} */ at) => rings.filter((ring) => isInside(at, ring)).length % 2 === 1;
+  const inside = (/** @type {import("./static/map/geometry.js").Point} */ at) => rings.filter((ring) => isInside(at, ring)).length % 2 === 1;
   assert.deepEqual([PARIS, { latitude: -25, longitude: 134 }, { latitude: 66, longitude: -172 }, { latitude: 40, longitude: -40 }].map(inside),
     [true, true, true, false]);
 });
 
 /**
- * @param {import("./static/map/sphere.js").Point} at
- * @param {import("./static/map/sphere.js").Point[]} ring
+ * @param {import("./static/map/geometry.js").Point} at
+ * @param {import("./static/map/geometry.js").Point[]} ring
  */
 function isInside({ latitude, longitude }, ring) {
   let found = false;

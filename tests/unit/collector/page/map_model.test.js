@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Projection, areaOf } from "./static/map/projection.js";
-import { distanceKm, vectorOf } from "./static/map/sphere.js";
+import { Projection, areaOf, distanceKm, vectorOf } from "./static/map/geometry.js";
 import { FAINT_KM, METRICS, REACH_KM, edgeBoundKm, levelsOf, linesOf, metricOf, labelsOf, placed, rowOf, sitesOf } from "./static/views/map_model.js";
 
 const WORLD = new Projection(areaOf("world"));
@@ -88,7 +87,7 @@ test("lines are near vantages, faint farther away, and end beyond their reach", 
   assert.equal(reason, "");
   assert.ok(lines.length >= 3);
   assert.ok(lines.every(({ level }) => level > 200 && level < 600));
-  const nearest = (/** @type {import("./static/map/sphere.js").Point} */ point) =>
+  const nearest = (/** @type {import("./static/map/geometry.js").Point} */ point) =>
     Math.min(...found.flatMap((site) => site.point ? [distanceKm(vectorOf(site.point), vectorOf(point))] : []));
   // A crossing lies between two nodes, one of which may be beyond a limit by a spacing.
   const spacingKm = 400;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { phaseRows } from "./static/views/phases_model.js";
+import { phaseRows } from "./static/views/target_model.js";
 
 /**
  * @param {Record<string, number>} shifts in milliseconds

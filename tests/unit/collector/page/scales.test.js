@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { byName, sortedBy, tierOf } from "./static/ordering.js";
-import { differenceClass, stepScale } from "./static/scales.js";
+import { byName, differenceClass, sortedBy, stepScale, tierOf } from "./static/ordering.js";
 
 test("the best value has the first step and the worst the last", () => {
   const latency = stepScale([100, 3200, null], { moreIsBetter: false });
