@@ -247,7 +247,7 @@ def _ask_all(asked: _Questions) -> _Answers:
         differences=compared,
         leaderboard=ranked,
         coverage=covered,
-        vantages=asked.ask("vantages", client.list_vantages, "/v1/regions"),
+        vantages=asked.ask("vantages", client.list_vantages, "/v1/vantages"),
         incidents=asked.ask(
             "incidents", lambda: client.list_incidents(window, past=True), f"/v1/incidents?{_WINDOW}&past=true"
         ),

@@ -1,12 +1,15 @@
 """Reports: the verdict, the answers for the page, and the page in one file."""
 
+import inspect
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import isochrone_common
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
 from isochrone_client import offline_page, report
 from isochrone_client.offline_page import render_html
@@ -177,6 +180,14 @@ def test_the_page_is_one_file() -> None:
     assert "unsafe" not in text.partition("<style>")[0]
     [data] = re.findall(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
     assert json.loads(data)["answers"]["/v1/targets"] == {"rows": [{"name": "openai/gpt-5-mini"}]}
+
+
+def test_the_page_finds_its_answers() -> None:
+    """The report asks what the views of the page ask; except single samples, and the status that the public may see."""
+    views = (path.read_text() for path in sorted((Path(isochrone_common.__path__[0]) / "page" / "views").iterdir()))
+    asked = {path for text in views for path in re.findall(r'"(/v1/[a-z-]+)"', text)} - {"/v1/samples", "/v1/status"}
+    assert len(asked) >= 8
+    assert {path for path in asked if path not in inspect.getsource(report)} == set()
 
 
 def test_no_text_becomes_an_element() -> None:
