@@ -11,22 +11,48 @@ from pathlib import Path
 from typing import Any
 
 from litellm.integrations.custom_logger import CustomLogger
+from prometheus_client import Counter, Gauge
 
-from isochrone.litellm import metrics, request_context
-from isochrone.litellm.deployment_orders import deployment_orders, target_of
-from isochrone.routing.cooldowns import Cooldowns
+from isochrone.litellm import requests
+from isochrone.litellm.requests import deployment_orders, target_of
+from isochrone.routing.attempts import Cooldowns
 from isochrone.routing.engine import retry_after_s
 from isochrone.routing.routes import DEFAULT_CACHE_FOLDER, Routes
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteState, RouteTable
 
+REQUESTS = Counter(
+    "isochrone_litellm_requests",
+    "Requests by outcome: routed by a table, by the static order, or left to LiteLLM for the reason named.",
+    ("client_region", "route", "outcome"),
+)
+FAILOVERS = Counter(
+    "isochrone_litellm_failovers", "Further attempts of requests, after a failure.", ("client_region", "route")
+)
+EVENTS = Counter(
+    "isochrone_litellm_table_events",
+    "What happened to the stream of tables: tables, tables_ignored, disconnected, refused, cache_failed.",
+    ("client_region", "event"),
+)
+# With several workers, the newest value of all of them.
+GENERATION = Gauge(
+    "isochrone_litellm_table_generation",
+    "Generation of the table in use.",
+    ("client_region", "route"),
+    multiprocess_mode="mostrecent",
+)
+STALE = Gauge(
+    "isochrone_litellm_table_stale_timestamp_seconds",
+    "When the table in use expires.",
+    ("client_region", "route"),
+    multiprocess_mode="mostrecent",
+)
 _LOG = logging.getLogger("isochrone.litellm")
 _LOG_EVERY_S = 60.0
 _THROTTLED = 429
 # Timeouts, and failures of the provider; other client errors are the caller's.
 _TIMEOUT = 408
 _SERVER_ERROR = 500
-
 Deployment = dict[str, Any]
 
 
@@ -106,7 +132,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         self, request_data: Mapping[str, Any], exception: Exception, *_: object, **__: object
     ) -> None:
         """Note the failure of a deployment, which rests for a while."""
-        deployment, status = request_context.deployment_of(request_data), getattr(exception, "status_code", None)
+        deployment, status = requests.deployment_of(request_data), getattr(exception, "status_code", None)
         if deployment is None or deployment not in self._ordered or not isinstance(status, int):
             return
         now_s, draw = time.monotonic(), random.random()  # noqa: S311  # no secret
@@ -124,15 +150,15 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         end_time: object,  # noqa: ARG002  # as above
     ) -> None:
         """Note the success of a deployment, which ends its rest."""
-        deployment = request_context.deployment_of(kwargs.get("litellm_params", {}))
+        deployment = requests.deployment_of(kwargs.get("litellm_params", {}))
         if deployment is not None:
             with self._lock:
                 self._cooldowns.succeed(deployment)
 
     async def _in_order(self, model: str, deployments: list[Deployment], request: dict[str, Any]) -> list[Deployment]:
-        if request_context.is_for_one_provider(request):
+        if requests.is_for_one_provider(request):
             return _left_alone(deployments, "provider_resource")
-        region = request_context.client_region(request, header=self._region_header, default=self._default_region)
+        region = requests.client_region(request, header=self._region_header, default=self._default_region)
         if region not in self._routes:
             self._log(f"no tables are followed for the region {region!r}: add it to `regions`", key="unknown region")
             return _left_alone(deployments, "unknown_region" if region else "no_region")
@@ -145,7 +171,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         if not orders:
             self._require_members(table, ids)
             return _left_alone(deployments, "no_member", region=region, route=table.route)
-        _count(table, is_further=request_context.is_further_attempt(request))
+        _count(table, is_further=requests.is_further_attempt(request))
         # The order of a configured deployment, to which LiteLLM falls back; it is replaced.
         request.pop("_target_order", None)
         return [_with_order(one, orders[_id(one)]) for one in sorted(deployments, key=lambda one: orders[_id(one)])]
@@ -159,7 +185,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
             table.entries,
             ids,
             named=self._named,
-            tried=request_context.tried_deployments(request),
+            tried=requests.tried_deployments(request),
             resting=resting,
             draw=random.random(),  # noqa: S311  # no secret
         )
@@ -187,23 +213,23 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
 
 def _left_alone(deployments: list[Deployment], reason: str, *, region: str = "", route: str = "") -> list[Deployment]:
     """The deployments as they are. Names that callers may invent are no labels."""
-    metrics.REQUESTS.labels(region, route, reason).inc()
+    REQUESTS.labels(region, route, reason).inc()
     return deployments
 
 
 def _count_event(region: str, event: str) -> None:
-    metrics.EVENTS.labels(region, event).inc()
+    EVENTS.labels(region, event).inc()
 
 
 def _count(table: RouteTable, *, is_further: bool) -> None:
     labels = (table.client_region, table.route)
     if is_further:
-        metrics.FAILOVERS.labels(*labels).inc()
+        FAILOVERS.labels(*labels).inc()
         return
     outcome = "static_order" if table.state is RouteState.INSUFFICIENT_DATA else "table"
-    metrics.REQUESTS.labels(*labels, outcome).inc()
-    metrics.GENERATION.labels(*labels).set(table.generation)
-    metrics.STALE.labels(*labels).set(table.stale_until_at / SECOND_US)
+    REQUESTS.labels(*labels, outcome).inc()
+    GENERATION.labels(*labels).set(table.generation)
+    STALE.labels(*labels).set(table.stale_until_at / SECOND_US)
 
 
 def _id(deployment: Deployment) -> str:

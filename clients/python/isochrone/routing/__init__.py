@@ -7,7 +7,7 @@ The model of a request is the name of a route of the plan; see docs/clients.md.
 """
 
 from isochrone.routing.attempts import Choice
-from isochrone.routing.errors import RoutingError, TableError
+from isochrone.routing.documents import RoutingError, TableError
 from isochrone.routing.routes import Routes
 
 __all__ = ["Choice", "Routes", "RoutingError", "TableError"]

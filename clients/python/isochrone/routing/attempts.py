@@ -1,9 +1,23 @@
-"""The members of a table in the order in which one request tries them. Pure."""
+"""The members of a table that one request tries: their order, their rests after failures, and second requests. Pure.
+
+After a 429 a member rests until its `retry-after`; without one, and after a failure, for a second, doubled with each
+further one up to a minute, plus a random half. The first success ends it.
+
+A second request is sent while the first has returned no content. The collector publishes a delay only if that helps;
+members that stall together have none.
+"""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
+
+_FIRST_S = 1.0
+_MAX_S = 60.0
+_MAX_RETRY_AFTER_S = 600.0
+DEFAULT_RATIO = 0.06
+"""The delay is a 95th percentile, so one in 20 requests needs a second one; a smaller budget is often empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +85,109 @@ def _drawn(entries: Sequence[RouteEntry], *, unassigned: float, draw: float) -> 
         if draw < end:
             return entry
     return weighted[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until_s: float
+    count: int
+    is_throttled: bool
+
+
+@dataclass(slots=True)
+class Cooldowns:
+    """The resting members; all instants are seconds of one monotonic clock, `draw` random numbers from 0 to 1."""
+
+    _rests: dict[str, _Rest] = field(default_factory=dict)
+
+    def throttle(self, target: str, *, retry_after_s: float | None, now_s: float, draw: float) -> None:
+        """Note a 429, with its `retry-after` in seconds."""
+        count = self._count(target)
+        if retry_after_s is None:
+            retry_after_s = _growing(count) * (1 + draw / 2)
+        self._rests[target] = _Rest(now_s + min(retry_after_s, _MAX_RETRY_AFTER_S), count, is_throttled=True)
+
+    def fail(self, target: str, *, now_s: float, draw: float) -> None:
+        """Note a failed connection or a 5xx."""
+        count = self._count(target)
+        self._rests[target] = _Rest(now_s + _growing(count) * (1 + draw / 2), count, is_throttled=False)
+
+    def succeed(self, target: str) -> None:
+        """Note a response."""
+        self._rests.pop(target, None)
+
+    def throttled(self, now_s: float) -> dict[str, float]:
+        """The members that asked to wait, with the seconds left."""
+        return {
+            name: one.until_s - now_s for name, one in self._rests.items() if one.is_throttled and now_s < one.until_s
+        }
+
+    def failing(self, now_s: float) -> frozenset[str]:
+        """The members that failed a short time ago."""
+        return frozenset(name for name, one in self._rests.items() if not one.is_throttled and now_s < one.until_s)
+
+    def _count(self, target: str) -> int:
+        rest = self._rests.get(target)
+        return rest.count + 1 if rest else 1
+
+
+def _growing(count: int) -> float:
+    return float(min(_MAX_S, _FIRST_S * 2 ** min(count - 1, 10)))
+
+
+class NoHedge(StrEnum):
+    """The reasons for not sending a second request."""
+
+    NOT_STREAMED = "not_streamed"
+    TOOL_CALL = "tool_call"
+    STATE = "state"
+    NOT_PUBLISHED = "not_published"
+    TARGET_AWAY = "target_away"
+
+
+@dataclass(frozen=True, slots=True)
+class HedgePlan:
+    """Send a second request to `entry` if there is no content after `delay_us` microseconds."""
+
+    delay_us: int
+    entry: RouteEntry
+
+
+def plan_hedge(
+    table: RouteTable, order: Sequence[RouteEntry], *, is_streamed: bool, has_tools: bool, allow_tools: bool = False
+) -> HedgePlan | NoHedge:
+    """Decide on a second request beside the one to the first member of the `order`.
+
+    A table that is not `ok` doubles no traffic. A request with tools may have effects in the world, so it needs leave.
+    """
+    if not is_streamed:
+        return NoHedge.NOT_STREAMED
+    if has_tools and not allow_tools:
+        return NoHedge.TOOL_CALL
+    if table.state is not RouteState.OK:
+        return NoHedge.STATE
+    hedge = order[0].hedge
+    if hedge is None or hedge.delay_us is None:
+        return NoHedge.NOT_PUBLISHED
+    second = next((entry for entry in order[1:] if entry.target == hedge.target), None)
+    return HedgePlan(hedge.delay_us, second) if second else NoHedge.TARGET_AWAY
+
+
+@dataclass(slots=True)
+class HedgeBudget:
+    """A token bucket: each request adds `ratio` tokens, up to `burst`, and a second request takes one."""
+
+    ratio: float = DEFAULT_RATIO
+    burst: float = 10.0
+    tokens: float = 1.0
+
+    def add_request(self) -> None:
+        """Count a request that could be hedged."""
+        self.tokens = min(self.burst, self.tokens + self.ratio)
+
+    def take(self) -> bool:
+        """Take a token; return whether there was one."""
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import httpcore
 
@@ -42,39 +42,62 @@ class Request(Protocol):
         """Its headers."""
         ...
 
+    def read(self) -> bytes:
+        """Return its body."""
+        ...
 
-class AsyncBridge:
+    async def aread(self) -> bytes:
+        """Return its body."""
+        ...
+
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+AnyResponse = TypeVar("AnyResponse")
+
+
+class AsyncTransport(Generic[AnyRequest, AnyResponse]):
     """Sends requests on the caller's event loop."""
 
     def __init__(self, routes: Routes, library: ModuleType) -> None:
         self._engine = Engine(routes, routes.new_pool())
         self._library = library
+        self._body_class = type("Body", (_AsyncBody, library.AsyncByteStream), {})
 
-    async def send(self, request: Request, body: bytes) -> Incoming:
-        """Return the response. Raises errors of the library."""
-        with errors_of(self._library, request):
-            return await self._engine.send(_outgoing(request, body))
+    async def handle_async_request(self, request: AnyRequest) -> AnyResponse:
+        """Send a request to a member of the route that its model names, or to its own address. Raises errors of the
+        library.
+        """
+        body = await request.aread()
+        with _errors_of(self._library, request):
+            incoming = await self._engine.send(_outgoing(request, body))
+        response: AnyResponse = _response(self._library, incoming, self._body_class(incoming, self._library, request))
+        return response
 
     async def aclose(self) -> None:
         """Close the connections; the routes stay."""
         await self._engine.aclose()
 
 
-class Bridge:
+class Transport(Generic[AnyRequest, AnyResponse]):
     """Sends requests of any thread on the event loop of the routes."""
 
     def __init__(self, routes: Routes, library: ModuleType) -> None:
         self._routes = routes
         self._library = library
+        self._body_class = type("Body", (_Body, library.SyncByteStream), {})
         self._engine = Engine(routes, routes.new_background_pool())
         self._pid = os.getpid()
 
-    def send(self, request: Request, body: bytes) -> Incoming:
-        """Return the response. Raises errors of the library."""
+    def handle_request(self, request: AnyRequest) -> AnyResponse:
+        """As `AsyncTransport.handle_async_request`."""
         if self._pid != os.getpid():  # a forked process cannot use the connections
             self._engine, self._pid = Engine(self._routes, self._routes.new_background_pool()), os.getpid()
-        with errors_of(self._library, request):
-            return self._routes.background.run(self._engine.send(_outgoing(request, body)))
+        loop, body = self._routes.background, request.read()
+        with _errors_of(self._library, request):
+            incoming = loop.run(self._engine.send(_outgoing(request, body)))
+        stream = self._body_class(incoming, self._library, request, loop)
+        response: AnyResponse = _response(self._library, incoming, stream)
+        return response
 
     def close(self) -> None:
         """Close the connections; the routes stay."""
@@ -82,7 +105,7 @@ class Bridge:
             self._routes.background.run(self._engine.aclose())
 
 
-class AsyncBody:
+class _AsyncBody:
     """The body of a response on the caller's event loop."""
 
     def __init__(self, incoming: Incoming, library: ModuleType, request: Request) -> None:
@@ -91,7 +114,7 @@ class AsyncBody:
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with errors_of(self._library, self._request):
+        with _errors_of(self._library, self._request):
             async for data in self._incoming.body():
                 yield data
 
@@ -100,7 +123,7 @@ class AsyncBody:
         await self._incoming.aclose()
 
 
-class Body:
+class _Body:
     """The body of a response for a thread."""
 
     def __init__(self, incoming: Incoming, library: ModuleType, request: Request, loop: BackgroundLoop) -> None:
@@ -111,22 +134,28 @@ class Body:
 
     def __iter__(self) -> Iterator[bytes]:
         body = self._incoming.body()
-        with errors_of(self._library, self._request):
+        with _errors_of(self._library, self._request):
             while data := self._loop.run(_next(body)):
                 yield data
 
     def close(self) -> None:
-        """As `AsyncBody.aclose`."""
+        """As `_AsyncBody.aclose`."""
         self._loop.run(_close(self._incoming))
 
 
 @contextmanager
-def errors_of(library: ModuleType, request: Request) -> Iterator[None]:
+def _errors_of(library: ModuleType, request: Request) -> Iterator[None]:
     """Raise the errors of httpcore as those of the library, which have the same names."""
     try:
         yield
     except _ERRORS as error:
         raise getattr(library, type(error).__name__)(str(error), request=request) from error
+
+
+def _response(library: ModuleType, incoming: Incoming, body: object) -> Any:  # noqa: ANN401  # of either library
+    return library.Response(
+        incoming.status, headers=incoming.headers, stream=body, extensions=dict(incoming.extensions)
+    )
 
 
 def _outgoing(request: Request, body: bytes) -> Outgoing:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from isochrone.routing.errors import TableError
 from isochrone_common.route_consumer import contradiction
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import MINUTE_US, SECOND_US
@@ -19,8 +18,17 @@ from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteSt
 
 _MAX_HEDGE_US = 60 * SECOND_US
 _NOT_READ = {"slo": Slo(), "window": Window(from_at=0, until_at=0)}
-
 Value = TypeVar("Value")
+
+
+class RoutingError(Exception):
+    """Root of the errors of routing."""
+
+
+class TableError(RoutingError):
+    """A document other than a route table, or one on which clients must not act: the collector's operator sent it. The
+    client ignores it.
+    """
 
 
 def read_table(text: str | bytes) -> RouteTable:

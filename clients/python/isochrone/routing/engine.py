@@ -19,9 +19,8 @@ from typing import Any
 import httpcore
 
 from isochrone.routing import requests
-from isochrone.routing.first_content import FirstContent, Progress
-from isochrone.routing.hedging import HedgePlan, plan_hedge
-from isochrone.routing.requests import Headers, ProviderRequest
+from isochrone.routing.attempts import HedgePlan, plan_hedge
+from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteEntry, RouteTable

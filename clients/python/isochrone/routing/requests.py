@@ -1,18 +1,19 @@
-"""Requests to providers: which route they ask for, and how they are addressed to a member. Pure.
+"""Requests to providers: their route, their form for a member, and the first content of their responses. Pure.
 
 The model of a request is the name of a route. Only the model, the address and the key change.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.routes import RouteEntry
 
 Headers = list[tuple[bytes, bytes]]
-
 _DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
 # With the caller's key go the accounts that it belongs to.
 _KEY_HEADERS = (
@@ -25,6 +26,10 @@ _KEY_HEADERS = (
 )
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 _TOOLS = ("tools", "functions", "mcp_servers")
+# Finish reasons that are errors of the provider.
+_FAILED_REASONS = ("insufficient_system_resource", "network_error", "error")
+_CHAT_CONTENT = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio")
+_OUTPUT_ENDS = ("response.completed", "response.incomplete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,3 +127,75 @@ def _ascii(url: str) -> str:
         return url
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.encode("idna").decode(), path=quote(parts.path, safe="/%")))
+
+
+class Progress(Enum):
+    """`WAITING`: nothing that a caller would show. `CONTENT`: a token, or a regular end. `FAILED`: an error."""
+
+    WAITING = "waiting"
+    CONTENT = "content"
+    FAILED = "failed"
+
+
+class FirstContent:
+    """The progress of one stream in a dialect, up to its first content or failure."""
+
+    def __init__(self, dialect: str) -> None:
+        self._judge = _JUDGES[dialect]
+        self._decoder = SseDecoder()
+
+    def receive(self, data: bytes) -> Progress:
+        """Feed the next bytes. What cannot be read counts as content: the caller judges it."""
+        try:
+            events = self._decoder.receive(data)
+        except SseOverflow:
+            return Progress.CONTENT
+        found = (self._progress(event) for event in events)
+        return next((progress for progress in found if progress is not Progress.WAITING), Progress.WAITING)
+
+    def _progress(self, event: Event) -> Progress:
+        try:
+            message = json.loads(event.data)
+        except ValueError:
+            return Progress.CONTENT  # such as [DONE]
+        return self._judge(message) if isinstance(message, dict) else Progress.CONTENT
+
+
+def _chat(message: dict[str, Any]) -> Progress:
+    if message.get("error"):
+        return Progress.FAILED
+    choices = [one for one in message.get("choices") or () if isinstance(one, dict)]
+    if any(one.get("finish_reason") in _FAILED_REASONS for one in choices):
+        return Progress.FAILED
+    has_content = any(one.get("finish_reason") or _has_delta(one.get("delta")) for one in choices)
+    return Progress.CONTENT if has_content else Progress.WAITING
+
+
+def _has_delta(delta: object) -> bool:
+    return isinstance(delta, dict) and any(delta.get(name) for name in _CHAT_CONTENT)
+
+
+def _responses(message: dict[str, Any]) -> Progress:
+    kind = str(message.get("type"))
+    if kind in ("error", "response.failed"):
+        return Progress.FAILED
+    item = message.get("item")
+    has_name = isinstance(item, dict) and bool(item.get("name"))
+    has_delta = kind.endswith(".delta") and bool(message.get("delta"))
+    return Progress.CONTENT if has_name or has_delta or kind in _OUTPUT_ENDS else Progress.WAITING
+
+
+def _anthropic(message: dict[str, Any]) -> Progress:
+    kind = message.get("type")
+    if kind == "error":
+        return Progress.FAILED
+    block = message.get("content_block")
+    has_name = isinstance(block, dict) and bool(block.get("name"))
+    return Progress.CONTENT if has_name or kind in ("content_block_delta", "message_stop") else Progress.WAITING
+
+
+_JUDGES: dict[str, Callable[[dict[str, Any]], Progress]] = {
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+    "anthropic": _anthropic,
+}

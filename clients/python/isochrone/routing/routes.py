@@ -18,13 +18,10 @@ from urllib.parse import urlsplit
 
 import httpcore
 
-from isochrone.routing import forks, table_file
-from isochrone.routing.attempts import Choice, choice, order
+from isochrone.routing import background, table_file
+from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, choice, order
 from isochrone.routing.background import BackgroundLoop
-from isochrone.routing.collector_clock import CollectorClock
-from isochrone.routing.cooldowns import Cooldowns
-from isochrone.routing.hedging import DEFAULT_RATIO, HedgeBudget
-from isochrone.routing.subscription import Subscription
+from isochrone.routing.subscription import CollectorClock, Subscription
 from isochrone_common.gateways import key_variable
 from isochrone_common.route_consumer import FollowedTables
 from isochrone_wire.routes import RouteEntry, RouteTable
@@ -101,7 +98,7 @@ class Routes:
         self._next_look_s = 0.0
         self._has_news = asyncio.Event()
         self._background_pools: list[httpcore.AsyncConnectionPool] = []
-        forks.register(self, self._lock, Routes._begin_in_child)
+        background.register_for_forks(self, self._lock, Routes._begin_in_child)
 
     def __enter__(self) -> Self:
         return self

@@ -1,29 +1,70 @@
-"""The stream of a region's tables from a collector, without end."""
+"""The stream of a region's tables from a collector, without end; and the collector's clock, by which tables expire.
+
+The clock is read from the `Date` header of the responses.
+"""
 
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 import httpcore
 
-from isochrone.routing.collector_clock import CollectorClock
-from isochrone.routing.documents import read_planned, read_table, require_region
-from isochrone.routing.errors import TableError
+from isochrone.routing.documents import TableError, read_planned, read_table, require_region
 from isochrone_common.route_consumer import Relation, TableCursor
 from isochrone_common.sse import SseDecoder
+from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteTable
 
+# The header has whole seconds.
+_TOLERANCE_US = 2 * SECOND_US
+# On Linux this clock counts while the machine is suspended, too.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", None)
 _TIMEOUT = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 25.0}
 _OK = 200
 _MAX_DELAY_S = 30.0
 _MOST_REFUSAL_BYTES = 500
-
 log = logging.getLogger("isochrone.routing")
-
 OnTable = Callable[[RouteTable, str], None]
 Count = Callable[[str], None]
+
+
+class CollectorClock:
+    """The collector's clock. Between two headers it goes on by a steady clock, so that it stays right when the clock of
+    this machine is set; without any header it is this machine's.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_us: int | None = None
+
+    def now_at(self) -> int:
+        """The instant, in microseconds since the epoch."""
+        return _wall_us() if self._ahead_us is None else _steady_us() + self._ahead_us
+
+    def set(self, date: str) -> None:
+        """Set the clock by a `Date` header that has just arrived."""
+        wall_us = _wall_us()
+        self._ahead_us = wall_us + lead_us(date, now_at=wall_us) - _steady_us()
+
+
+def lead_us(date: str, *, now_at: int) -> int:
+    """The lead of the clock that wrote a `Date` header over this one, in microseconds; zero below two seconds."""
+    try:
+        lead = round(parsedate_to_datetime(date).timestamp() * SECOND_US) - now_at
+    except (ValueError, OverflowError):
+        return 0
+    return lead if abs(lead) > _TOLERANCE_US else 0
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _steady_us() -> int:
+    return (time.monotonic_ns() if _STEADY is None else time.clock_gettime_ns(_STEADY)) // 1000
 
 
 class RefusedError(Exception):

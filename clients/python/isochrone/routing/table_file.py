@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isochrone.routing.documents import read_entry, read_table
-from isochrone.routing.errors import TableError
+from isochrone.routing.documents import TableError, read_entry, read_table
 from isochrone_common.files import replace_file
 from isochrone_wire.routes import RouteEntry, RouteTable
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from isochrone.litellm.deployment_orders import deployment_orders, target_of
+from isochrone.litellm.requests import deployment_orders, target_of
 from isochrone_wire.routes import RouteEntry
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from isochrone.litellm import request_context
+from isochrone.litellm import requests
 
 HEADERS = {"proxy_server_request": {"headers": {"x-client-region": "header"}}}
 OF_KEY = {"user_api_key_metadata": {"client_region": "key"}}
@@ -27,7 +27,7 @@ OF_KEY = {"user_api_key_metadata": {"client_region": "key"}}
 )
 def test_client_region(request_fields: dict[str, Any], region: str) -> None:
     """Header, metadata of the request, metadata of the key, default; whatever types a caller sends."""
-    found = request_context.client_region(request_fields, header="X-Client-Region", default="default")
+    found = requests.client_region(request_fields, header="X-Client-Region", default="default")
     assert found == region
 
 
@@ -48,17 +48,17 @@ def test_client_region(request_fields: dict[str, Any], region: str) -> None:
 )
 def test_tried_deployments(request_fields: dict[str, Any], tried: set[str]) -> None:
     """Those that LiteLLM notes or excludes for this request, but not those of an earlier one with the same metadata."""
-    assert request_context.tried_deployments(request_fields) == tried
+    assert requests.tried_deployments(request_fields) == tried
 
 
 @pytest.mark.parametrize("name", ["file", "file_id", "input_file_id", "training_file", "batch_id"])
 def test_requests_for_one_provider(name: str) -> None:
     """A file or a batch exists at one provider only."""
-    assert request_context.is_for_one_provider({name: "x-1"})
-    assert not request_context.is_for_one_provider({name: None, "messages": []})
+    assert requests.is_for_one_provider({name: "x-1"})
+    assert not requests.is_for_one_provider({name: None, "messages": []})
 
 
 def test_deployment_of() -> None:
     """The deployment of a call, if it has one."""
-    assert request_context.deployment_of({"model_info": {"id": "a"}}) == "a"
-    assert request_context.deployment_of({"model_info": None}) is None
+    assert requests.deployment_of({"model_info": {"id": "a"}}) == "a"
+    assert requests.deployment_of({"model_info": None}) is None

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from isochrone.routing.attempts import order
-from isochrone.routing.cooldowns import Cooldowns
-from isochrone.routing.documents import read_table
+from isochrone.routing.attempts import Cooldowns, HedgeBudget, HedgePlan, order, plan_hedge
+from isochrone.routing.documents import TableError, read_table
 from isochrone.routing.engine import retry_after_s
-from isochrone.routing.errors import TableError
-from isochrone.routing.hedging import HedgeBudget, HedgePlan, plan_hedge
 from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US

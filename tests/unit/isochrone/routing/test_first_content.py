@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from isochrone.routing.first_content import FirstContent, Progress
+from isochrone.routing.requests import FirstContent, Progress
 
 WAITING, CONTENT, FAILED = Progress.WAITING, Progress.CONTENT, Progress.FAILED
 
