@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -108,16 +109,20 @@ def test_shellcheck_has_nothing_to_say(script: Path) -> None:
 
 
 def test_what_the_files_name_is_there() -> None:
-    """Paths that compose and the images copy exist, and every ISOCHRONE_ variable is one that a command reads."""
+    """What compose builds exists, the images copy all packages, and every ISOCHRONE_ variable is one that a command
+    reads.
+    """
     compose = yaml.safe_load((DEPLOY / "collector" / "compose.yaml").read_text())
     built = compose["services"]["collector"]["build"]
     assert (DEPLOY / "collector" / built["context"] / built["dockerfile"]).resolve().is_file()
-    for image in DEPLOY.rglob("Dockerfile"):
-        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", image.read_text(), re.MULTILINE):
-            assert all((ROOT / name).exists() for name in line.split()), (image, line)
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert f"AS {built['target']}\n" in image
+    copied = {name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", image, re.MULTILINE) for name in line.split()}
+    assert all((ROOT / name).exists() for name in copied), copied
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {str(Path(package).parent) for package in packages["packages"]} <= copied
     texts = [path.read_text() for path in DEPLOY.rglob("*") if path.suffix in {".service", ".yaml"}]
-    texts += [path.read_text() for path in DEPLOY.rglob("Dockerfile")]
-    named = {name for text in texts for name in re.findall(r"ISOCHRONE_[A-Z_]+", text)}
+    named = {name for text in [*texts, image] for name in re.findall(r"ISOCHRONE_[A-Z_]+", text)}
     assert named - known_variables() == set()
 
 

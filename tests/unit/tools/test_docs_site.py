@@ -61,7 +61,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         ("README.md", "[a](docs/asking.md#the-numbers)", "[a](asking.md#the-numbers)"),
         ("README.md", "[a](CONTRIBUTING.md)", "[a](contributing.md)"),
         ("CONTRIBUTING.md", "[a](docs/failures.md)", "[a](failures.md)"),
-        ("docs/deploy.md", "[a](../deploy/agent/Dockerfile)", "[a](files/deploy/agent/Dockerfile)"),
+        ("docs/deploy.md", "[a](../deploy/Dockerfile)", "[a](files/deploy/Dockerfile)"),
         ("docs/deploy.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/deploy.md", "[a](https://example.org/x) [b](#here) [c](agent.md)", None),
         ("docs/deploy.md", "```text\n[a](../README.md)\n```", None),

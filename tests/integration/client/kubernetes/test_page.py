@@ -74,7 +74,7 @@ def test_the_deployment_runs_the_command() -> None:
     pod = deployment["spec"]["template"]["spec"]
     assert binding["subjects"][0]["name"] == pod["serviceAccountName"]
     assert {one["metadata"]["namespace"] for one in MANIFEST} == {NAMESPACE}
-    image = (ROOT / "deploy" / "kubernetes" / "Dockerfile").read_text()
+    image = (ROOT / "deploy" / "Dockerfile").read_text()
     assert 'ENTRYPOINT ["isochrone", "routes", "kubernetes"]' in image
     (container,) = pod["containers"]
     words = [sys.executable, "-m", "isochrone_client", "routes", "kubernetes", "--help"]
