@@ -16,8 +16,6 @@ COMMANDS: dict[str, Entry] = {
         "Show which vantages are online, their clocks, spools and plans.",
     ),
     "slo": Entry("isochrone_client.commands.slo:slo", "Show which targets are fast enough for which use, per region."),
-    # The former name of `slo`.
-    "budgets": Entry("isochrone_client.commands.slo:slo", "", hidden=True),
     "watch": Entry("isochrone_client.commands.watch:watch", "Show all targets from all regions on one screen, live."),
     "tiers": Entry("isochrone_client.commands.tiers:tiers", "Rank targets by median TTFT within their price tier."),
     "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),

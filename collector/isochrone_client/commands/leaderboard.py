@@ -11,7 +11,7 @@ from isochrone_client.pages import leaderboard as leaderboards
 from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
-from isochrone_common.cli.command_line import AliasedOption, Choice
+from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Order, Selection
 
 _EXAMPLES = (
@@ -24,8 +24,6 @@ _EXAMPLES = (
 @click.option(
     "--by",
     "order",
-    cls=AliasedOption,
-    aliases=("--metric",),
     type=Choice([order.value for order in Order]),
     default=Order.TTFT.value,
     show_default=True,

@@ -16,7 +16,7 @@ from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
-from isochrone_common.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
+from isochrone_common.cli.command_line import Choice, Seconds, output_option, print_error
 from isochrone_common.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.durations import SECOND_US
@@ -165,12 +165,10 @@ watch = click.option(
 
 
 def file(**more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
-    """`--file FILE`, and the older `--out`, as the parameter `path`."""
+    """`--file FILE` as the parameter `path`."""
     return click.option(
         "--file",
         "path",
-        cls=AliasedOption,
-        aliases=("--out",),
         type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
         metavar="FILE",
         **more,

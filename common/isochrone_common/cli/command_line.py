@@ -38,11 +38,10 @@ _INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
-    """A command's place, `module:attribute`, and its line in the list of commands. A hidden one is not listed."""
+    """A command's place, `module:attribute`, and its line in the list of commands."""
 
     place: str
     help: str
-    hidden: bool = False
 
     def load(self) -> click.Command:
         """Import the command."""
@@ -59,8 +58,8 @@ class CommandGroup(click.Group):
         self.entries = dict(entries or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands that are not hidden, in the order of the table."""
-        return [*(name for name, entry in self.entries.items() if not entry.hidden), *super().list_commands(ctx)]
+        """The names of the commands in the order of the table."""
+        return [*self.entries, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of that name."""
@@ -78,7 +77,7 @@ class CommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with the help of the table, without importing them."""
-        listed = [(name, entry.help) for name, entry in self.entries.items() if not entry.hidden]
+        listed = [(name, entry.help) for name, entry in self.entries.items()]
         if not listed:
             super().format_commands(ctx, formatter)
             return
@@ -188,27 +187,10 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # older versions of click
         return found
 
 
-class AliasedOption(click.Option):
-    """An option with older spellings, which work and are not listed in the help."""
-
-    def __init__(self, *arguments: Any, aliases: Sequence[str] = (), **more: Any) -> None:  # noqa: ANN401  # click's signature
-        super().__init__(*arguments, **more)
-        self.aliases = tuple(aliases)
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401  # click's parser is private
-        """As click, with the aliases."""
-        listed = self.opts
-        self.opts = [*listed, *self.aliases]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = listed
-
-
 def output_option(*formats: str, **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
-    """`--output FORMAT`, `-o`, and the older `--format`; the first format is the default unless `more` names one."""
+    """`--output FORMAT` and `-o`; the first format is the default unless `more` names one."""
     settings: dict[str, Any] = {"default": formats[0], "show_default": True, "help": "Format of the answer."} | more
-    return click.option("--output", "-o", cls=AliasedOption, aliases=("--format",), type=Choice(formats), **settings)
+    return click.option("--output", "-o", type=Choice(formats), **settings)
 
 
 table_or_json = output_option("table", "json")

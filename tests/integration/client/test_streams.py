@@ -172,7 +172,7 @@ def test_parquet_has_every_sample_with_its_types(recorded: Collector, tmp_path: 
     from pyarrow import parquet
 
     file = tmp_path / "samples.parquet"
-    result = ask(recorded, "samples", "export", "--out", str(file))
+    result = ask(recorded, "samples", "export", "--file", str(file))
     assert (result.exit_code, result.stdout) == (0, "")
     assert f"{MANY} samples exported to {file}" in result.stderr
     table = parquet.read_table(file)
@@ -193,10 +193,10 @@ def test_parquet_has_every_sample_with_its_types(recorded: Collector, tmp_path: 
 def test_csv_and_jsonl_have_the_same_samples(recorded: Collector, tmp_path: Path) -> None:
     """Each format has a line per sample, oldest round first, with the same names; `-` is standard output."""
     options = ["samples", "export", "--region", "us-east-2", "--target", "b"]
-    lines = ask(recorded, *options, "--format", "jsonl", "--out", "-").stdout.splitlines()
+    lines = ask(recorded, *options, "--output", "jsonl", "--file", "-").stdout.splitlines()
     rows = [json.loads(line) for line in lines]
     file = tmp_path / "b.csv"
-    assert ask(recorded, *options, "--out", str(file)).exit_code == 0
+    assert ask(recorded, *options, "--file", str(file)).exit_code == 0
     with file.open(newline="") as text:
         table = list(csv.DictReader(text))
     assert len(rows) == len(table) == MANY // 4
@@ -216,9 +216,9 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
     assert "--force" in refused.stderr
     nothing = ("samples", "export", "--window", "5m", "--file", str(tmp_path / "none.csv"))
     assert (ask(recorded, *nothing).exit_code, ask(recorded, *nothing, "--exit-code").exit_code) == (1, 4)
-    assert ask(recorded, "samples", "export", "--force", "--out", str(file)).exit_code == 0
+    assert ask(recorded, "samples", "export", "--force", "--file", str(file)).exit_code == 0
     assert file.read_text().startswith("target,vantage,region")
-    assert ask(recorded, "samples", "export", "--out", str(tmp_path / "no" / "folder.csv")).exit_code == 1
+    assert ask(recorded, "samples", "export", "--file", str(tmp_path / "no" / "folder.csv")).exit_code == 1
     assert [path.name for path in tmp_path.iterdir()] == ["kept.csv"]
 
 
@@ -226,7 +226,7 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
     ("options", "says"),
     [
         (["--output", "parquet", "--file", "-"], "does not go to standard output"),
-        (["--format", "xls", "--out", "x"], "is not one of"),
+        (["--output", "xls", "--file", "x"], "is not one of"),
         ([], "missing option '--file'"),
     ],
 )
@@ -239,7 +239,7 @@ def test_impossible_exports_are_usage_errors(recorded: Collector, options: list[
 
 def test_options_before_the_subcommand_are_refused(recorded: Collector) -> None:
     """An option that would have no effect is refused."""
-    result = ask(recorded, "samples", "--region", "us-east-2", "export", "--out", "-")
+    result = ask(recorded, "samples", "--region", "us-east-2", "export", "--file", "-")
     assert result.exit_code == 2
     assert "after 'export'" in result.stderr
 

@@ -212,7 +212,7 @@ def test_a_real_decision(routed: Collector, tmp_path: Path) -> None:
     assert ask(routed, "routes", "history").exit_code == 0
 
     file = tmp_path / "litellm.yaml"
-    written = ask(routed, "routes", "export", "litellm", "--region", "eu-central-1", "--out", str(file))
+    written = ask(routed, "routes", "export", "--output", "litellm", "--region", "eu-central-1", "--file", str(file))
     assert written.exit_code == 0, written.output
     first = yaml.safe_load(file.read_text())["model_list"][0]
     assert (first["model_name"], first["model_info"]["id"]) == ("chat", "one/a")
@@ -223,12 +223,15 @@ def test_an_export_never_spoils_a_file(routed: Collector, tmp_path: Path) -> Non
     folder = tmp_path / "out"
     folder.mkdir()
     file = folder / "routes.json"
-    assert ask(routed, "routes", "export", "envoy", "--region", "us-east-2", "--out", str(file)).exit_code == 0
+    assert (
+        ask(routed, "routes", "export", "--output", "envoy", "--region", "us-east-2", "--file", str(file)).exit_code
+        == 0
+    )
     assert sorted(path.name for path in folder.iterdir()) == ["routes.clusters.json", "routes.json"]
     before = file.read_bytes()
-    refused = ask(routed, "routes", "export", "envoy", "--region", "mars", "--out", str(file))
+    refused = ask(routed, "routes", "export", "--output", "envoy", "--region", "mars", "--file", str(file))
     assert (refused.exit_code, file.read_bytes()) == (2, before)
-    exported = ask(routed, "routes", "export", "json", "--region", "us-east-2", "--out", "-")
+    exported = ask(routed, "routes", "export", "--output", "json", "--region", "us-east-2", "--file", "-")
     assert json.loads(exported.stdout)["client_region"] == "us-east-2"
     assert sorted(path.name for path in folder.iterdir()) == ["routes.clusters.json", "routes.json"]
 
@@ -245,7 +248,7 @@ def test_an_expired_table_is_not_exported(start_collector: StartCollector, tmp_p
         time.sleep(0.1)
     file = tmp_path / "kept.json"
     file.write_text("mine")
-    refused = ask(collector, "routes", "export", "json", "--region", "us-east-2", "--out", str(file))
+    refused = ask(collector, "routes", "export", "--output", "json", "--region", "us-east-2", "--file", str(file))
     assert (refused.exit_code, file.read_text()) == (1, "mine")
     again = ask(
         collector, "routes", "export", "-o", "json", "--region", "us-east-2", "--file", str(file), "--exit-code"

@@ -17,7 +17,7 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.routes import require_usable
-from isochrone_common.cli.command_line import Choice, output_option
+from isochrone_common.cli.command_line import output_option
 from isochrone_common.route_consumer import defect
 from isochrone_wire.routes import RegionTables, is_usable
 
@@ -28,16 +28,7 @@ _EXAMPLES = (
 )
 
 
-class _FormerArgument(click.Argument):
-    """The format's former place, `export FORMAT`; it works and is not in the help."""
-
-    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """None."""
-        return []
-
-
 @click.command("export", epilog=options.example(*_EXAMPLES))
-@click.argument("positional", cls=_FormerArgument, required=False, type=Choice(FORMATS))
 @output_option(*FORMATS, default=None, show_default=False, help="The gateway, json or csv.  [required]")
 @click.option(
     "--region",
@@ -66,7 +57,6 @@ def export(
     *,
     collector: Collector,
     timeout_us: int,
-    positional: str | None,
     output: str | None,
     region: str,
     route: str,
@@ -88,12 +78,11 @@ def export(
 
     envoy takes two files, routes in FILE and clusters next to it: for routes.json that is routes.clusters.json.
     """
-    kind = output or positional
-    if kind is None or (positional and positional != kind):
+    if output is None:
         raise click.UsageError(f"name one format with --output: {', '.join(FORMATS)}")
     _require_fitting(path, follow=follow, command=command, check=check)
     if check:
-        click.echo(export_check.check(path, kind, now_at=now_at()))
+        click.echo(export_check.check(path, output, now_at=now_at()))
         return
     if follow:
         Follower(
@@ -101,14 +90,14 @@ def export(
             timeout_us=timeout_us,
             region=region,
             route=route,
-            render=renderer(kind),
+            render=renderer(output),
             write=lambda texts: _write_parts(path, texts),
             command=command_line(command),
         ).run()
         return
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tables(region, route)
-    texts = renderer(kind)(_usable(answer))
+    texts = renderer(output)(_usable(answer))
     _write_parts(path, texts)
     if path != STDOUT:
         for part in texts:

@@ -84,30 +84,18 @@ def test_a_group_without_arguments_prints_its_help() -> None:
     assert done.output.startswith("Usage: program")
 
 
-@pytest.mark.parametrize("spelling", ["--output", "-o", "--format"])
-def test_formats_have_one_spelling_and_an_older_one(spelling: str) -> None:
-    """`--output`, `-o` and the older `--format` mean the same, and the older one is not in the help."""
+@pytest.mark.parametrize("spelling", ["--output", "-o"])
+def test_formats_have_one_option(spelling: str) -> None:
+    """`--output` and `-o` mean the same."""
     assert CliRunner().invoke(group(), ["show", spelling, "json"]).stdout == "json auto\n"
-    assert "--format" not in CliRunner().invoke(group(), ["show", "--help"]).stdout
 
 
-def test_a_hidden_entry_works_and_is_not_listed() -> None:
-    """An alias runs its command; neither the help nor completion offers it."""
-    place = "isochrone_agent.cli.catalogue:command"
-    program = CommandGroup(
-        name="program", entries={"new": Entry(place, "Do it."), "old": Entry(place, "Do it.", hidden=True)}
-    )
-    assert CliRunner().invoke(program, ["old", "--help"]).exit_code == 0
-    assert "old" not in CliRunner().invoke(program, ["--help"]).stdout
-    assert program.list_commands(click.Context(program)) == ["new"]
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("shwo", "show"), ("raed", "read"), ("formr", "former")])
+@pytest.mark.parametrize(("typed", "meant"), [("shwo", "show"), ("raed", "read")])
 def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
-    """The nearest of all names is offered, of commands that are not imported yet and of hidden ones, too."""
+    """The nearest of all names is offered, also of commands that are not imported yet."""
     place = "isochrone_agent.cli.catalogue:command"
     program = group()
-    program.entries = {"read": Entry(place, "Read."), "former": Entry(place, "Read.", hidden=True)}
+    program.entries = {"read": Entry(place, "Read.")}
     done = CliRunner().invoke(program, [typed], prog_name="program")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"error: no such command {typed!r}; did you mean {meant!r}?\nhint: program --help\n"
