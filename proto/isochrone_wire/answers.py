@@ -6,7 +6,7 @@ make a class takes half a millisecond, and a command has one kind of answer.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import Self
 
 from isochrone_wire.text import same_name
 
@@ -250,8 +250,6 @@ class Absence:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferentialList:
     """One differential per selected target and region; `missing` are the regions that the comparison lacks."""
-
-    MESSAGE: ClassVar[str] = "GetDifferentialsResponse"
 
     window: Window
     differentials: tuple[Differential, ...] = ()

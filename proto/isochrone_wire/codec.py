@@ -30,9 +30,9 @@ from isochrone_wire.v1 import plan_pb2, sample_pb2
 Value = TypeVar("Value")
 
 # Named and not imported: to make a class takes a millisecond, and a command needs only those of its answer.
-_VALUE_MODULE_NAMES = ("answers", "fleet", "insights", "model", "operations", "queries.series", "routes")
+_VALUE_MODULE_NAMES = ("fleet", "insights", "model", "operations")
 VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in _VALUE_MODULE_NAMES)
-_MESSAGE_MODULE_NAMES = ("plan", "sample", "observatory", "fleet", "routes", "operations")
+_MESSAGE_MODULE_NAMES = ("plan", "sample", "fleet", "operations")
 _MESSAGE_MODULES = tuple(f"isochrone_wire.v1.{name}_pb2" for name in _MESSAGE_MODULE_NAMES)
 
 

@@ -17,8 +17,6 @@ from isochrone_wire.model import Budget, Sample, Target
 class TargetList:
     """The targets of the plan in force; version 0 and no targets before the first plan."""
 
-    MESSAGE: ClassVar[str] = "ListTargetsResponse"
-
     plan_version: int
     baseline: str
     targets: tuple[Target, ...] = ()
@@ -45,8 +43,6 @@ class SampleList:
     been.
     """
 
-    MESSAGE: ClassVar[str] = "ListSamplesResponse"
-
     samples: tuple[StoredSample, ...] = ()
     resume_at: int = 0
     window: Window | None = None
@@ -71,8 +67,6 @@ class Coverage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageList:
     """One row per vantage and target."""
-
-    MESSAGE: ClassVar[str] = "GetCoverageResponse"
 
     window: Window
     coverage: tuple[Coverage, ...] = ()
@@ -166,8 +160,6 @@ class SpendLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendList:
     """One row per vantage and provider."""
-
-    MESSAGE: ClassVar[str] = "GetSpendResponse"
 
     spend: tuple[SpendLine, ...] = ()
 

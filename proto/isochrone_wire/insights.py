@@ -47,8 +47,6 @@ class Standing:
 class Leaderboard:
     """Standings of the selected regions, ranked within each region by `order`."""
 
-    MESSAGE: ClassVar[str] = "GetLeaderboardResponse"
-
     window: Window
     standings: tuple[Standing, ...] = ()
     order: Order = Order.TTFT
@@ -97,8 +95,6 @@ class RegionCost:
 class RegionCostList:
     """One row per provider and region, the best region of each provider first."""
 
-    MESSAGE: ClassVar[str] = "GetRegionCostsResponse"
-
     window: Window
     costs: tuple[RegionCost, ...] = ()
 
@@ -133,8 +129,6 @@ class LatencyBudget:
 class LatencyBudgetList:
     """One row per use, region and target."""
 
-    MESSAGE: ClassVar[str] = "GetLatencyBudgetsResponse"
-
     window: Window
     budgets: tuple[LatencyBudget, ...] = ()
 
@@ -157,8 +151,6 @@ class TierLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierList:
     """Targets by price tier, the cheapest tier first."""
-
-    MESSAGE: ClassVar[str] = "GetTiersResponse"
 
     window: Window
     tiers: tuple[TierLine, ...] = ()
@@ -222,8 +214,6 @@ class RateLimitSeries:
 class RateLimitList:
     """One series per target, vantage and kind of limit that response headers state, in buckets of `bucket_us`."""
 
-    MESSAGE: ClassVar[str] = "GetRateLimitsResponse"
-
     window: Window
     bucket_us: int
     limits: tuple[RateLimitSeries, ...] = ()
@@ -253,8 +243,6 @@ class DriftEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftList:
     """The changes found in a window, newest first, out of `watched` series examined; `too_short` had too few rounds."""
-
-    MESSAGE: ClassVar[str] = "ListDriftResponse"
 
     window: Window
     events: tuple[DriftEvent, ...] = ()
@@ -322,8 +310,6 @@ class Alert:
 class AlertList:
     """Alerts of a window, newest first; `webhook` is true if there is a receiver."""
 
-    MESSAGE: ClassVar[str] = "ListAlertsResponse"
-
     window: Window
     alerts: tuple[Alert, ...] = ()
     webhook: bool = False
@@ -373,8 +359,6 @@ class Incident:
 class IncidentList:
     """Incidents of a window, newest first; `watched` is the number of targets that are measured now."""
 
-    MESSAGE: ClassVar[str] = "ListIncidentsResponse"
-
     window: Window
     incidents: tuple[Incident, ...] = ()
     watched: int = 0
@@ -403,8 +387,6 @@ class Simulation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationList:
     """One row per region and policy; `members` are the interchangeable targets."""
-
-    MESSAGE: ClassVar[str] = "SimulateResponse"
 
     window: Window
     members: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
@@ -230,8 +229,6 @@ class RouteEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEventList:
     """Events of a window, newest first."""
-
-    MESSAGE: ClassVar[str] = "ListRouteEventsResponse"
 
     window: Window
     events: tuple[RouteEvent, ...] = ()

@@ -31,13 +31,13 @@ from bench.pusher import LoadSpec, PusherConfig, Report
 from bench.raw_copy import RawCopy
 from bench.reference_collector import reference_collector
 from bench.result import at_least, at_most, conclude, percentile
+from isochrone_client.address import Collector
+from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_common import enrolment, identity_file
 from isochrone_common.channel import open_channel
 from isochrone_common.identity_file import Identity
-from isochrone_wire import codec
-from isochrone_wire.fleet import TargetList
-from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc, operations_pb2, operations_pb2_grpc
+from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 
 REGION = "us-east-2"
 TARGETS = 100
@@ -156,10 +156,8 @@ def plan_targets(operator: Identity) -> list[int]:
         operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
             operations_pb2.ApplyPlanRequest(document=document), timeout=30
         )
-        found = observatory_pb2_grpc.ObservatoryStub(channel).ListTargets(
-            observatory_pb2.ListTargetsRequest(), timeout=30
-        )
-    return [target.id for target in codec.decode(TargetList, found).targets]
+    with ObservatoryClient(Collector(operator.http_address, operator)) as client:
+        return [target.id for target in client.list_targets().targets]
 
 
 def enrol_pusher(operator: Identity, name: str, targets: list[int], seed: int) -> PusherConfig:

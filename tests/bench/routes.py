@@ -44,9 +44,8 @@ from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.v1 import (
+    fleet_pb2,
     fleet_pb2_grpc,
-    observatory_pb2,
-    observatory_pb2_grpc,
     operations_pb2,
     operations_pb2_grpc,
 )
@@ -272,8 +271,9 @@ def _applied(channel: Any, urls: Mapping[str, str]) -> dict[str, int]:
     request = operations_pb2.ApplyPlanRequest(document=json.dumps(document), applied_by="bench")
     change = operations_pb2_grpc.OperationsStub(channel).ApplyPlan(request, timeout=30)
     assert not change.problems, change.problems
-    listed = observatory_pb2_grpc.ObservatoryStub(channel).ListTargets(observatory_pb2.ListTargetsRequest(), timeout=30)
-    return {target.name: target.id for target in listed.targets}
+    vantage = fleet_pb2.Vantage(name="bench", region=REGIONS[0])
+    fetched = fleet_pb2_grpc.FleetStub(channel).FetchPlan(fleet_pb2.FetchPlanRequest(vantage=vantage), timeout=30)
+    return {target.name: target.id for target in fetched.plan.targets}
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def page(browser: Browser, shared_guarded_collector: Collector) -> Iterator[Page
     found.log_in(found.credential)
     browser.until(TABLE)
     yield found
-    agents.channel.close()
+    agents.close()
     browser.ask("Security.setIgnoreCertificateErrors", ignore=False)
 
 

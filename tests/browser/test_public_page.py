@@ -68,7 +68,7 @@ def page(browser: Browser, shared_public_collector: Collector) -> Page:
     agents = Caller(f"unix:{collector.data_dir}/collector.sock")
     fleet = Fleet({target.name: target.id for target in agents.targets().targets})
     fleet.push_rounds(agents, rounds_until(now_at() // MINUTE_US * MINUTE_US, ROUNDS), latency)
-    agents.channel.close()
+    agents.close()
     browser.ask("Network.clearBrowserCookies")
     found = Page(browser, collector)
     found.open()

@@ -32,7 +32,7 @@ from isochrone_wire import __version__, codec
 from isochrone_wire.fleet import VantageList
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, observatory_pb2, observatory_pb2_grpc
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -164,9 +164,9 @@ def _health(channel: grpc.Channel, address: Address) -> CheckResult:
 
 
 def _fleet(channel: grpc.Channel, client: OperatorClient) -> Iterator[CheckResult]:
-    stub = observatory_pb2_grpc.ObservatoryStub(channel)
+    stub = operations_pb2_grpc.OperationsStub(channel)
     try:
-        answer = stub.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
+        answer = stub.ListVantages(operations_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
     except grpc.RpcError as error:
         refused = client.failure(error)
         yield fail("vantages", str(refused), refused.hint)

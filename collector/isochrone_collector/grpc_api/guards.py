@@ -138,9 +138,6 @@ Handler = Any
 MAX_OPEN_MESSAGE_BYTES = 8 << 10
 """Maximum size of a request without a credential: joining, health, reflection."""
 
-MAX_QUERY_BYTES = 256 << 10
-"""Maximum size of a query: its names are decoded and compared in the event loop."""
-
 MAX_STREAMED_MESSAGE_BYTES = 256 << 10
 """Maximum size of each request of a stream. Envoy's first one lists its extensions."""
 
@@ -150,7 +147,6 @@ _READ_S = 30.0
 _TALK_OPEN_S = 30.0
 _HEALTH = "/grpc.health.v1.Health/"
 _PUSHES = "/isochrone.v1.Fleet/"
-_QUERIES = ("/isochrone.v1.Observatory/", "/isochrone.v1.Routes/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,9 +298,8 @@ class CallGuard:
         is_push = caller.method.startswith(_PUSHES)
         slots, reads = (self._pushes, self._read_pushes) if is_push else (self._questions, self._read_questions)
         async with slots.hold(key := caller.key(context)):
-            most = MAX_QUERY_BYTES if caller.method.startswith(_QUERIES) else MAX_MESSAGE_BYTES
             async with reads.hold(key):
-                request = await _decoded(handler, await _read(context), most)
+                request = await _decoded(handler, await _read(context), MAX_MESSAGE_BYTES)
             yield request
 
     @asynccontextmanager
@@ -321,7 +316,6 @@ class CallGuard:
 
 _STREAMS = 16
 STREAMS_OF = {
-    "/isochrone.v1.Routes/WatchTables": MAX_WATCHES,
     **dict.fromkeys(discovery.METHODS, MAX_WATCHES),
     "/grpc.health.v1.Health/Watch": 64,
 }
@@ -388,9 +382,8 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Fleet/Join": None,
     "/isochrone.v1.Fleet/Renew": tuple(Role),
     "/isochrone.v1.Fleet": (Role.VANTAGE,),
-    "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
+    "/isochrone.v1.Operations/ListVantages": (Role.READER, Role.OPERATOR),
     "/isochrone.v1.Operations": (Role.OPERATOR,),
-    "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
     **dict.fromkeys(discovery.METHODS, (Role.READER, Role.OPERATOR)),
 }
 

@@ -15,12 +15,14 @@ from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.queries import fleet
+from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.store import audit
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import AuditTrail, Receipt, Renewed
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, observatory_pb2, operations_pb2, operations_pb2_grpc
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
@@ -122,7 +124,7 @@ _AUDIT_DEFAULT = 100
 
 
 class OperationsService(operations_pb2_grpc.OperationsServicer):
-    """Plans, access, the audit trail, silences and test alerts."""
+    """Plans, access, the audit trail, silences, test alerts, and the state of vantages."""
 
     def __init__(
         self,
@@ -132,12 +134,22 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         enrolment: Enrolment,
         alert_delivery: AlertService,
         silencing: SilenceService,
+        query_context: QueryContext,
     ) -> None:
         self._database = database
         self._plans = plans
         self._enrolment = enrolment
         self._alert_delivery = alert_delivery
         self._silencing = silencing
+        self._query_context = query_context
+
+    async def ListVantages(  # noqa: N802  # the name in the .proto
+        self,
+        request: operations_pb2.ListVantagesRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> operations_pb2.ListVantagesResponse:
+        """Return the state of every vantage."""
+        return codec.encode(await answer(context, fleet.vantage_list(self._query_context)))  # type: ignore[no-any-return]  # as above
 
     async def ApplyPlan(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ApplyPlanRequest, context: Context
@@ -233,13 +245,13 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
 
     async def TestAlert(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.TestAlertRequest, context: Context
-    ) -> observatory_pb2.Alert:
+    ) -> operations_pb2.Alert:
         """Send a test alert to one receiver, or to all, and return it with its delivery."""
         return codec.encode(await answer(context, self._alert_delivery.test(request.receiver)))  # type: ignore[no-any-return]  # as above
 
     async def AddSilence(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.AddSilenceRequest, context: Context
-    ) -> observatory_pb2.Silence:
+    ) -> operations_pb2.Silence:
         """Hold alerts back for a time."""
         work = self._silencing.add(
             targets=request.targets,
@@ -253,14 +265,14 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
 
     async def AcknowledgeAlert(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.AcknowledgeAlertRequest, context: Context
-    ) -> observatory_pb2.Silence:
+    ) -> operations_pb2.Silence:
         """Acknowledge a problem for a time."""
         work = self._silencing.acknowledge(request.id, duration_us=request.duration_us, reason=request.reason)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def EndSilence(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.EndSilenceRequest, context: Context
-    ) -> observatory_pb2.Silence:
+    ) -> operations_pb2.Silence:
         """End a silence or an acknowledgement before its time."""
         return codec.encode(await answer(context, self._silencing.end(request.id)))  # type: ignore[no-any-return]  # as above
 

@@ -28,7 +28,7 @@ from isochrone_collector.store import drift, hourly_levels, probe_queries, vanta
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow, VantageRow
-from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Selection
+from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Selection
 from isochrone_wire.fleet import absences, absences_besides
 from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import Target
@@ -80,13 +80,11 @@ async def differentials(
     against: Sequence[str],
     metric: str,
     explain: bool = False,
-    knows_mixed: bool = True,
 ) -> DifferentialList:
     """Return one differential per target and region against `baseline`, the plan's if it is empty.
 
     Targets of the plan in force always have a line, others only if they have values. `explain` adds the parts by phase.
-    A reader that does not know `mixed` receives `undecided` with the same reason. Raises `BadRequest` and
-    `UnknownName`.
+    Raises `BadRequest` and `UnknownName`.
     """
     measure = metric_of(metric)
     reference = baseline or context.targets().baseline
@@ -114,17 +112,11 @@ async def differentials(
     )
     answers = await asyncio.to_thread(_answers, query, data, panel, participations)
     missing = await _missing(context, query, participations)
-    known = answers if knows_mixed else tuple(map(without_mixed, answers))
-    return DifferentialList(window=selection.window, differentials=known, missing=missing)
+    return DifferentialList(window=selection.window, differentials=answers, missing=missing)
 
 
 def _subject(target_id: int, name: str, target: Target | TargetRow, *, region: str) -> Subject:
     return Subject(target_id=target_id, target=name, provider=target.provider, model=target.model, region=region)
-
-
-def without_mixed(line: Decided) -> Decided:
-    """Return the line for a reader that does not know `mixed`."""
-    return replace(line, decision=Decision.UNDECIDED) if line.decision is Decision.MIXED else line
 
 
 async def _read(context: QueryContext, connection: Connection, query: _Query, *, explain: bool) -> _Data:

@@ -11,7 +11,6 @@ from isochrone_collector.analysis.differential.region_cost import region_costs a
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.queries import participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
-from isochrone_collector.queries.differentials import without_mixed
 from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.rows import VantageRow
@@ -33,12 +32,8 @@ class _Data:
     now_at: int
 
 
-async def region_costs(
-    context: QueryContext, selection: Selection, *, metric: str, knows_mixed: bool = True
-) -> RegionCostList:
-    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty. `knows_mixed` is that
-    of `differentials`.
-    """
+async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
+    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
     measure = metric_of(metric)
     control = participation.control_of(context.plans.current)
     async with context.database.connection() as connection:
@@ -57,8 +52,7 @@ async def region_costs(
             now_at=context.clock(),
         )
     costs = await asyncio.to_thread(_weigh, data, measure)
-    known = costs if knows_mixed else tuple(map(without_mixed, costs))
-    return RegionCostList(window=selection.window, costs=known)
+    return RegionCostList(window=selection.window, costs=costs)
 
 
 def _weigh(data: _Data, metric: Metric) -> tuple[RegionCost, ...]:

@@ -17,8 +17,6 @@ from isochrone_collector.auth.authenticator import Authenticator, Principal
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_collector.grpc_api.guards import AuthInterceptor
-from isochrone_collector.grpc_api.observatory import ObservatoryService
-from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.grpc_api.services import FleetService, OperationsService, add_to_server
 from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
@@ -30,12 +28,8 @@ from isochrone_common.files import private_files
 from isochrone_wire.operations import Role
 from isochrone_wire.v1 import (
     fleet_pb2,
-    observatory_pb2,
-    observatory_pb2_grpc,
     operations_pb2,
     operations_pb2_grpc,
-    routes_pb2,
-    routes_pb2_grpc,
 )
 
 _MAX_CONNECTIONS = 4_000
@@ -71,12 +65,9 @@ def grpc_server(
         enrolment=parts.enrolment,
         alert_delivery=parts.alerts,
         silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
+        query_context=parts.query_context,
     )
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
-    readers = ObservatoryService(parts.query_context)
-    observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
-    routes = RoutesService(query_context=parts.query_context, publisher=parts.publishing.publisher)
-    routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)
     discovery = DiscoveryServices(
         snapshots=parts.snapshots, publisher=parts.publishing.publisher, rejections=parts.rejections
     )
@@ -86,8 +77,6 @@ def grpc_server(
         for module, name in (
             (fleet_pb2, "Fleet"),
             (operations_pb2, "Operations"),
-            (observatory_pb2, "Observatory"),
-            (routes_pb2, "Routes"),
         )
     ]
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)

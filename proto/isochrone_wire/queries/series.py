@@ -1,7 +1,6 @@
 """Value classes of the answer on values over time. Units as in `isochrone_wire.model`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from isochrone_wire.answers import Metric, Source, Window
 
@@ -58,8 +57,6 @@ class SeriesList:
     """One series per target and region with samples, in buckets of `bucket_us` that begin at its multiples. `limit_us`
     is the limit of the goodput, if there is one.
     """
-
-    MESSAGE: ClassVar[str] = "GetSeriesResponse"
 
     window: Window
     metric: Metric

@@ -7,7 +7,6 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from isochrone_wire.v1 import observatory_pb2 as _observatory_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -742,11 +741,11 @@ class ListSilencesResponse(_message.Message):
 
     SILENCES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def silences(self) -> _containers.RepeatedCompositeFieldContainer[_observatory_pb2.Silence]: ...
+    def silences(self) -> _containers.RepeatedCompositeFieldContainer[Global___Silence]: ...
     def __init__(
         self,
         *,
-        silences: _abc.Iterable[_observatory_pb2.Silence] | None = ...,
+        silences: _abc.Iterable[Global___Silence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -755,3 +754,376 @@ class ListSilencesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListSilencesResponse: _TypeAlias = ListSilencesResponse  # noqa: Y015
+
+@_typing.final
+class Alert(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    RAISED_AT_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    DELIVERIES_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    kind: _builtins.str
+    """target_failing | target_throttled | target_recovered | drift | vantage_absent | vantage_back | …: see docs/alerts.md"""
+    subject: _builtins.str
+    sentence: _builtins.str
+    raised_at: _builtins.int
+    delivered_at: _builtins.int
+    attempts: _builtins.int
+    last_error: _builtins.str
+    @_builtins.property
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlertDelivery]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+        raised_at: _builtins.int = ...,
+        delivered_at: _builtins.int | None = ...,
+        attempts: _builtins.int = ...,
+        last_error: _builtins.str = ...,
+        deliveries: _abc.Iterable[Global___AlertDelivery] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "delivered_at", b"delivered_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "deliveries", b"deliveries", "id", b"id", "kind", b"kind", "last_error", b"last_error", "raised_at", b"raised_at", "sentence", b"sentence", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delivered_at: _TypeAlias = _typing.Literal["delivered_at"]  # noqa: Y015
+    _WhichOneofArgType__delivered_at: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_at) -> _WhichOneofReturnType__delivered_at | None: ...
+
+Global___Alert: _TypeAlias = Alert  # noqa: Y015
+
+@_typing.final
+class AlertDelivery(_message.Message):
+    """The delivery of an alert to one receiver."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    receiver: _builtins.str
+    state: _builtins.str
+    """delivered | pending | silenced | given_up"""
+    delivered_at: _builtins.int
+    attempts: _builtins.int
+    last_error: _builtins.str
+    def __init__(
+        self,
+        *,
+        receiver: _builtins.str = ...,
+        state: _builtins.str = ...,
+        delivered_at: _builtins.int | None = ...,
+        attempts: _builtins.int = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "delivered_at", b"delivered_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "last_error", b"last_error", "receiver", b"receiver", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delivered_at: _TypeAlias = _typing.Literal["delivered_at"]  # noqa: Y015
+    _WhichOneofArgType__delivered_at: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_at) -> _WhichOneofReturnType__delivered_at | None: ...
+
+Global___AlertDelivery: _TypeAlias = AlertDelivery  # noqa: Y015
+
+@_typing.final
+class Silence(_message.Message):
+    """A silence; with a thread the acknowledgement of one problem."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    PROVIDERS_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    UNTIL_AT_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    ENDED_BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    thread: _builtins.str
+    subject: _builtins.str
+    reason: _builtins.str
+    created_by: _builtins.str
+    """The name of the credential."""
+    created_at: _builtins.int
+    until_at: _builtins.int
+    ended_at: _builtins.int
+    ended_by: _builtins.str
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def providers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
+        providers: _abc.Iterable[_builtins.str] | None = ...,
+        regions: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        thread: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        created_by: _builtins.str = ...,
+        created_at: _builtins.int = ...,
+        until_at: _builtins.int = ...,
+        ended_at: _builtins.int | None = ...,
+        ended_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at", "ended_at", b"ended_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at", "created_at", b"created_at", "created_by", b"created_by", "ended_at", b"ended_at", "ended_by", b"ended_by", "id", b"id", "kinds", b"kinds", "providers", b"providers", "reason", b"reason", "regions", b"regions", "subject", b"subject", "targets", b"targets", "thread", b"thread", "until_at", b"until_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ended_at: _TypeAlias = _typing.Literal["ended_at"]  # noqa: Y015
+    _WhichOneofArgType__ended_at: _TypeAlias = _typing.Literal["_ended_at", b"_ended_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ended_at) -> _WhichOneofReturnType__ended_at | None: ...
+
+Global___Silence: _TypeAlias = Silence  # noqa: Y015
+
+@_typing.final
+class ListVantagesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVantagesRequest: _TypeAlias = ListVantagesRequest  # noqa: Y015
+
+@_typing.final
+class VantageStatus(_message.Message):
+    """The state of one vantage as of its newest push."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DroppedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    LIVENESS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
+    NEWEST_SAMPLE_AT_FIELD_NUMBER: _builtins.int
+    NEXT_HEARTBEAT_AT_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
+    PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_REASON_FIELD_NUMBER: _builtins.int
+    SPOOL_DEPTH_FIELD_NUMBER: _builtins.int
+    SPOOL_OLDEST_AT_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    CLOCK_OFFSET_US_FIELD_NUMBER: _builtins.int
+    CLOCK_UNCERTAINTY_US_FIELD_NUMBER: _builtins.int
+    LOOP_LAG_US_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    LEDGERED_FIELD_NUMBER: _builtins.int
+    ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
+    MISSING_KEYS_FIELD_NUMBER: _builtins.int
+    REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
+    RIVAL_AT_FIELD_NUMBER: _builtins.int
+    LATITUDE_FIELD_NUMBER: _builtins.int
+    LONGITUDE_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    region: _builtins.str
+    liveness: _builtins.str
+    """online | late | silent | empty: see isochrone_wire.fleet.Liveness."""
+    reason: _builtins.str
+    last_seen_at: _builtins.int
+    newest_sample_at: _builtins.int
+    next_heartbeat_at: _builtins.int
+    agent_version: _builtins.str
+    plan_version: _builtins.int
+    refused_plan_version: _builtins.int
+    refused_plan_reason: _builtins.str
+    spool_depth: _builtins.int
+    spool_oldest_at: _builtins.int
+    quarantined: _builtins.int
+    clock_offset_us: _builtins.int
+    clock_uncertainty_us: _builtins.int
+    loop_lag_us: _builtins.int
+    finished: _builtins.int
+    """The agent's count of finished samples, and the ledger's count of stored samples in the same epoch."""
+    ledgered: _builtins.int
+    rounds_missed: _builtins.int
+    missing_keys: _builtins.str
+    """The targets that are skipped because the agent lacks their key, with the reasons."""
+    refused_targets: _builtins.str
+    """The targets that are skipped because the agent's policy refuses them, with the reasons."""
+    rival_at: _builtins.int
+    """When a second agent with this credential was refused last, if there is one."""
+    latitude: _builtins.float
+    """The place of the region, in degrees to the north and to the east, and its city; absent where they are not known."""
+    longitude: _builtins.float
+    place: _builtins.str
+    @_builtins.property
+    def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        region: _builtins.str = ...,
+        liveness: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        last_seen_at: _builtins.int = ...,
+        newest_sample_at: _builtins.int | None = ...,
+        next_heartbeat_at: _builtins.int | None = ...,
+        agent_version: _builtins.str = ...,
+        plan_version: _builtins.int = ...,
+        refused_plan_version: _builtins.int | None = ...,
+        refused_plan_reason: _builtins.str | None = ...,
+        spool_depth: _builtins.int = ...,
+        spool_oldest_at: _builtins.int | None = ...,
+        quarantined: _builtins.int = ...,
+        dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        clock_offset_us: _builtins.int | None = ...,
+        clock_uncertainty_us: _builtins.int | None = ...,
+        loop_lag_us: _builtins.int | None = ...,
+        finished: _builtins.int = ...,
+        ledgered: _builtins.int = ...,
+        rounds_missed: _builtins.int = ...,
+        missing_keys: _builtins.str | None = ...,
+        refused_targets: _builtins.str | None = ...,
+        rival_at: _builtins.int | None = ...,
+        latitude: _builtins.float | None = ...,
+        longitude: _builtins.float | None = ...,
+        place: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "latitude", b"latitude", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rival_at", b"rival_at", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "latitude", b"latitude", "ledgered", b"ledgered", "liveness", b"liveness", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rival_at", b"rival_at", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
+    _WhichOneofReturnType__clock_uncertainty_us: _TypeAlias = _typing.Literal["clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_uncertainty_us: _TypeAlias = _typing.Literal["_clock_uncertainty_us", b"_clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofReturnType__latitude: _TypeAlias = _typing.Literal["latitude"]  # noqa: Y015
+    _WhichOneofArgType__latitude: _TypeAlias = _typing.Literal["_latitude", b"_latitude"]  # noqa: Y015
+    _WhichOneofReturnType__longitude: _TypeAlias = _typing.Literal["longitude"]  # noqa: Y015
+    _WhichOneofArgType__longitude: _TypeAlias = _typing.Literal["_longitude", b"_longitude"]  # noqa: Y015
+    _WhichOneofReturnType__loop_lag_us: _TypeAlias = _typing.Literal["loop_lag_us"]  # noqa: Y015
+    _WhichOneofArgType__loop_lag_us: _TypeAlias = _typing.Literal["_loop_lag_us", b"_loop_lag_us"]  # noqa: Y015
+    _WhichOneofReturnType__missing_keys: _TypeAlias = _typing.Literal["missing_keys"]  # noqa: Y015
+    _WhichOneofArgType__missing_keys: _TypeAlias = _typing.Literal["_missing_keys", b"_missing_keys"]  # noqa: Y015
+    _WhichOneofReturnType__newest_sample_at: _TypeAlias = _typing.Literal["newest_sample_at"]  # noqa: Y015
+    _WhichOneofArgType__newest_sample_at: _TypeAlias = _typing.Literal["_newest_sample_at", b"_newest_sample_at"]  # noqa: Y015
+    _WhichOneofReturnType__next_heartbeat_at: _TypeAlias = _typing.Literal["next_heartbeat_at"]  # noqa: Y015
+    _WhichOneofArgType__next_heartbeat_at: _TypeAlias = _typing.Literal["_next_heartbeat_at", b"_next_heartbeat_at"]  # noqa: Y015
+    _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
+    _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_reason: _TypeAlias = _typing.Literal["refused_plan_reason"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_reason: _TypeAlias = _typing.Literal["_refused_plan_reason", b"_refused_plan_reason"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_version: _TypeAlias = _typing.Literal["refused_plan_version"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
+    _WhichOneofReturnType__refused_targets: _TypeAlias = _typing.Literal["refused_targets"]  # noqa: Y015
+    _WhichOneofArgType__refused_targets: _TypeAlias = _typing.Literal["_refused_targets", b"_refused_targets"]  # noqa: Y015
+    _WhichOneofReturnType__rival_at: _TypeAlias = _typing.Literal["rival_at"]  # noqa: Y015
+    _WhichOneofArgType__rival_at: _TypeAlias = _typing.Literal["_rival_at", b"_rival_at"]  # noqa: Y015
+    _WhichOneofReturnType__spool_oldest_at: _TypeAlias = _typing.Literal["spool_oldest_at"]  # noqa: Y015
+    _WhichOneofArgType__spool_oldest_at: _TypeAlias = _typing.Literal["_spool_oldest_at", b"_spool_oldest_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_offset_us) -> _WhichOneofReturnType__clock_offset_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_uncertainty_us) -> _WhichOneofReturnType__clock_uncertainty_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__latitude) -> _WhichOneofReturnType__latitude | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__longitude) -> _WhichOneofReturnType__longitude | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__loop_lag_us) -> _WhichOneofReturnType__loop_lag_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__missing_keys) -> _WhichOneofReturnType__missing_keys | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_sample_at) -> _WhichOneofReturnType__newest_sample_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__next_heartbeat_at) -> _WhichOneofReturnType__next_heartbeat_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place) -> _WhichOneofReturnType__place | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_reason) -> _WhichOneofReturnType__refused_plan_reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rival_at) -> _WhichOneofReturnType__rival_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spool_oldest_at) -> _WhichOneofReturnType__spool_oldest_at | None: ...
+
+Global___VantageStatus: _TypeAlias = VantageStatus  # noqa: Y015
+
+@_typing.final
+class ListVantagesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    ANSWERED_AT_FIELD_NUMBER: _builtins.int
+    VANTAGES_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    plan_version: _builtins.int
+    answered_at: _builtins.int
+    paused: _builtins.str
+    """Why the collector deletes, summarises, publishes and alerts nothing; empty while it does."""
+    @_builtins.property
+    def vantages(self) -> _containers.RepeatedCompositeFieldContainer[Global___VantageStatus]: ...
+    def __init__(
+        self,
+        *,
+        plan_version: _builtins.int = ...,
+        answered_at: _builtins.int = ...,
+        vantages: _abc.Iterable[Global___VantageStatus] | None = ...,
+        paused: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_at", b"answered_at", "paused", b"paused", "plan_version", b"plan_version", "vantages", b"vantages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVantagesResponse: _TypeAlias = ListVantagesResponse  # noqa: Y015

@@ -3,7 +3,6 @@
 import grpc
 import warnings
 
-from isochrone_wire.v1 import observatory_pb2 as isochrone__wire_dot_v1_dot_observatory__pb2
 from isochrone_wire.v1 import operations_pb2 as isochrone__wire_dot_v1_dot_operations__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
@@ -35,6 +34,11 @@ class OperationsStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.ListVantages = channel.unary_unary(
+                '/isochrone.v1.Operations/ListVantages',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.FromString,
+                _registered_method=True)
         self.ApplyPlan = channel.unary_unary(
                 '/isochrone.v1.Operations/ApplyPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.SerializeToString,
@@ -83,22 +87,22 @@ class OperationsStub(object):
         self.TestAlert = channel.unary_unary(
                 '/isochrone.v1.Operations/TestAlert',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Alert.FromString,
                 _registered_method=True)
         self.AddSilence = channel.unary_unary(
                 '/isochrone.v1.Operations/AddSilence',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
                 _registered_method=True)
         self.AcknowledgeAlert = channel.unary_unary(
                 '/isochrone.v1.Operations/AcknowledgeAlert',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
                 _registered_method=True)
         self.EndSilence = channel.unary_unary(
                 '/isochrone.v1.Operations/EndSilence',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.SerializeToString,
-                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
                 _registered_method=True)
         self.ListSilences = channel.unary_unary(
                 '/isochrone.v1.Operations/ListSilences',
@@ -109,6 +113,13 @@ class OperationsStub(object):
 
 class OperationsServicer(object):
     """Missing associated documentation comment in .proto file."""
+
+    def ListVantages(self, request, context):
+        """Returns the state of every vantage; for readers, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def ApplyPlan(self, request, context):
         """Validates a plan document and, unless `dry_run`, makes it the plan in force.
@@ -208,6 +219,11 @@ class OperationsServicer(object):
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ListVantages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVantages,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.SerializeToString,
+            ),
             'ApplyPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.ApplyPlan,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.FromString,
@@ -256,22 +272,22 @@ def add_OperationsServicer_to_server(servicer, server):
             'TestAlert': grpc.unary_unary_rpc_method_handler(
                     servicer.TestAlert,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Alert.SerializeToString,
             ),
             'AddSilence': grpc.unary_unary_rpc_method_handler(
                     servicer.AddSilence,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.SerializeToString,
             ),
             'AcknowledgeAlert': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeAlert,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.SerializeToString,
             ),
             'EndSilence': grpc.unary_unary_rpc_method_handler(
                     servicer.EndSilence,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.FromString,
-                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Silence.SerializeToString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.Silence.SerializeToString,
             ),
             'ListSilences': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSilences,
@@ -288,6 +304,33 @@ def add_OperationsServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Operations(object):
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def ListVantages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/ListVantages',
+            isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ListVantagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def ApplyPlan(request,
@@ -548,7 +591,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/TestAlert',
             isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Alert.FromString,
             options,
             channel_credentials,
             insecure,
@@ -575,7 +618,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/AddSilence',
             isochrone__wire_dot_v1_dot_operations__pb2.AddSilenceRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
             options,
             channel_credentials,
             insecure,
@@ -602,7 +645,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/AcknowledgeAlert',
             isochrone__wire_dot_v1_dot_operations__pb2.AcknowledgeAlertRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
             options,
             channel_credentials,
             insecure,
@@ -629,7 +672,7 @@ class Operations(object):
             target,
             '/isochrone.v1.Operations/EndSilence',
             isochrone__wire_dot_v1_dot_operations__pb2.EndSilenceRequest.SerializeToString,
-            isochrone__wire_dot_v1_dot_observatory__pb2.Silence.FromString,
+            isochrone__wire_dot_v1_dot_operations__pb2.Silence.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,6 @@ The service for operators."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from isochrone_wire.v1 import observatory_pb2 as _observatory_pb2
 from isochrone_wire.v1 import operations_pb2 as _operations_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -32,6 +31,8 @@ class OperationsStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> OperationsAsyncStub: ...
+    ListVantages: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.ListVantagesResponse]
+    """Returns the state of every vantage; for readers, too."""
     ApplyPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
     ListPlans: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]
@@ -48,19 +49,21 @@ class OperationsStub:
     """Records that the database was restored from a backup: voids what the backup has revived."""
     ListAudit: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]
     """Returns the newest changes by operators and by machines that joined."""
-    TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]
+    TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _operations_pb2.Alert]
     """Sends a test alert to one receiver, or to all, and returns the result."""
-    AddSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _observatory_pb2.Silence]
+    AddSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _operations_pb2.Silence]
     """Holds alerts back for a time."""
-    AcknowledgeAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _observatory_pb2.Silence]
+    AcknowledgeAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _operations_pb2.Silence]
     """Records that somebody works on a problem, which is not repeated for a time."""
-    EndSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _observatory_pb2.Silence]
+    EndSilence: _grpc.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _operations_pb2.Silence]
     """Ends a silence or an acknowledgement before its time."""
     ListSilences: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    ListVantages: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListVantagesRequest, _operations_pb2.ListVantagesResponse]  # type: ignore[assignment]
+    """Returns the state of every vantage; for readers, too."""
     ApplyPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
     ListPlans: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]  # type: ignore[assignment]
@@ -77,17 +80,25 @@ class OperationsAsyncStub(OperationsStub):
     """Records that the database was restored from a backup: voids what the backup has revived."""
     ListAudit: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAuditRequest, _operations_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Returns the newest changes by operators and by machines that joined."""
-    TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]  # type: ignore[assignment]
+    TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _operations_pb2.Alert]  # type: ignore[assignment]
     """Sends a test alert to one receiver, or to all, and returns the result."""
-    AddSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    AddSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.AddSilenceRequest, _operations_pb2.Silence]  # type: ignore[assignment]
     """Holds alerts back for a time."""
-    AcknowledgeAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    AcknowledgeAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.AcknowledgeAlertRequest, _operations_pb2.Silence]  # type: ignore[assignment]
     """Records that somebody works on a problem, which is not repeated for a time."""
-    EndSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _observatory_pb2.Silence]  # type: ignore[assignment]
+    EndSilence: _aio.UnaryUnaryMultiCallable[_operations_pb2.EndSilenceRequest, _operations_pb2.Silence]  # type: ignore[assignment]
     """Ends a silence or an acknowledgement before its time."""
     ListSilences: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListSilencesRequest, _operations_pb2.ListSilencesResponse]  # type: ignore[assignment]
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def ListVantages(
+        self,
+        request: _operations_pb2.ListVantagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.ListVantagesResponse, _abc.Awaitable[_operations_pb2.ListVantagesResponse]]:
+        """Returns the state of every vantage; for readers, too."""
+
     @_abc_1.abstractmethod
     def ApplyPlan(
         self,
@@ -163,7 +174,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.TestAlertRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_observatory_pb2.Alert, _abc.Awaitable[_observatory_pb2.Alert]]:
+    ) -> _typing.Union[_operations_pb2.Alert, _abc.Awaitable[_operations_pb2.Alert]]:
         """Sends a test alert to one receiver, or to all, and returns the result."""
 
     @_abc_1.abstractmethod
@@ -171,7 +182,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.AddSilenceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+    ) -> _typing.Union[_operations_pb2.Silence, _abc.Awaitable[_operations_pb2.Silence]]:
         """Holds alerts back for a time."""
 
     @_abc_1.abstractmethod
@@ -179,7 +190,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.AcknowledgeAlertRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+    ) -> _typing.Union[_operations_pb2.Silence, _abc.Awaitable[_operations_pb2.Silence]]:
         """Records that somebody works on a problem, which is not repeated for a time."""
 
     @_abc_1.abstractmethod
@@ -187,7 +198,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _operations_pb2.EndSilenceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_observatory_pb2.Silence, _abc.Awaitable[_observatory_pb2.Silence]]:
+    ) -> _typing.Union[_operations_pb2.Silence, _abc.Awaitable[_operations_pb2.Silence]]:
         """Ends a silence or an acknowledgement before its time."""
 
     @_abc_1.abstractmethod

@@ -65,7 +65,7 @@ def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
     try:
         yield caller
     finally:
-        caller.channel.close()
+        caller.close()
 
 
 def joined(collector: Collector, name: str, **more: object) -> Identity:
@@ -441,7 +441,7 @@ def test_plain_text_on_loopback_needs_no_credential(start_collector: StartCollec
         assert {name: refused(lambda ask=ask, c=caller: ask(c)) for name, ask in ASKED.items() if name != "invite"} == {  # type: ignore[misc]  # bound now
             name: grpc.StatusCode.NOT_FOUND if name == "revoke" else None for name in ASKED if name != "invite"
         }
-        caller.channel.close()
+        caller.close()
     assert not (plain.data_dir / "operator.json").exists()
 
 

@@ -165,7 +165,7 @@ def test_the_socket_names_the_user(collector: Collector) -> None:
     """A change over the socket is recorded with the collector's user, whom no credential can be named after."""
     caller = Caller(f"unix:{collector.data_dir}/collector.sock")
     caller.apply(PLAN)
-    caller.channel.close()
+    caller.close()
     found = run_command(
         *("audit", "--output", "json", "--collector", collector.address),
         *("--identity", str(collector.data_dir / "operator.json")),
@@ -219,15 +219,15 @@ def test_a_data_folder_that_cannot_be_written(start_collector: StartCollector, d
     start_collector(data_dir=folder, database_url=database_url, more=more, trusting=False)
     caller = Caller(f"unix:{socket}")
     assert caller.targets().plan_version == 0
-    caller.channel.close()
+    caller.close()
 
 
 def test_the_port_has_no_plain_text(collector: Collector) -> None:
     """A caller in plain text gets no answer from the port."""
     caller = Caller(collector.address)
     with pytest.raises(grpc.RpcError) as refused:
-        caller.targets()
-    caller.channel.close()
+        caller.access()
+    caller.close()
     call: object = refused.value
     assert isinstance(call, grpc.Call)
     assert call.code() is grpc.StatusCode.UNAVAILABLE

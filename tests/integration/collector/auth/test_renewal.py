@@ -50,7 +50,7 @@ def push(collector: Collector, identity: Identity) -> str:
     else:
         return "OK"
     finally:
-        caller.channel.close()
+        caller.close()
 
 
 def renew(collector: Collector, identity: Identity) -> Identity:
@@ -59,7 +59,7 @@ def renew(collector: Collector, identity: Identity) -> Identity:
     try:
         answer = caller.renew()
     finally:
-        caller.channel.close()
+        caller.close()
     assert answer.credential is not None
     return replace(identity, credential=answer.credential, expires_at=answer.expires_at, renew_at=answer.renew_at)
 
@@ -179,7 +179,7 @@ def announced(collector: Collector, identity: Identity) -> list[bytes]:
     try:
         response = caller.fleet.Renew(fleet_pb2.RenewRequest(), timeout=10)
     finally:
-        caller.channel.close()
+        caller.close()
     return [fingerprint_of(certificate) for certificate in response.certificates]
 
 

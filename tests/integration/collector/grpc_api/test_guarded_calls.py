@@ -16,7 +16,7 @@ from isochrone_collector.auth.authenticator import Principal
 from isochrone_collector.auth.limits import CallSlots
 from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted, Unauthenticated
 from isochrone_collector.grpc_api import guards
-from isochrone_collector.grpc_api.guards import MAX_QUERY_BYTES, Caller, CallGuard
+from isochrone_collector.grpc_api.guards import Caller, CallGuard
 from isochrone_collector.grpc_api.responses import refuse
 from isochrone_collector.store import audit
 from isochrone_common.channel import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
@@ -25,7 +25,6 @@ from isochrone_wire.operations import Role
 TIMEOUT_S = 20.0
 HEALTH = "/grpc.health.v1.Health/Check"
 PUSH = "/isochrone.v1.Fleet/Push"
-QUERY = "/isochrone.v1.Observatory/ListTargets"
 # Without it channels to the same address share a connection.
 SEPARATE = [("grpc.use_local_subchannel_pool", 1)]
 OPEN = {"/t.T/Open", "/t.T/TooOften", HEALTH}
@@ -61,7 +60,6 @@ HANDLERS: dict[str, Any] = {
     "/t.T/Open": grpc.unary_unary_rpc_method_handler(_length),
     HEALTH: grpc.unary_unary_rpc_method_handler(_length),
     PUSH: grpc.unary_unary_rpc_method_handler(_length),
-    QUERY: grpc.unary_unary_rpc_method_handler(_length),
     "/t.T/Follow": grpc.unary_stream_rpc_method_handler(_endless),
     "/t.T/Converse": grpc.stream_stream_rpc_method_handler(_echo),
     "/t.T/TooOften": grpc.unary_unary_rpc_method_handler(_too_often),
@@ -135,17 +133,6 @@ async def test_a_request_without_a_credential_is_small() -> None:
         length: Any = channel.unary_unary("/t.T/Open")
         assert await length(b"\x0a" * (8 << 10), timeout=TIMEOUT_S) == b"8192"
         status, _ = await status_of(length(b"\x0a" * (4 << 20), timeout=TIMEOUT_S))
-        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_a_query_is_small() -> None:
-    """A query takes 256 KiB, so that a reader cannot send millions of names; a push takes all that gRPC does."""
-    async with serving() as channel:
-        query: Any = channel.unary_unary(QUERY)
-        push: Any = channel.unary_unary(PUSH)
-        assert await query(b"\x0a" * MAX_QUERY_BYTES, timeout=TIMEOUT_S)
-        assert await push(b"\x0a" * (MAX_QUERY_BYTES + 1), timeout=TIMEOUT_S)
-        status, _ = await status_of(query(b"\x0a" * (MAX_QUERY_BYTES + 1), timeout=TIMEOUT_S))
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 

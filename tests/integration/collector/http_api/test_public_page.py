@@ -58,7 +58,7 @@ def push(collector: Collector) -> None:
         fleet = Fleet({target.name: target.id for target in agents.targets().targets})
         fleet.push_rounds(agents, rounds_until(now_at() // MINUTE_US * MINUTE_US, ROUNDS), latency)
     finally:
-        agents.channel.close()
+        agents.close()
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_private_targets_do_not_exist(start_collector: StartCollector) -> None:
     elsewhere = Fleet({target.name: target.id for target in agents.targets().targets if target.name == SECOND})
     rounds = rounds_until(now_at() // MINUTE_US * MINUTE_US, ROUNDS)
     elsewhere.push_rounds(agents, rounds, vantages=[Vantage(name="eu-1", region="eu-central-1")])
-    agents.channel.close()
+    agents.close()
     operator = identity_file.read(collector.data_dir / "operator.json").credential
     with httpx.Client(base_url=collector.http, trust_env=False, timeout=60) as http:
         eventually(

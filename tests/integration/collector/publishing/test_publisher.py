@@ -2,18 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from contextlib import aclosing
 
-import grpc
-import grpc.aio
 import pytest
 
 from isochrone_collector.errors import Conflict, ResourceExhausted, UnknownName
-from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.routing import serialization
 from isochrone_collector.store import routes
 from isochrone_collector.store.postgres.pool import Database
@@ -21,7 +16,6 @@ from isochrone_collector.store.routes import NewTable
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US, Slo
 from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
-from isochrone_wire.v1 import routes_pb2, routes_pb2_grpc
 
 NOW_AT = 1_795_276_800_000_000
 US, SG = "us", "sg"
@@ -295,89 +289,6 @@ async def test_unknown_names_are_refused(stage: Stage) -> None:
     await publisher.refresh()
     with pytest.raises(UnknownName, match="unknown client region 'mars'; known: us"):
         publisher.tables("mars")
-
-
-@asynccontextmanager
-async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
-    """The stub of a publisher's tables over a real connection; the asyncio one has no class at run time."""
-    await publisher.refresh()
-    server = grpc.aio.server()
-    query_context = QueryContext(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
-    service = RoutesService(query_context=query_context, publisher=publisher)
-    routes_pb2_grpc.add_RoutesServicer_to_server(service, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", FIXED_WINDOW) as channel, asyncio.timeout(60):
-            yield routes_pb2_grpc.RoutesStub(channel)
-    finally:
-        await server.stop(0)
-
-
-async def until_watched_by(publisher: Publisher, count: int) -> None:
-    """Return once there are `count` watches."""
-    while publisher.watchers != count:
-        await asyncio.sleep(0.01)
-
-
-async def test_too_many_watches_are_refused(stage: Stage) -> None:
-    """A watch beyond the limit is refused with a delay, and other watches continue; a free slot is used again."""
-    publisher = stage.publisher(max_watchers=3)
-    async with served(stage, publisher) as stub:
-        idle = [stub.WatchTables(routes_pb2.WatchTablesRequest()) for _ in range(3)]
-        reading = [asyncio.ensure_future(call.read()) for call in idle]
-        await until_watched_by(publisher, 3)
-        refused = stub.WatchTables(routes_pb2.WatchTablesRequest())
-        with pytest.raises(grpc.aio.AioRpcError, match="limit of 3 open watches") as error:
-            await refused.read()
-        assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert ("grpc-retry-pushback-ms", "5000") in tuple(await refused.trailing_metadata())
-        await stage.publish(a_table(1))
-        await publisher.refresh()
-        assert [(await one).table.generation for one in reading] == [1, 1, 1]
-        idle[0].cancel()
-        await until_watched_by(publisher, 2)
-        assert (await stub.WatchTables(routes_pb2.WatchTablesRequest()).read()).table.generation == 1
-
-
-async def test_a_stop_ends_watches(stage: Stage) -> None:
-    """A collector that stops ends its watches with UNAVAILABLE, so that clients reconnect."""
-    publisher = stage.publisher()
-    async with served(stage, publisher) as stub:
-        call = stub.WatchTables(routes_pb2.WatchTablesRequest())
-        reading = asyncio.ensure_future(call.read())
-        await until_watched_by(publisher, 1)
-        publisher.close()
-        with pytest.raises(grpc.aio.AioRpcError, match="this collector stops") as ended:
-            await reading
-        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def read_on(call: Any, found: list[int]) -> None:
-    """Read until that is refused."""
-    while True:
-        found.append((await call.read()).table.generation)
-
-
-async def test_a_stalled_watcher_is_dropped_and_resumes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher that does not read is dropped after a while, and gets all missed tables when it resumes."""
-    monkeypatch.setattr("isochrone_collector.grpc_api.routes._SEND_US", SECOND_US)
-    publisher = stage.publisher()
-    async with served(stage, publisher) as stub:
-        slow = stub.WatchTables(routes_pb2.WatchTablesRequest())
-        reading = asyncio.ensure_future(slow.read())
-        await until_watched_by(publisher, 1)
-        await stage.publish(*(a_table(number, sentence="x" * 500_000) for number in range(1, COUNT + 1)))
-        await publisher.refresh()
-        found = [(await reading).table.generation]
-        await until_watched_by(publisher, 0)
-        with pytest.raises(grpc.aio.AioRpcError, match="this stream was not read") as dropped:
-            await read_on(slow, found)
-        assert dropped.value.code() is grpc.StatusCode.UNAVAILABLE
-        again = stub.WatchTables(routes_pb2.WatchTablesRequest(after_generation=found[-1]))
-        rest = [(await again.read()).table.generation for _ in range(found[-1], COUNT)]
-        assert found + rest == list(range(1, COUNT + 1))
-        assert rest
 
 
 async def test_a_limit_is_the_publishers_own(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlencode
 
-import grpc
+import httpx
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -18,7 +18,6 @@ from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.routes import ChangeKind, RegionTables, RouteState, RouteTable
-from isochrone_wire.v1 import routes_pb2, routes_pb2_grpc
 from testdata.pushed_rounds import (
     EVERY_US,
     FIRST,
@@ -309,15 +308,11 @@ def test_plans_are_acted_on(start_collector: StartCollector) -> None:
 
 
 def test_a_stop_ends_watchers_politely(start_collector: StartCollector) -> None:
-    """A collector that is stopped ends its watches itself, with UNAVAILABLE, before the time that calls in progress are
-    given.
-    """
+    """A collector that is stopped ends its watches itself, with the end of the body."""
     collector = start_collector()
     begun(collector, rounds=10)
-    watch = routes_pb2_grpc.RoutesStub(collector.call.channel).WatchTables(routes_pb2.WatchTablesRequest())
-    next(watch)
-    assert collector.stop(signal.SIGTERM) == 0
-    with pytest.raises(grpc.RpcError) as ended:
-        list(watch)
-    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert ended.value.details() == "this collector stops; watch again from the last generation"
+    with httpx.stream("GET", f"{collector.http}/v1/routes/watch", timeout=PATIENCE) as watch:
+        lines = watch.iter_lines()
+        assert next(line for line in lines if line.startswith("data: "))
+        assert collector.stop(signal.SIGTERM) == 0
+        assert not [line for line in lines if line.startswith("event: ") and line != "event: table"]

@@ -1,6 +1,5 @@
 """Differentials from real tables: coverage, the control target, change points, and the parts."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,7 +66,7 @@ class World:
         await self.local.push(vantage, [sample for lot in lots for sample in lot])
 
     async def asked(
-        self, *, explain: bool = False, knows_mixed: bool = True, against: tuple[str, ...] = (), **selected: Any
+        self, *, explain: bool = False, against: tuple[str, ...] = (), **selected: Any
     ) -> dict[str, Differential]:
         """The differentials at the end of the hour, by target."""
         selection = Selection(window=WINDOW, **selected)
@@ -78,14 +77,13 @@ class World:
             against=against,
             metric="ttft",
             explain=explain,
-            knows_mixed=knows_mixed,
         )
         return {line.target: line for line in found.differentials}
 
-    async def costs(self, *, knows_mixed: bool = True, **selected: Any) -> tuple[RegionCost, ...]:
+    async def costs(self, **selected: Any) -> tuple[RegionCost, ...]:
         """The region costs at the end of the hour."""
         selection = Selection(window=WINDOW, **selected)
-        return (await region_costs(self._at_the_end(), selection, metric="ttft", knows_mixed=knows_mixed)).costs
+        return (await region_costs(self._at_the_end(), selection, metric="ttft")).costs
 
     def _at_the_end(self) -> QueryContext:
         self.local.clock.at = DAY_AT + HOUR_US
@@ -259,18 +257,12 @@ async def test_a_plan_sets_the_smallest_difference_that_matters(world: World) ->
     assert {cost.decision for cost in await world.costs(targets=("sim/a",))} == {Decision.EQUIVALENT}
 
 
-async def test_a_reader_from_before_receives_undecided_for_mixed(world: World) -> None:
-    """A region that is slower in most rounds although its median is lower is mixed, in `diff` and in `regions --best`;
-    a reader that does not know this decision gets `undecided` with the same reason.
-    """
+async def test_a_region_may_be_mixed(world: World) -> None:
+    """A region that is slower in most rounds although its median is lower is mixed, in differentials and in costs."""
     for region, values in ((US, (100, 400, 600)), (SG, (300, 370, 800))):
         cycle = [world.samples("a", range(place, 60, 3), ms * MS) for place, ms in enumerate(values)]
         await world.push(region, *cycle, world.samples("c", ALL))
-    new = (await world.asked())["sim/a"]
-    old = (await world.asked(knows_mixed=False))["sim/a"]
-    assert new.decision is Decision.MIXED
-    assert old == replace(new, decision=Decision.UNDECIDED)
-    for knows, decision in ((True, Decision.MIXED), (False, Decision.UNDECIDED)):
-        _, cost = await world.costs(targets=("sim/a",), knows_mixed=knows)
-        assert (cost.region, cost.decision) == ("sg", decision)
-        assert "no single size describes these rounds" in cost.reason
+    assert (await world.asked())["sim/a"].decision is Decision.MIXED
+    _, cost = await world.costs(targets=("sim/a",))
+    assert (cost.region, cost.decision) == ("sg", Decision.MIXED)
+    assert "no single size describes these rounds" in cost.reason

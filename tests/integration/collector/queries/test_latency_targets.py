@@ -199,11 +199,11 @@ def test_durations_that_are_not_the_models_are_left_out(world: World) -> None:
     [
         (("voise",), {}, "NOT_FOUND", "did you mean 'voice'?"),
         (("voice",), {"by": "hours"}, "INVALID_ARGUMENT", "did you mean 'hour'?"),
-        (("voice",), {"limit_us": 1}, "INVALID_ARGUMENT", "name either"),
-        ((), {"answer_tokens": -1}, "INVALID_ARGUMENT", "answer_tokens is -1"),
-        ((), {"min_tokens_per_second": -1.0}, "INVALID_ARGUMENT", "min_tokens_per_second is -1"),
-        ((), {"min_tokens_per_second": float("nan")}, "INVALID_ARGUMENT", "min_tokens_per_second is nan"),
-        ((), {"limit_us": -1}, "INVALID_ARGUMENT", "limit_us is -1"),
+        (("voice",), {"limit_us": SECOND_US}, "INVALID_ARGUMENT", "name either"),
+        ((), {"answer_tokens": -1}, "INVALID_ARGUMENT", "answer: '-1' is not a whole number"),
+        ((), {"min_tokens_per_second": -1.0}, "INVALID_ARGUMENT", "'-1.0' is not a positive number"),
+        ((), {"min_tokens_per_second": float("nan")}, "INVALID_ARGUMENT", "'nan' is not a positive number"),
+        ((), {"limit_us": -1}, "INVALID_ARGUMENT", "is not a number of seconds"),
     ],
 )
 def test_bad_requests_are_refused(

@@ -96,13 +96,13 @@ def test_an_empty_window_has_no_series(shared_collector: Collector, window: Wind
     ("question", "sentence"),
     [
         ({"points": 501}, "501 points"),
-        ({"points": -1}, "-1 points"),
+        ({"points": -1}, "'-1' is not a whole number"),
         ({"metric": "speed"}, "'speed'"),
-        ({"metric": "rtt", "limit_us": 1}, "no latency of a request"),
-        ({"limit_us": -1}, "a limit of -1 us"),
+        ({"metric": "rtt", "limit_us": 1_000_000}, "no latency of a request"),
+        ({"limit_us": -1}, "is not a number of seconds"),
         ({"bins": 1}, "1 bins"),
         ({"bins": 201}, "201 bins"),
-        ({"bins": -1}, "-1 bins"),
+        ({"bins": -1}, "'-1' is not a whole number"),
     ],
 )
 def test_a_wrong_question_is_refused(

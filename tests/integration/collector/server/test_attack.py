@@ -43,7 +43,7 @@ def test_a_bomb_does_not_grow_the_collector(start_collector: StartCollector) -> 
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(BOMB_MIB)) + packer.flush()
     address, before_kib = parse_address(collector.address), peak_kib(collector)
     with open_channel(address, presented_certificate(address).pinned) as channel:
-        for method in ("Fleet/Join", "Fleet/Push", "Observatory/ListTargets"):
+        for method in ("Fleet/Join", "Fleet/Push", "Operations/ListVantages"):
             call: Any = channel.unary_unary(f"/isochrone.v1.{method}")
             refusals = [call.future(bomb, timeout=TIMEOUT_S) for _ in range(10)]
             assert {refusal.code() for refusal in refusals} <= {

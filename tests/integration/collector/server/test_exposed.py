@@ -44,7 +44,7 @@ def test_tls_is_the_default_on_a_reachable_address(exposed: Collector) -> None:
     assert who.trust.roots == shown.certificate
     caller = Caller(str(address), who)
     caller.push(Batch(vantage=US_1, epoch=1, seq=0))
-    caller.channel.close()
+    caller.close()
     assert [one.name for one in exposed.call.vantages().vantages] == ["us-1"]
 
 
@@ -52,8 +52,8 @@ def test_plain_text_gets_no_answer_there(exposed: Collector) -> None:
     """Plain text is refused on loopback too, and the client refuses plain text to another machine's address."""
     caller = Caller(f"127.0.0.1:{exposed.port}")
     with pytest.raises(grpc.RpcError) as caught:
-        caller.targets()
-    caller.channel.close()
+        caller.access()
+    caller.close()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     with pytest.raises(ValueError, match="plain text is allowed on loopback only"):
         open_channel(Address("192.0.2.1", exposed.port), PLAIN)

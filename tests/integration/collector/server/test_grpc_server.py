@@ -22,7 +22,7 @@ def test_agents_and_commands_use_the_unix_socket(start_collector: StartCollector
     assert S_IMODE(socket.stat().st_mode) == 0o600
     caller = Caller(f"unix:{socket}")
     plan = caller.fetch_plan(vantage=Vantage(name="us-1", region="us-east-2"))
-    caller.channel.close()
+    caller.close()
     assert plan is not None
     assert [target.model for target in plan.targets] == ["a"]
     with ObservatoryClient(f"unix:{socket}") as client:

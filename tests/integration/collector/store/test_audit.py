@@ -51,7 +51,7 @@ def test_every_change_is_recorded_with_its_authenticated_name(guarded: Collector
         caller.invite("ida", role="operator", region=None)
     caller.invite("jp-1")
     caller.revoke("jp-1")
-    caller.channel.close()
+    caller.close()
     found = [(one["principal"], one["address"], one["action"], one["target"]) for one in audit(guarded)]
     assert found == [
         ("collector", "", "access.grant", f"operator {operator}"),

@@ -6,18 +6,30 @@ from dataclasses import fields, replace
 import pytest
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
-from isochrone_wire import codec
 from isochrone_wire.answers import DifferentialList
 from isochrone_wire.fleet import CoverageList, SampleList, SpendList
-from isochrone_wire.insights import LatencyBudgetList, Leaderboard
+from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
 from isochrone_wire.queries.documents import FORMATS, document
 from isochrone_wire.routes import RouteEventList
-from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, RATE_LIMITS, SERIES, STATUS
+from testdata.insights import (
+    ALERTS,
+    DRIFT,
+    INCIDENTS,
+    LATENCY_BUDGETS,
+    MEMBERS,
+    RATE_LIMITS,
+    REGION_COSTS,
+    SERIES,
+    SIMULATIONS,
+    STATUS,
+    TIERS,
+)
 from testdata.routes import EVENTS
 
-# The status has no message.
-MODULES = (*codec.VALUE_MODULES, "isochrone_wire.queries.status")
-CLASSES = {name: cls for module in MODULES for name, cls in vars(importlib.import_module(module)).items()}
+MODULES = ("answers", "fleet", "insights", "queries.series", "queries.status", "routes")
+CLASSES = {
+    name: cls for module in MODULES for name, cls in vars(importlib.import_module(f"isochrone_wire.{module}")).items()
+}
 ANSWERS = (
     ALERTS,
     DRIFT,
@@ -27,12 +39,15 @@ ANSWERS = (
     LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS),
     Leaderboard(window=WINDOW, standings=STANDINGS),
     RATE_LIMITS,
+    RegionCostList(window=WINDOW, costs=REGION_COSTS),
     RouteEventList(window=WINDOW, events=EVENTS),
     SampleList(window=WINDOW, samples=SAMPLES),
     SERIES,
+    SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS),
     SpendList(spend=SPEND),
     STATUS,
     TARGETS,
+    TierList(window=WINDOW, tiers=TIERS),
     VANTAGES,
 )
 
