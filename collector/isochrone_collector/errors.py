@@ -10,7 +10,7 @@
     │   ├── BadRequest             ... must change the request; the same one never succeeds
     │   ├── UnknownName            ... named a target, region or metric that does not exist
     │   ├── Conflict               ... must first resolve a contradiction, e.g. a vantage that changed its region
-    │   ├── NumberTaken            ... sent other samples under the number of a stored batch, and must number them anew
+    │   ├── SequenceConflict            ... sent other samples under a stored batch number; give them a new number
     │   ├── UnknownTargets         ... sent samples of targets of no plan here, and must keep them until there is one
     │   ├── Unauthenticated        ... must authenticate with a valid credential or join token
     │   ├── Forbidden              ... has no permission for this request
@@ -100,7 +100,7 @@ class Conflict(RequestError):  # noqa: N818  # named for the state
     """The request contradicts recorded data. Act: the operator of the vantage that sent it."""
 
 
-class NumberTaken(RequestError):  # noqa: N818  # named for what is wrong
+class SequenceConflict(RequestError):  # noqa: N818  # named for what is wrong
     """A batch has the number of a stored batch and other samples. Act: the agent, by sealing them under a new epoch."""
 
 

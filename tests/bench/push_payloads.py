@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from isochrone_collector.store.rows import Origin, Row, sample_row
+from isochrone_collector.store.batches import Origin
 from isochrone_wire import codec
 from isochrone_wire.model import (
     MINUTE_US,
@@ -19,6 +19,7 @@ from isochrone_wire.model import (
     TokenSource,
     Vantage,
 )
+from testdata.sample_rows import Row, sample_row
 
 BATCH_SAMPLES = 500
 BODIES = 20

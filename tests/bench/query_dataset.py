@@ -24,12 +24,12 @@ from isochrone_collector.jobs import rollup
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import job_state, partitions, rollups, vantages
 from isochrone_collector.store.batches import COPY_HEADER, COPY_TRAILER
-from isochrone_collector.store.postgres import instants, schema
+from isochrone_collector.store.postgres import schema, values
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.postgres.values import Instant
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import COLUMNS
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
@@ -162,7 +162,7 @@ def _fill(conninfo: str, month: Month, sites: Sequence[Site], targets: int) -> i
     begun, logged_at, samples = time.monotonic(), time.monotonic(), 0
     at_once = max(1, ROWS_AT_ONCE // (len(sites) * targets))
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        instants.register(connection)
+        values.register(connection)
         for rounds in _batched(month.rounds_of_rows(), at_once):
             with connection.transaction():
                 _copy(connection, rounds)

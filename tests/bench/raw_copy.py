@@ -9,8 +9,9 @@ from psycopg import sql
 
 from bench import push_payloads
 from bench.push_payloads import BATCH_SAMPLES
-from isochrone_collector.store.postgres import instants
-from isochrone_collector.store.rows import COLUMNS, Origin
+from isochrone_collector.store.batches import Origin
+from isochrone_collector.store.postgres import values
+from isochrone_collector.store.samples import COLUMNS
 
 VANTAGE_ID = 1
 LOG_FILES = 256
@@ -21,7 +22,7 @@ class RawCopy:
 
     def __init__(self, conninfo: str, targets: list[int]) -> None:
         self._connection = psycopg.connect(conninfo, autocommit=True)
-        instants.register(self._connection)
+        values.register(self._connection)
         for name in ("fsync", "synchronous_commit"):
             if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
                 raise SystemExit(f"{name} is off: results would not be comparable")

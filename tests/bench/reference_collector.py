@@ -27,8 +27,9 @@ from bench import push_payloads
 from bench.processes import RunningServer, ready
 from isochrone_collector.server.certificates import SERVER_NAME, Certificates
 from isochrone_collector.settings import Tls
-from isochrone_collector.store.postgres import instants
-from isochrone_collector.store.rows import COLUMNS, Origin
+from isochrone_collector.store.batches import Origin
+from isochrone_collector.store.postgres import values
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_common.trust import PLAIN, Trust
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -92,7 +93,7 @@ def create_table(conninfo: str) -> None:
     names = ", ".join(COLUMNS)
     with psycopg.connect(conninfo) as connection:
         # A cursor takes the adapters that its connection has when it is made.
-        instants.register(connection)
+        values.register(connection)
         connection.execute(f"CREATE TABLE {TABLE} (LIKE sample)")
         with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(list(COLUMNS.values()))

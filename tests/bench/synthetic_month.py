@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
-from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
-from isochrone_collector.store.rows import COLUMNS
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EVERY_US = 12 * MINUTE_US

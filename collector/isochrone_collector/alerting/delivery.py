@@ -31,7 +31,7 @@ from isochrone_collector.alerts.notifications import (
     silences_alert,
 )
 from isochrone_collector.receivers import Format, Receiver
-from isochrone_collector.store.alerting import deliveries, incidents, silences
+from isochrone_collector.store import alerts, incidents, silences
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire import __version__
 from isochrone_wire.insights import AlertKind
@@ -171,17 +171,17 @@ class ReceiverDelivery:
         """Send what is due. Raises `DatabaseUnavailable`."""
         now_at = self._clock()
         async with self._database.connection() as connection:
-            pending = await deliveries.pending(connection, self.name)
+            pending = await alerts.pending(connection, self.name)
             repeats = self._looks_for_repetitions(now_at)
             if not pending and not repeats:
                 return
-            known = await deliveries.open_problems(connection, self.name)
+            known = await alerts.open_problems(connection, self.name)
             in_force = await silences.at(connection, now_at)
             if repeats and await self._repeat(connection, known, in_force, now_at):
-                pending = await deliveries.pending(connection, self.name)
+                pending = await alerts.pending(connection, self.name)
             sifted = sift(pending, {one.topic.dedup_key for one in known}, in_force, now_at=now_at)
-            await deliveries.hold(connection, self.name, sifted.held)
-            await deliveries.drop(connection, self.name, sifted.dropped)
+            await alerts.hold(connection, self.name, sifted.held)
+            await alerts.drop(connection, self.name, sifted.dropped)
         if now_at < self._paused_until:
             return
         due = list(due_notifications(sifted.eligible, known, window_us=self.receiver.group_us, now_at=now_at))
@@ -219,7 +219,7 @@ class ReceiverDelivery:
             for one in silent
             if one.topic.dedup_key in still_open and not _is_quiet(one, in_force, now_at=now_at)
         ]
-        await deliveries.repeat(connection, self.name, ids, at=now_at)
+        await alerts.repeat(connection, self.name, ids, at=now_at)
         return bool(ids)
 
     async def _deliver(self, notification: Notification, open_keys: Collection[str]) -> None:
@@ -246,15 +246,15 @@ class ReceiverDelivery:
         given_up = 0
         async with self._database.transaction() as connection:
             if reply.accepted:
-                await deliveries.record_delivered(connection, self.name, messages, key=notification.key, at=now_at)
+                await alerts.record_delivered(connection, self.name, messages, key=notification.key, at=now_at)
             for one in () if reply.accepted else notification.alerts:
                 retry_at = self._retry_at(one, reply, now_at, open_keys) if retry else None
                 given_up += retry_at is None
-                await deliveries.record_failed(
+                await alerts.record_failed(
                     connection, self.name, one.message.id, next_attempt_at=retry_at, error=reply.reason, at=now_at
                 )
                 if retry_at is None and one.topic.action is Action.END:
-                    await deliveries.close(connection, self.name, [one.topic.dedup_key])
+                    await alerts.close(connection, self.name, [one.topic.dedup_key])
         self.results["delivered" if reply.accepted else "failed"] += len(messages)
         self.results["given_up"] += given_up
         context = {

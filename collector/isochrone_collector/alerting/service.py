@@ -25,9 +25,8 @@ from isochrone_collector.alerts.message import (
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, UnknownName
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.receivers import Receiver
-from isochrone_collector.store import audit, job_state, vantages
-from isochrone_collector.store.alerting import alerts, deliveries, incidents, silences
-from isochrone_collector.store.notifications import Channel, notify
+from isochrone_collector.store import alerts, audit, incidents, job_state, silences, vantages
+from isochrone_collector.store.job_state import Channel, notify
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_common.probe_metrics import labels_of
 from isochrone_wire.insights import Alert, AlertKind
@@ -81,7 +80,7 @@ class AlertService:
         if not await alerts.record(connection, message):
             return
         names = [one.name for one in self.receivers if one.wants(message)]
-        await deliveries.add(connection, message, names, next_attempt_at=message.raised_at)
+        await alerts.schedule(connection, message, names, next_attempt_at=message.raised_at)
         await notify(connection, Channel.ALERTS)
         _log.warning("alert.raised", id=alert_name(message.id), kind=message.kind.value, subject=message.subject)
 
@@ -149,7 +148,7 @@ class AlertService:
         message = of_collector(AlertKind.TEST, raised_at=self._clock())
         async with self._database.transaction() as connection:
             await alerts.record(connection, message)
-            await deliveries.add(connection, message, [one.name for one in chosen], next_attempt_at=None)
+            await alerts.schedule(connection, message, [one.name for one in chosen], next_attempt_at=None)
         await asyncio.gather(*(one.test(message) for one in chosen))
         async with self._database.connection() as connection:
             return await alerts.by_id(connection, message.id)
@@ -329,7 +328,7 @@ class AlertState:
         async with self._database.connection() as connection:
             rows = await incidents.open_ones(connection)
             due_by = {one.name: self._clock() - one.group_us for one in self._receivers}
-            self.overdue = await deliveries.count_overdue(connection, due_by) if due_by else {}
+            self.overdue = await alerts.count_overdue(connection, due_by) if due_by else {}
         plan = self._plans.current
         targets = {target.id: target for target in plan.targets} if plan else {}
         found = [

@@ -11,13 +11,15 @@ requests that succeeded. From a share, `History` knows how much more a count in 
 requests. Requests within a limit vary as those above the quantile of the week that is near the limit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
+from math import log, nan
 
 import numpy as np
 
-from isochrone_collector.analysis.histogram import Histograms
+from isochrone_collector.analysis.distribution import outcome_counts
+from isochrone_collector.analysis.histogram import Histograms, merge
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_wire.answers import Metric
@@ -227,3 +229,83 @@ def _windows(values: Reals, length: int) -> Reals:
     """Return the sums of all windows of so many columns."""
     running = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
     return np.asarray(running[:, length:] - running[:, :-length])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourOfValues:
+    """The histograms of an hour of one metric from one region: of known values, and of limits."""
+
+    region: str
+    metric: str
+    bucket_start: int
+    histogram: bytes
+    censored: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourOfOutcomes:
+    """The outcomes of an hour from one region."""
+
+    region: str
+    bucket_start: int
+    outcomes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedLevels:
+    """The hourly levels of one quantity from one region, and the quantile that they are the shares above, NaN for
+    others.
+    """
+
+    region: str
+    metric: str
+    quantity: str
+    noise: float
+    levels: Reals
+    quantile: float = nan
+
+
+def computed_levels(
+    values: Iterable[HourOfValues], outcomes: Iterable[HourOfOutcomes], until_at: int
+) -> list[ComputedLevels]:
+    """Return the levels of all quantities of a target in the week until an instant, by its summaries of hours."""
+    by_series: dict[tuple[str, str], list[HourOfValues]] = defaultdict(list)
+    for row in values:
+        by_series[row.region, row.metric].append(row)
+    by_region: dict[str, list[HourOfOutcomes]] = defaultdict(list)
+    for one in outcomes:
+        by_region[one.region].append(one)
+    return [
+        *(found for series, own in by_series.items() for found in _levels_of_values(*series, own, until_at)),
+        *(_levels_of_outcomes(region, own, until_at) for region, own in by_region.items()),
+    ]
+
+
+def _levels_of_values(
+    region: str, metric: str, rows: Sequence[HourOfValues], until_at: int
+) -> Iterator[ComputedLevels]:
+    hours = np.array([_hour(row, until_at) for row in rows])
+    merged = merge((row.histogram for row in rows), (row.censored or b"" for row in rows), hours, of=HOURS)
+    total = merged.total()
+    found = [(median_of(Metric(metric)), nan, medians(merged))]
+    for share in SHARES:
+        value = float(total.quantile(share)[0])
+        found.append((above_quantile(Metric(metric), share), value, exceedances(merged, value)))
+    for (_, quantity), value, (levels, noise) in found:
+        yield ComputedLevels(
+            region=region, metric=metric, quantity=quantity, noise=noise, levels=levels, quantile=value
+        )
+
+
+def _levels_of_outcomes(region: str, rows: Iterable[HourOfOutcomes], until_at: int) -> ComputedLevels:
+    ok, sent = np.zeros(HOURS), np.zeros(HOURS)
+    for row in rows:
+        hour, counts = _hour(row, until_at), outcome_counts(row.outcomes)
+        ok[hour], sent[hour] = counts.ok, counts.sent
+    levels, noise = successes(ok, sent)
+    metric, quantity = SUCCESS
+    return ComputedLevels(region=region, metric=metric, quantity=quantity, noise=noise, levels=levels)
+
+
+def _hour(row: HourOfValues | HourOfOutcomes, until_at: int) -> int:
+    return (row.bucket_start - until_at) // HOUR_US + HOURS

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
+from isochrone_common.probe_metrics import OUTCOMES
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import Outcome
 
@@ -36,8 +37,6 @@ and, from `OUTCOME_BIT` on, the place of the outcome in `OUTCOMES`. `answer_from
 
 VALID, PUNCTUAL, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
 """The values are those of the model; the probe began in time to be compared with its round; it has a first token."""
-
-OUTCOMES = tuple(Outcome)
 
 # numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
 _BLOCK = np.dtype((np.void, RECORD.itemsize))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from string import ascii_letters
 
 from isochrone_collector.disk_space import DiskLevel, DiskSpace
-from isochrone_collector.store.rows import DatabaseFacts
+from isochrone_collector.store.diagnostics import DatabaseFacts
 from isochrone_common.cli.health_check import CheckResult, fail, ok, warn
 from isochrone_common.credentials import format_fingerprint
 from isochrone_wire import durations

@@ -11,9 +11,9 @@ from isochrone_collector.auth.authenticator import Authenticator, Metadata, bear
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.auth.limits import address_key
 from isochrone_collector.grpc_api.responses import Context, answer
-from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.ingest.validation import MAX_INSTANT_AT
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.queries import fleet
 from isochrone_collector.queries.context import QueryContext

@@ -47,16 +47,11 @@ from isochrone_collector.http_api.responses import (
     encode_document,
 )
 from isochrone_collector.queries import (
-    alerts,
-    coverage,
     differentials,
-    drift,
     fleet,
     incidents,
-    latency_targets,
     ranking,
     rate_limits,
-    region_costs,
     routes,
     samples,
     series,
@@ -167,7 +162,7 @@ ENDPOINTS = (
         path="/v1/slo",
         summary="Goodput under the latency limits of uses, per target and region, with a decision.",
         answer=LatencyBudgetList,
-        query=lambda context, request: latency_targets.latency_targets(
+        query=lambda context, request: ranking.latency_targets(
             context,
             request.selection,
             uses=request.texts("use"),
@@ -185,7 +180,7 @@ ENDPOINTS = (
             ),
             Parameter(
                 name="answer",
-                schema={**COUNT, "maximum": latency_targets.MAX_TOKENS},
+                schema={**COUNT, "maximum": ranking.MAX_TOKENS},
                 description="Limit an answer of so many tokens, estimated for each request.",
             ),
             limit("A limit in seconds in place of the uses: on the answer, else on the first token."),
@@ -230,7 +225,7 @@ ENDPOINTS = (
         path="/v1/region-costs",
         summary="The fastest region of each provider, and the latency that the others add.",
         answer=RegionCostList,
-        query=lambda context, request: region_costs.region_costs(
+        query=lambda context, request: differentials.region_costs(
             context, request.selection, metric=request.text("metric")
         ),
         parameters=(METRIC, *SELECTION),
@@ -307,7 +302,7 @@ ENDPOINTS = (
         path="/v1/coverage",
         summary="Planned and recorded rounds per vantage and target, with their outcomes.",
         answer=CoverageList,
-        query=lambda context, request: coverage.coverage(context, request.selection),
+        query=lambda context, request: fleet.coverage(context, request.selection),
         parameters=SELECTION,
     ),
     Endpoint(
@@ -339,14 +334,14 @@ ENDPOINTS = (
         path="/v1/alerts",
         summary="The alerts raised in the window, with their delivery.",
         answer=AlertList,
-        query=lambda context, request: alerts.alerts(context, request.window),
+        query=lambda context, request: incidents.alerts(context, request.window),
         parameters=(*WINDOW, FORMAT),
     ),
     Endpoint(
         path="/v1/drift",
         summary="Lasting changes of targets per region and metric.",
         answer=DriftList,
-        query=lambda context, request: drift.drift_events(context, request.selection),
+        query=lambda context, request: incidents.drift_events(context, request.selection),
         parameters=SELECTION,
     ),
     Endpoint(

@@ -1,1 +1,1 @@
-"""Ingest of pushes: decode, validate, pack, and commit in groups."""
+"""Ingest of pushes: decode, validate, encode, and commit in groups."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite
 
-from isochrone_collector.ingest.limits import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_VANTAGE_CHARS, is_name
+from isochrone_collector.ingest.validation import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_VANTAGE_CHARS, is_name
 from isochrone_wire.model import Heartbeat, Spend
 
 _MAX_REASON_CHARS = 500

@@ -4,8 +4,8 @@ The hops of a push, in order:
 
 1. Decode (`raw_push`): everything but the samples.
 2. Validate (`validation`): the batch as a whole, and that the vantage keeps its region.
-3. Pack (`packing`): decode the samples into columns, validate each, and encode the rows for COPY. Large batches are
-   packed in the packer process (`packer`), and take turns with small ones (`fair_queue`).
+3. Encode (`row_encoding`): decode the samples into columns, validate each, and encode the rows for COPY. Large ones are
+   encoded in a process beside (`row_encoder`), and take turns with small ones (`group_commit.AdmissionQueue`).
 4. Commit (`group_commit`): rows, ledger entries and heartbeats of all pushes that wait, in one transaction.
 
 The receipt is sent after the commit, never before.
@@ -25,27 +25,21 @@ from isochrone_collector.errors import (
     Conflict,
     DatabaseUnavailable,
     DiskLow,
-    NumberTaken,
     PartitionMissing,
+    SequenceConflict,
     UnknownTargets,
 )
-from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
-from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
+from isochrone_collector.ingest.group_commit import BATCH_THRESHOLD, BUSY_DELAY_US, AdmissionQueue, GroupCommit
 from isochrone_collector.ingest.heartbeat import trimmed
-from isochrone_collector.ingest.instances import Instances
-from isochrone_collector.ingest.limits import MAX_INSTANT_AT, MIN_INSTANT_AT
-from isochrone_collector.ingest.lost_batches import LostBatches
-from isochrone_collector.ingest.packer import Packer
-from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
-from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import RawPush
-from isochrone_collector.ingest.validation import PushBatch, check_batch, check_clock
+from isochrone_collector.ingest.row_encoder import MAX_IN_FLIGHT, RowEncoder
+from isochrone_collector.ingest.row_encoding import ValidationContext, encode
+from isochrone_collector.ingest.validation import MAX_INSTANT_AT, MIN_INSTANT_AT, PushBatch, check_batch, check_clock
+from isochrone_collector.ingest.vantage_owner import LostBatches, VantageOwners
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
-from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
-from isochrone_collector.store.new_batches import RecentBatches
+from isochrone_collector.store.batches import MAX_ROWS, BatchKey, EncodedBatch, LedgerRow, RecentBatches
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.rows import BatchKey, LedgerRow
 from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US, BatchRange, Rejection, Vantage
@@ -53,14 +47,14 @@ from isochrone_wire.operations import Receipt
 
 _log = structlog.get_logger()
 
-# A hundred megabytes of packed rows, and seconds of work for the database.
+# A hundred megabytes of encoded rows, and seconds of work for the database.
 _MAX_WAITING_ROWS = 200_000
 # The fixed cost of a commit is small beside the cost of this many rows.
 _WORTH_ROWS = 2_000
 # At half of the full load one commit after another takes three quarters of the time, so that many pushes would wait.
 _LARGE_AT_ONCE = 2
 _ATTEMPTS = 3
-# The pushes of an agent without a backlog are small. They have a group commit of their own and are packed in the event
+# The pushes of an agent without a backlog are small. They have a group commit of their own and are encoded in the event
 # loop, and large pushes yield to them.
 _SMALL_SAMPLES = 100
 _YIELD_US = 10_000
@@ -70,10 +64,10 @@ _BACKLOG_US = 10 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """The database work of one push: its heartbeat, and its packed batch if it has samples."""
+    """The database work of one push: its heartbeat, and its encoded batch if it has samples."""
 
     heartbeat: HeartbeatReport
-    packed: PackedBatch | None
+    encoded: EncodedBatch | None
 
 
 _Commits = GroupCommit[_Work, LedgerRow | None]
@@ -102,7 +96,7 @@ class Ingest:
         on_stored: Callable[[int], None] = lambda _waiting: None,
         recent: RecentBatches | None = None,
         keep_us: int | None = None,
-        packer: Packer | None = None,
+        encoder: RowEncoder | None = None,
     ) -> None:
         self.window = window
         self.probe_totals = ProbeTotals(lambda: plans.current)
@@ -116,7 +110,7 @@ class Ingest:
         self._on_stored = on_stored
         self.recent = recent or RecentBatches()
         self._regions: dict[int, str] = {}
-        self._instances = Instances(database=database, clock=self._shared_clock)
+        self._owners_of_vantages = VantageOwners(database=database, clock=self._shared_clock)
         self._lost_batches = LostBatches(database=database, clock=clock)
         self._large = _Commits(
             self._commit,
@@ -127,9 +121,9 @@ class Ingest:
             at_once=_LARGE_AT_ONCE,
         )
         self._small = _Commits(self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS)
-        self._fair_queue = FairQueue()
-        self._packer_slots = asyncio.Semaphore(MAX_IN_FLIGHT)
-        self._packer = packer or Packer()
+        self._admission = AdmissionQueue()
+        self._encoder_slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._encoder = encoder or RowEncoder()
 
     async def load(self) -> None:
         """Read all vantages at once, which a whole fleet that reconnects would otherwise make the collector read one by
@@ -137,18 +131,18 @@ class Ingest:
         """
         async with self._database.connection() as connection:
             self._regions = {row.id: row.region for row in await vantages.vantages(connection)}
-            self._instances.load(await vantages.deliverers(connection, self._regions))
+            self._owners_of_vantages.load(await vantages.deliverers(connection, self._regions))
 
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 
-        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `ResourceExhausted`, `ClockSkew` and
+        Raises `CodecError`, `BadRequest`, `Conflict`, `SequenceConflict`, `ResourceExhausted`, `ClockSkew` and
         `DatabaseUnavailable`.
         """
         batch = raw_push.batch(received_at)
         check_batch(batch)
         await self._check_region(batch.vantage)
-        await self._instances.admit(batch)
+        await self._owners_of_vantages.admit(batch)
         if self._hear_vantage is not None and MIN_INSTANT_AT <= batch.sent_at <= MAX_INSTANT_AT:
             self._hear_vantage(batch.vantage.id, batch.sent_at)
         receipt = await (self._heartbeat if batch.is_heartbeat else self._ingest)(batch)
@@ -188,7 +182,7 @@ class Ingest:
         if self._small.is_full or self._disk_level() is DiskLevel.FULL:
             # Dropped, and the next one delayed: samples that wait matter more than heartbeats.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
-        await self._small.submit(_Work(heartbeat=self._heartbeat_of(batch), packed=None), rows=0)
+        await self._small.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=None), rows=0)
         return self._receipt(batch, missing=await self._lost_batches.find(batch))
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
@@ -196,55 +190,55 @@ class Ingest:
         if self._disk_level() is DiskLevel.FULL:
             raise DiskLow("disk_low: the disk of the database is nearly full; the samples stay in the spool")
         if batch.sample_count <= _SMALL_SAMPLES:
-            self._fair_queue.note_small()
-            return await self._pack_and_commit(batch, self._small)
-        async with self._fair_queue.large():
-            return await self._pack_and_commit(batch, self._large)
+            self._admission.note_small()
+            return await self._encode_and_commit(batch, self._small)
+        async with self._admission.large():
+            return await self._encode_and_commit(batch, self._large)
 
-    async def _pack_and_commit(self, batch: PushBatch, commits: _Commits) -> Receipt:
+    async def _encode_and_commit(self, batch: PushBatch, commits: _Commits) -> Receipt:
         with commits.announce(batch.sample_count):
-            packed = await self._pack(batch, final=False)
-            if packed is None:
+            encoded = await self._encode(batch, final=False)
+            if encoded is None:
                 # Another collector may have applied the plan that has these targets.
                 await self._plans.refresh_after_now()
-                packed = await self._pack_with_unknown_targets(batch)
-        self._check_room(batch, packed)
-        earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), packed=packed), rows=packed.stored)
+                encoded = await self._encode_with_unknown_targets(batch)
+        self._check_room(batch, encoded)
+        earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=encoded), rows=encoded.stored)
         if earlier is not None:
-            return self._receipt_of_duplicate(batch, packed, earlier)
-        return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
+            return self._receipt_of_duplicate(batch, encoded, earlier)
+        return self._receipt(batch, stored=encoded.stored, rejections=_rejections(encoded.rejections))
 
-    def _check_room(self, batch: PushBatch, packed: PackedBatch) -> None:
+    def _check_room(self, batch: PushBatch, encoded: EncodedBatch) -> None:
         """Refuse a backlog while there is room for current samples only. Raises `DiskLow`."""
-        is_current = (packed.newest_round_at or 0) > batch.received_at - _BACKLOG_US
+        is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
         if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
             raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
 
-    async def _pack_with_unknown_targets(self, batch: PushBatch) -> PackedBatch:
-        """Return the packed batch, with the samples of targets that are still unknown rejected. Raises `UnknownTargets`
+    async def _encode_with_unknown_targets(self, batch: PushBatch) -> EncodedBatch:
+        """Return the encoded batch; samples of targets that are still unknown are rejected. Raises `UnknownTargets`
         instead if the agent can keep them, and the batch is not in the ledger.
         """
         if batch.protocol:
             unknown = batch.decode_columns().targets() - self._plans.known_targets
             if unknown and not await self._is_stored(batch):
                 raise UnknownTargets(unknown)
-        packed = await self._pack(batch, final=True)
-        assert packed is not None
-        return packed
+        encoded = await self._encode(batch, final=True)
+        assert encoded is not None
+        return encoded
 
     async def _is_stored(self, batch: PushBatch) -> bool:
         key = BatchKey(vantage_id=batch.vantage.id, epoch=batch.epoch, seq=batch.seq)
         async with self._database.connection() as connection:
             return await batches.is_claimed(connection, key)
 
-    async def _pack(self, batch: PushBatch, *, final: bool) -> PackedBatch | None:
-        """Return the packed batch; `None` when it has unknown targets and this is not `final`."""
-        criteria = Criteria(targets=self._plans.known_targets, window=self.window, final=final)
+    async def _encode(self, batch: PushBatch, *, final: bool) -> EncodedBatch | None:
+        """Return the encoded batch; `None` when it has unknown targets and this is not `final`."""
+        context = ValidationContext(targets=self._plans.known_targets, window=self.window, final=final)
         if batch.sample_count <= _SMALL_SAMPLES:
-            return pack(batch, criteria)
-        async with self._packer_slots:
+            return encode(batch, context)
+        async with self._encoder_slots:
             await self._small.wait_idle(timeout_us=_YIELD_US)
-            return await self._packer.pack(batch, criteria)
+            return await self._encoder.encode(batch, context)
 
     async def _commit(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         """Commit a group in one transaction, and retry failures that may be over already.
@@ -267,28 +261,28 @@ class Ingest:
 
     async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         async with self._database.transaction() as connection:
-            pushes = [(work.heartbeat, work.packed) for work in group if work.packed]
-            checked = await self._instances.set_aside_stored(connection, pushes)
+            pushes = [(work.heartbeat, work.encoded) for work in group if work.encoded]
+            checked = await self._owners_of_vantages.set_aside_stored(connection, pushes)
             in_ledger = await batches.store(connection, checked)
             earlier = iter(in_ledger)
-            found = [next(earlier) if work.packed else None for work in group]
+            found = [next(earlier) if work.encoded else None for work in group]
             reports = list(map(_heartbeat_report, group, found))
             recording = await vantages.record_heartbeat(connection, reports)
-            await self._instances.require_owners(connection, reports, recording)
+            await self._owners_of_vantages.require_owners(connection, reports, recording)
         _log_set_aside([given for _, given in pushes], checked, in_ledger)
         for batch, known in zip(checked, in_ledger, strict=True):
             if known is None:
                 self.probe_totals.add(batch.origin.region, batch.probe_counts, samples=batch.rows.rows)
                 self.recent.add(batch)
-        self._instances.load(recording.deliverers)
+        self._owners_of_vantages.load(recording.deliverers)
         self._forget(recording.unrecorded)
-        if any(work.packed for work in group):
+        if any(work.encoded for work in group):
             self._on_stored(self._small.rows + self._large.rows)
         return found
 
     def _forget(self, vantage_ids: AbstractSet[int]) -> None:
         """Read these vantages again: another agent delivers, or a restored database does not have them."""
-        self._instances.forget(vantage_ids)
+        self._owners_of_vantages.forget(vantage_ids)
         for vantage_id in vantage_ids:
             self._regions.pop(vantage_id, None)
 
@@ -301,17 +295,17 @@ class Ingest:
             lineage=batch.lineage,
         )
 
-    def _receipt_of_duplicate(self, batch: PushBatch, packed: PackedBatch, earlier: LedgerRow) -> Receipt:
-        """Return what the ledger has of this batch, even if validation would differ today. Raises `NumberTaken`, and
+    def _receipt_of_duplicate(self, batch: PushBatch, encoded: EncodedBatch, earlier: LedgerRow) -> Receipt:
+        """Return the ledger's result of this batch, even if validation differs today. Raises `SequenceConflict`, and
         for earlier agents `BadRequest`: they would repeat the batch for ever, but halve it under new numbers.
         """
-        refusal = NumberTaken if batch.protocol else BadRequest
+        refusal = SequenceConflict if batch.protocol else BadRequest
         if earlier.samples != batch.sample_count:
             raise refusal(
                 f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples, and this one has "
                 f"{batch.sample_count}; seal its samples under another epoch"
             )
-        if earlier.content_hash not in (None, packed.content_hash):
+        if earlier.content_hash not in (None, encoded.content_hash):
             raise refusal(
                 f"batch {batch.seq} of this epoch was stored with other samples; seal these under another epoch"
             )
@@ -342,7 +336,7 @@ class Ingest:
 
 
 def _log_set_aside(
-    given: Sequence[PackedBatch], checked: Sequence[PackedBatch], in_ledger: Sequence[LedgerRow | None]
+    given: Sequence[EncodedBatch], checked: Sequence[EncodedBatch], in_ledger: Sequence[LedgerRow | None]
 ) -> None:
     """Log which batches had samples of stored rounds, except repetitions after a lost reply, which are not stored."""
     for before, after, earlier in zip(given, checked, in_ledger, strict=True):
@@ -353,9 +347,9 @@ def _log_set_aside(
 
 def _heartbeat_report(work: _Work, earlier: LedgerRow | None) -> HeartbeatReport:
     """Return the heartbeat of a push with the number of samples that this commit stored, and their newest round."""
-    if work.packed is None or earlier is not None:
+    if work.encoded is None or earlier is not None:
         return work.heartbeat
-    return replace(work.heartbeat, stored=work.packed.stored, newest_round_at=work.packed.newest_round_at)
+    return replace(work.heartbeat, stored=work.encoded.stored, newest_round_at=work.encoded.newest_round_at)
 
 
 def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:

@@ -1,6 +1,7 @@
 """Validation of pushes: every sample is accepted as fresh, set aside as late, or rejected with a named reason.
 
-`prefilter` clears nearly all samples of a push at once; only the suspects it leaves are decoded and checked one by one.
+Fast validation accepts nearly all samples of a push at once; only those that fail it are decoded and checked one by
+one. A sample that passes has no `rejection_reason`, and this version can decode it; one that fails may still be valid.
 
 The laws:
 
@@ -13,20 +14,129 @@ A batch that is invalid as a whole is a `BadRequest`.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite
 from operator import attrgetter
 
 import numpy as np
+from pyarrow import compute
 
-from isochrone_collector.analysis.stats.arrays import Integers
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.errors import BadRequest, ClockSkew
-from isochrone_collector.ingest import prefilter
-from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
-from isochrone_collector.ingest.sample_columns import COLUMN, SampleColumns
+from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, RateLimit, Rejection, Sample, Vantage
+
+# Of the name, the region and the agent version of a vantage.
+MAX_VANTAGE_CHARS = 100
+# A clock this far off leaves the round unknown; a smaller error makes it late.
+MAX_DISTANCE_US = 400 * DAY_US
+MAX_COUNT = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+# The end of the year 9999, well inside what PostgreSQL's timestamptz holds.
+MAX_INSTANT_AT = 253_402_300_799_000_000
+# The beginning of the year 2025: a machine whose clock is earlier has not set it since it booted.
+MIN_INSTANT_AT = 1_735_689_600_000_000
+
+_MEASURED_FIELDS = {field.name for field in fields(Sample)}
+_DURATIONS = {name for name in _MEASURED_FIELDS if name.endswith("_us")}
+_COUNTS = (_MEASURED_FIELDS & {"chunks", "output_chars", "stalls", "retransmits", "quality"}) | {
+    name for name in _MEASURED_FIELDS if name.endswith("_tokens")
+}
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(sorted(_DURATIONS), (0, DAY_US)),
+    **dict.fromkeys(sorted(_COUNTS), (0, MAX_COUNT)),
+    "late_us": (-DAY_US, DAY_US),
+    "clock_offset_us": (-MAX_DISTANCE_US, MAX_DISTANCE_US),
+    "http_status": (100, 999),
+    # A token takes a day or so at most, like every duration.
+    "tokens_per_second": (1e-5, 10**6),
+    "cost_usd": (0, 10**6),
+}
+"""Lowest and highest value of each quantity of a sample."""
+
+LENGTHS: Mapping[str, int] = {"remote_address": 100, "edge": 200, "request_id": 200, "error": 500}
+"""Maximum number of characters of each text of a sample."""
+
+LIMIT_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "limit_requests": (0, MAX_INT64),
+    "remaining_requests": (0, MAX_INT64),
+    "reset_requests_us": (0, MAX_DISTANCE_US),
+    "limit_tokens": (0, MAX_INT64),
+    "remaining_tokens": (0, MAX_INT64),
+    "reset_tokens_us": (0, MAX_DISTANCE_US),
+    "retry_after_us": (0, MAX_DISTANCE_US),
+}
+"""Lowest and highest value of each quantity of a `RateLimit`."""
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is a valid name of a vantage, a region, a provider or a reason."""
+    return 0 < len(text) <= MAX_VANTAGE_CHARS and text.isprintable()
+
+
+_INT64 = np.iinfo(np.int64)
+_COLUMN_BOUNDS = {
+    **BOUNDS,
+    **{LIMIT + name: bounds for name, bounds in LIMIT_BOUNDS.items()},
+    **{name: (0, len(members) - 1) for name, members in ENUMS.items()},
+}
+_NUMBER_BOUNDS = [_COLUMN_BOUNDS.get(name, (_INT64.min, _INT64.max)) for name in NUMBERS]
+_LOWEST = np.array([low for low, _ in _NUMBER_BOUNDS], np.int64)
+_HIGHEST = np.array([high for _, high in _NUMBER_BOUNDS], np.int64)
+_LOWEST_RATE, _HIGHEST_RATE = (np.array([BOUNDS[name][end] for name in RATES]) for end in (0, 1))
+_LONGEST = np.array([LENGTHS[name] for name in TEXTS])
+_INSTANTS = [COLUMN["round_at"], COLUMN["dispatched_at"]]
+
+
+def fails_fast_validation(columns: SampleColumns, *, now_at: int, known_targets: AbstractSet[int]) -> Flags:
+    """Return a flag per sample. `now_at` is the collector's clock, in microseconds since the epoch."""
+    return (
+        _bad_numbers(columns)
+        | _bad_rates(columns)
+        | _absurd_times(columns, now_at)
+        | _unknown_targets(columns, known_targets)
+        | _bad_texts(columns)
+    )
+
+
+def _bad_numbers(columns: SampleColumns) -> Flags:
+    beyond = ((columns.numbers < _LOWEST) | (columns.numbers > _HIGHEST)) & columns.present
+    return _in_any(beyond)
+
+
+def _bad_rates(columns: SampleColumns) -> Flags:
+    # NaN compares false with both bounds, so test for "not within" instead of "beyond".
+    within = (columns.rates >= _LOWEST_RATE) & (columns.rates <= _HIGHEST_RATE)
+    return _in_any(~within & columns.rated)
+
+
+def _absurd_times(columns: SampleColumns, now_at: int) -> Flags:
+    instants = columns.numbers[:, _INSTANTS]
+    return _in_any((instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US))
+
+
+def _unknown_targets(columns: SampleColumns, known_targets: AbstractSet[int]) -> Flags:
+    unknown = columns.targets() - known_targets
+    if not unknown:
+        return np.zeros(len(columns), np.bool_)
+    return np.isin(columns.numbers[:, COLUMN["target_id"]], list(unknown))
+
+
+def _bad_texts(columns: SampleColumns) -> Flags:
+    # A text has at least as many bytes as characters.
+    bad = _in_any(columns.sizes > _LONGEST)
+    for column in columns.texts:
+        if b"\0" in column.buffers()[2].to_pybytes():
+            bad |= compute.match_substring(column, "\0").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+    return bad
+
+
+def _in_any(columns: Flags) -> Flags:
+    flags: Flags = np.logical_or.reduce(columns, axis=1)
+    return flags
+
 
 MAX_SAMPLES = 10_000
 MAX_LINEAGE = 32
@@ -110,8 +220,8 @@ def _faults_of(batch: PushBatch) -> Iterator[tuple[bool, str]]:
 
 def validate(batch: PushBatch, columns: SampleColumns, *, known_targets: AbstractSet[int], window: Window) -> Validated:
     """Check every sample of a batch, decoded as `columns`. `window` is the span of rounds that have a partition."""
-    suspects = prefilter.suspects(columns, now_at=batch.received_at, known_targets=known_targets)
-    rejections = tuple(_rejections(batch, np.flatnonzero(suspects).tolist(), known_targets))
+    fails = fails_fast_validation(columns, now_at=batch.received_at, known_targets=known_targets)
+    rejections = tuple(_rejections(batch, np.flatnonzero(fails).tolist(), known_targets))
     is_accepted = np.ones(len(columns), np.bool_)
     is_accepted[[rejection.index for rejection in rejections]] = False
     rounds = columns.numbers[:, COLUMN["round_at"]]
@@ -124,8 +234,8 @@ def validate(batch: PushBatch, columns: SampleColumns, *, known_targets: Abstrac
     )
 
 
-def _rejections(batch: PushBatch, suspects: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
-    for index in suspects:
+def _rejections(batch: PushBatch, places: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
+    for index in places:
         sample = batch.decode_sample(index)
         if isinstance(sample, str):
             yield Rejection(index=index, reason=f"unreadable: {sample}")

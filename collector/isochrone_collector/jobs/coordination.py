@@ -18,8 +18,8 @@ from contextlib import suppress
 import structlog
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable
-from isochrone_collector.store import job_state, notifications
-from isochrone_collector.store.notifications import Channel
+from isochrone_collector.store import job_state
+from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Connection, Database
 
 _log = structlog.get_logger()
@@ -107,17 +107,17 @@ class Notifications:
             self._samples_stored.clear()
             with suppress(CollectorError):
                 async with self._database.connection() as connection:
-                    await notifications.notify(connection, Channel.SAMPLES)
+                    await job_state.notify(connection, Channel.SAMPLES)
             await asyncio.sleep(_MIN_PAUSE_S)
 
     async def _receive(self) -> None:
         while True:
             with suppress(CollectorError):
                 async with self._database.session() as connection:
-                    await notifications.listen(connection)
+                    await job_state.listen(connection)
                     for channel in Channel:
                         self._handle(channel)
-                    async for channel in notifications.received(connection):
+                    async for channel in job_state.received(connection):
                         self._handle(channel)
             await asyncio.sleep(_RECONNECT_S)
 

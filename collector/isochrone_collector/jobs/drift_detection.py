@@ -21,8 +21,8 @@ from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
+from isochrone_collector.store.batches import OVERLAP_US, NewBatch, NewBatches, RecentBatches
 from isochrone_collector.store.drift import WATCHED, SeriesKey
-from isochrone_collector.store.new_batches import OVERLAP_US, NewBatch, NewBatches, RecentBatches
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window

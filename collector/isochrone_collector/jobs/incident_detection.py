@@ -17,9 +17,9 @@ from isochrone_collector.alerts.failure_evidence import Fleet, WatchedTarget, ro
 from isochrone_collector.alerts.incidents import KINDS, IncidentTarget, IncidentWatch, Step, Transition, of_transition
 from isochrone_collector.jobs.watches import FleetWatch
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import incidents
 from isochrone_collector.store import plans as plan_table
-from isochrone_collector.store.alerting import incidents
-from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches, probes_of
+from isochrone_collector.store.batches import OVERLAP_US, NewBatches, RecentBatches, probes_of
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
 from isochrone_wire.operations import incident_name

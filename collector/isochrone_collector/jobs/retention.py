@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from isochrone_collector.settings import RetentionPeriods
-from isochrone_collector.store import job_state, partitions, retention, vantages
+from isochrone_collector.store import job_state, partitions, vantages
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
@@ -43,16 +43,16 @@ class Retention:
         at = await self._newest_at()
         summarised_until = await self._summarised_until()
         if periods.samples_us is not None:
-            await self._repeat("late samples", at - periods.samples_us, retention.forget_late)
-            await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, retention.forget_batches)
+            await self._repeat("late samples", at - periods.samples_us, partitions.forget_late)
+            await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, partitions.forget_batches)
         if periods.hours_us is not None:
             await self._forget(Resolution.HOUR, min(at - periods.hours_us, summarised_until))
         if periods.days_us is not None:
             await self._forget(Resolution.DAY, at - periods.days_us)
         if periods.incidents_us is not None:
-            await self._repeat("incidents", at - periods.incidents_us, retention.forget_incidents)
-            await self._repeat("alerts", at - periods.incidents_us, retention.forget_alerts)
-            await self._repeat("silences", at - periods.incidents_us, retention.forget_silences)
+            await self._repeat("incidents", at - periods.incidents_us, partitions.forget_incidents)
+            await self._repeat("alerts", at - periods.incidents_us, partitions.forget_alerts)
+            await self._repeat("silences", at - periods.incidents_us, partitions.forget_silences)
         # Last, because a long-running reader can block it.
         if periods.samples_us is not None:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
@@ -72,7 +72,7 @@ class Retention:
 
     async def _forget(self, resolution: Resolution, before_at: int) -> None:
         async def forget(database: Database, before_at: int) -> bool:
-            return await retention.forget_summaries(database, resolution, before_at)
+            return await partitions.forget_summaries(database, resolution, before_at)
 
         await self._repeat(f"{resolution} summaries", before_at, forget)
 

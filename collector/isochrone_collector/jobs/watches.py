@@ -29,14 +29,12 @@ from isochrone_collector.fleet_state import Spender, reported
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import serialization
-from isochrone_collector.store import job_state, vantages
+from isochrone_collector.store import incidents, job_state, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.alerting import incidents
-from isochrone_collector.store.alerting.incidents import IncidentRow
-from isochrone_collector.store.postgres.pool import Connection, Database, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.incidents import IncidentRow
+from isochrone_collector.store.postgres.pool import Connection, Database, fetch, query
 from isochrone_collector.store.routes import TableRow
-from isochrone_collector.store.rows import VantageStateRow
+from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.routes import RouteTable

@@ -14,9 +14,8 @@ from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_collector.plans.document_reader import DocumentReader
 from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
-from isochrone_collector.store.plans import PlanOrigin
+from isochrone_collector.store.plans import PlanHistoryRow, PlanOrigin, PlanRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_common.plan_signature import SignatureError, SignedPlan, format_key, signer, verify
 from isochrone_wire.answers import Window
 from isochrone_wire.json_format import rfc3339

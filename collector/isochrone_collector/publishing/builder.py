@@ -22,7 +22,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table import build_table, needs_publishing
 from isochrone_collector.store import hourly_levels, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.new_batches import OVERLAP_US, NewBatches, RecentBatches, probes_before, probes_of
+from isochrone_collector.store.batches import OVERLAP_US, NewBatches, RecentBatches, probes_before, probes_of
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.routes import NewTable

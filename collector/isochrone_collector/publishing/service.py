@@ -14,8 +14,8 @@ from isochrone_collector.publishing.change_event import Topic
 from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.store import vantages
-from isochrone_collector.store.new_batches import RecentBatches
-from isochrone_collector.store.notifications import Channel
+from isochrone_collector.store.batches import RecentBatches
+from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
 

@@ -10,9 +10,9 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.region_places import RegionPlace
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store import vantages
+from isochrone_collector.store.plans import TargetRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import TargetRow
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.fleet import TargetList
 from isochrone_wire.model import DAY_US

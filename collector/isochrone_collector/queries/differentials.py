@@ -7,33 +7,110 @@ question about the window has the same q-values.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from isochrone_collector.analysis.differential import decomposition
+from isochrone_collector.analysis.differential import decomposition, participation
 from isochrone_collector.analysis.differential.decision import Margin
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
-from isochrone_collector.analysis.differential.levels import level_histories, since_steps
+from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion, build_panel
-from isochrone_collector.analysis.differential.participation import Participation, PlanSpan
-from isochrone_collector.analysis.history import SUCCESS, History, median_of
+from isochrone_collector.analysis.differential.participation import Participation, PlanSpan, Presence, active_window
+from isochrone_collector.analysis.differential.region_cost import region_costs as costs_of
+from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, median_of
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries import fleet, participation
+from isochrone_collector.queries import fleet
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, metric_of, resolve
-from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, hourly_levels, probe_queries, vantages
+from isochrone_collector.store.plans import TargetRow
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import TargetRow, VantageRow
-from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Selection
+from isochrone_collector.store.vantages import VantageRow
+from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Selection, Window
 from isochrone_wire.fleet import absences, absences_besides
-from isochrone_wire.insights import RegionCost
-from isochrone_wire.model import Target
+from isochrone_wire.insights import RegionCost, RegionCostList
+from isochrone_wire.model import Plan, Target
 
-Decided = TypeVar("Decided", Differential, RegionCost)
+Control = tuple[int, str]
+"""The control target's id and name."""
+
+
+def control_of(plan: Plan | None) -> Control | None:
+    """Return the control target of a plan, if it has one."""
+    named = [target for target in plan.targets if target.name == plan.control] if plan else []
+    return (named[0].id, named[0].name) if named else None
+
+
+def participations(
+    probes: Probes,
+    vantages: Iterable[VantageRow],
+    spans: Sequence[PlanSpan],
+    *,
+    target_ids: Collection[int],
+    window: Window,
+    now_at: int,
+    history: History = NO_HISTORY,
+) -> dict[TargetRegion, Participation]:
+    """Return the participation of each of these targets in each region, over all its vantages. `history` has the
+    success of the past week.
+    """
+    oldest = participation.oldest_rounds(probes)
+    presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
+    return participation.participations(probes, participation.planned(presences, spans, target_ids), history)
+
+
+def planned_probes(
+    vantages: Iterable[VantageRow],
+    spans: Sequence[PlanSpan],
+    *,
+    target_ids: Iterable[int],
+    window: Window,
+    now_at: int,
+) -> dict[TargetRegion, int]:
+    """Return the probes of each target that the plans asked the vantages of each region for, by what is known without
+    their samples.
+    """
+    presences = [_presence(vantage, window, None, now_at) for vantage in vantages]
+    return participation.planned(presences, spans, target_ids)
+
+
+def region_problems(
+    control: Control | None, found: Mapping[TargetRegion, Participation], regions: Iterable[str]
+) -> dict[str, str]:
+    """Map each region that is unfit itself to the reason."""
+    if control is None:
+        return {}
+    target_id, name = control
+    reasons = {
+        region: found.get((target_id, region), Participation()).control_problem(region, name) for region in regions
+    }
+    return {region: reason for region, reason in reasons.items() if reason}
+
+
+def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[str, str]) -> dict[TargetRegion, str]:
+    """Map a target and region to why they are not compared: the region's own problem, too little recorded, or too many
+    failures.
+    """
+    reasons = {
+        key: region_problem.get(key[1]) or participation.coverage_problem(key[1]) or participation.losses(key[1])
+        for key, participation in found.items()
+    }
+    return {key: reason for key, reason in reasons.items() if reason}
+
+
+def _presence(vantage: VantageRow, window: Window, oldest_at: int | None, now_at: int) -> Presence:
+    part = active_window(
+        window,
+        first_seen_at=vantage.first_seen_at,
+        last_seen_at=vantage.last_seen_at,
+        oldest_at=oldest_at,
+        now_at=now_at,
+    )
+    return Presence(region=vantage.region, part=part)
+
+
 FAMILY_PROBES = 1_000_000
 """The most planned probes of a window for which a question about some of the targets reads all of them."""
 
@@ -101,7 +178,7 @@ async def differentials(
             margin=context.margin(measure),
             baseline=reference,
             regions=tuple(dict.fromkeys(against or selection.regions)),
-            control=participation.control_of(context.plans.current),
+            control=control_of(context.plans.current),
             planned={target.id: target for target in context.targets().targets},
             now_at=context.clock(),
         )
@@ -144,7 +221,7 @@ async def _read(context: QueryContext, connection: Connection, query: _Query, *,
 
 def _size_if_not_read(query: _Query, every_vantage: Sequence[VantageRow], spans: Sequence[PlanSpan]) -> int | None:
     """Return the number of comparisons in the family if it has too many probes to be read."""
-    counts = participation.planned_probes(
+    counts = planned_probes(
         every_vantage, spans, target_ids=query.planned, window=query.resolved.scope.window, now_at=query.now_at
     )
     probes = sum(count * query.planned[target_id].workload.concurrency for (target_id, _), count in counts.items())
@@ -166,7 +243,7 @@ def _answers(
     wanted, problems_of = [one.key for one in asked], {query.baseline, *(one.region for one in subjects)}
     known = ComparisonContext(
         participations=participations,
-        region_problems=participation.region_problems(query.control, participations, problems_of),
+        region_problems=region_problems(query.control, participations, problems_of),
         changes=changes,
         histories=histories,
         hourly=data.history.levels[median_of(query.metric)],
@@ -181,7 +258,7 @@ def _answers(
 
 def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
     """Return the participation by target and region, the control target included."""
-    return participation.participations(
+    return participations(
         data.probes,
         data.vantages,
         data.spans,
@@ -210,11 +287,7 @@ def _regions_with_probes(
     participations: Mapping[TargetRegion, Participation], target_ids: Collection[int]
 ) -> list[str]:
     return sorted(
-        {
-            region
-            for (target_id, region), participation in participations.items()
-            if participation.recorded and target_id in target_ids
-        }
+        {region for (target_id, region), one in participations.items() if one.recorded and target_id in target_ids}
     )
 
 
@@ -237,3 +310,57 @@ def _rest_of_family(
     regions = [region for region in _regions_with_probes(participations, query.planned) if region != query.baseline]
     family = [_subject(one.id, one.name, one, region=region) for one in query.planned.values() for region in regions]
     return [one for one in family if one.key not in known]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CostData:
+    """The data that the query reads; the probes include those of the control target."""
+
+    resolved: ResolvedSelection
+    probes: Probes
+    vantages: list[VantageRow]
+    spans: list[PlanSpan]
+    changes: Changes
+    control: Control | None
+    margin: Margin
+    now_at: int
+
+
+async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
+    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
+    measure = metric_of(metric)
+    control = control_of(context.plans.current)
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        target_ids = {*resolved.targets, *([control[0]] if control else [])}
+        data = _CostData(
+            resolved=resolved,
+            probes=await probe_queries.probes(
+                connection, replace(resolved.scope, target_ids=tuple(target_ids)), measure, by_round=True
+            ),
+            vantages=await vantages.vantages(connection),
+            spans=await context.plans.spans(connection, selection.window),
+            changes=await drift.newest_changes(connection, resolved.scope, measure),
+            control=control,
+            margin=context.margin(measure),
+            now_at=context.clock(),
+        )
+    costs = await asyncio.to_thread(_weigh, data, measure)
+    return RegionCostList(window=selection.window, costs=costs)
+
+
+def _weigh(data: _CostData, metric: Metric) -> tuple[RegionCost, ...]:
+    targets = data.resolved.targets
+    found = participations(
+        data.probes,
+        data.vantages,
+        data.spans,
+        target_ids={*targets, *([data.control[0]] if data.control else [])},
+        window=data.resolved.scope.window,
+        now_at=data.now_at,
+    )
+    left_out = unfit(found, region_problems(data.control, found, data.probes.regions))
+    providers = {target.id: target.provider for target in targets.values()}
+    panel = build_panel(data.probes)
+    changes = with_steps(panel, list(targets), changes=data.changes, margin=data.margin)
+    return costs_of(panel, providers, metric=metric, unfit=left_out, changes=changes, margin=data.margin)

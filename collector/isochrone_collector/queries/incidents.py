@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 from isochrone_collector.alerts.notifications import of_incident
+from isochrone_collector.analysis.drift import MIN_ROUNDS
 from isochrone_collector.errors import UnknownName
-from isochrone_collector.queries.context import QueryContext, check_window
-from isochrone_collector.store.alerting import incidents as incident_table
-from isochrone_collector.store.alerting import silences
-from isochrone_wire.answers import Window
-from isochrone_wire.insights import Incident, IncidentList
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_window, resolve
+from isochrone_collector.store import alerts as alert_table
+from isochrone_collector.store import drift, silences
+from isochrone_collector.store import incidents as incident_table
+from isochrone_collector.store.drift import DriftRow, WatchedRow
+from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.insights import AlertList, DriftEvent, DriftList, Incident, IncidentList
 from isochrone_wire.operations import incident_name
 
 
@@ -31,3 +34,50 @@ async def incidents(context: QueryContext, window: Window, *, past: bool, id: in
     found = tuple(replace(one, silences=of_incident(one, in_force, now_at=context.clock())) for one in found)
     watched = sum(not target.paused for target in context.targets().targets)
     return IncidentList(window=window, incidents=found, watched=watched)
+
+
+async def alerts(context: QueryContext, window: Window) -> AlertList:
+    """Return the newest thousand alerts raised in a window, newest first."""
+    check_window(window)
+    async with context.database.connection() as connection:
+        found = await alert_table.of_window(connection, window)
+    return AlertList(window=window, alerts=found, webhook=context.webhook)
+
+
+async def drift_events(context: QueryContext, selection: Selection) -> DriftList:
+    """Return the changes within the window, newest first, and the number of series with enough rounds in it."""
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        rows = await drift.of_window(connection, resolved.scope)
+        rounds = await drift.watched(connection, resolved.scope)
+    enough = [count >= MIN_ROUNDS for row in rounds for count in _counts(row)]
+    return DriftList(
+        window=selection.window,
+        events=tuple(_drift_event(row, resolved) for row in rows),
+        watched=sum(enough),
+        too_short=len(enough) - sum(enough),
+    )
+
+
+def _counts(row: WatchedRow) -> list[int]:
+    """Return the rounds of each series of a target and region; a metric without values has none."""
+    return [count for count in (row.ttft, row.tokens_per_second) if count]
+
+
+def _drift_event(row: DriftRow, resolved: ResolvedSelection) -> DriftEvent:
+    target = resolved.targets[row.target_id]
+    return DriftEvent(
+        target=resolved.names[row.target_id],
+        provider=target.provider,
+        model=target.model,
+        region=row.region,
+        metric=Metric(row.metric),
+        changed_at=row.changed_at,
+        detected_at=row.detected_at,
+        before=row.before,
+        after=row.after,
+        change_percent=100 * (row.after / row.before - 1),
+        p_value=row.p_value,
+        n_before=row.n_before,
+        n_after=row.n_after,
+    )

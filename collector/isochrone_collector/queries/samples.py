@@ -13,9 +13,7 @@ from typing import TypeVar
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
-from isochrone_collector.store.rows import stored_sample
-from isochrone_collector.store.sample_position import Position, parse_sample_name, position_of
-from isochrone_collector.store.samples import Arrival, Record
+from isochrone_collector.store.samples import Arrival, Position, Record, parse_sample_name, position_of, stored_sample
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US

@@ -22,7 +22,7 @@ from isochrone_collector.analysis.time_series import (
 )
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
-from isochrone_collector.store import long_windows, probe_queries, summaries
+from isochrone_collector.store import leaderboards, probe_queries, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Piece, Resolution
@@ -80,8 +80,8 @@ async def series(
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         scope = replace(resolved.scope, regions=resolved.scope.regions or tuple(resolved.known_regions))
-        kept_at = await long_windows.kept_since(connection)
-        is_long = await long_windows.prefers_summaries(connection, scope, kept_at=kept_at)
+        kept_at = await leaderboards.kept_since(connection)
+        is_long = await leaderboards.prefers_summaries(connection, scope, kept_at=kept_at)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
         found, rest = (
             await _summarised(connection, scope, asked, bucket_us=bucket_us, kept_at=kept_at)

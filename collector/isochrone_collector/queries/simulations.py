@@ -22,7 +22,7 @@ from isochrone_collector.analysis.simulation import (
 )
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
-from isochrone_collector.store import simulations as simulation_tables
+from isochrone_collector.store import probe_queries as simulation_tables
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import Simulation, SimulationList
 

@@ -12,7 +12,7 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import ClockGuard
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
-from isochrone_collector.ingest.packer import Packer
+from isochrone_collector.ingest.row_encoder import RowEncoder
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs import watches
 from isochrone_collector.jobs.coordination import Notifications
@@ -25,8 +25,8 @@ from isochrone_collector.receivers import Receiver
 from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.settings import Settings
 from isochrone_collector.store import partitions
-from isochrone_collector.store.new_batches import RecentBatches
-from isochrone_collector.store.notifications import Channel
+from isochrone_collector.store.batches import RecentBatches
+from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
 
@@ -178,8 +178,8 @@ async def _ingest(
     """Create the ingest, with a partition for each round that it accepts."""
     keep_us = settings.retention.samples_us
     window = await partitions.ensure(database.patient(), now_at=clock.now_at(), keep_us=keep_us)
-    packer = Packer(processes=True)
-    stack.push_async_callback(packer.close)
+    encoder = RowEncoder(processes=True)
+    stack.push_async_callback(encoder.close)
     ingest = Ingest(
         database=database,
         plans=plans,
@@ -191,7 +191,7 @@ async def _ingest(
         on_stored=publishing.stored,
         recent=recent,
         keep_us=keep_us,
-        packer=packer,
+        encoder=encoder,
     )
     await ingest.load()
     return ingest

@@ -3,10 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import IdRow
+from isochrone_collector.store.postgres.pool import Connection, IdRow, execute, fetch, fetch_one
 from isochrone_wire.operations import Role
 
 _LOCK_KEY = 4_600_006
@@ -81,70 +78,68 @@ class InvitationRow:
 
 async def lock(connection: Connection) -> None:
     """Prevent other changes of credentials and invitations until this transaction ends."""
-    await execute(connection, query("take_lock"), key=_LOCK_KEY)
+    await execute(connection, "take_lock", key=_LOCK_KEY)
 
 
 async def credentials(connection: Connection) -> list[CredentialRow]:
     """Return all credentials ever made, oldest first."""
-    return await fetch(connection, query("credentials"), CredentialRow)
+    return await fetch(connection, "credentials", CredentialRow)
 
 
 async def counts(connection: Connection) -> CredentialCounts:
     """Return counts that change whenever a credential does; cheap for any number of credentials."""
-    return (await fetch(connection, query("credential_counts"), CredentialCounts))[0]
+    return (await fetch(connection, "credential_counts", CredentialCounts))[0]
 
 
 async def credential(connection: Connection, credential_id: int) -> CredentialRow | None:
     """Return the credential of that id, in any state."""
-    found = await fetch(connection, query("credential_by_id"), CredentialRow, id=credential_id)
-    return found[0] if found else None
+    return await fetch_one(connection, "credential_by_id", CredentialRow, id=credential_id)
 
 
 async def invitations(connection: Connection) -> list[InvitationRow]:
     """Return all invitations that are neither used nor revoked, including expired ones, oldest first."""
-    return await fetch(connection, query("invitations"), InvitationRow)
+    return await fetch(connection, "invitations", InvitationRow)
 
 
 async def invitation(connection: Connection, invitation_id: int) -> InvitationRow | None:
     """Return the invitation of that id, in any state."""
-    found = await fetch(connection, query("invitation_by_id"), InvitationRow, id=invitation_id)
-    return found[0] if found else None
+    return await fetch_one(connection, "invitation_by_id", InvitationRow, id=invitation_id)
 
 
 async def invite(connection: Connection, row: InvitationRow) -> None:
     """Record an invitation."""
     await execute(
         connection,
-        query("insert_invitation"),
+        "insert_invitation",
         id=row.id,
         name=row.name,
         role=row.role,
         region=row.region,
         secret_hash=row.secret_hash,
         overlap_us=row.overlap_us,
-        created_at=Instant(row.created_at),
-        expires_at=Instant(row.expires_at),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
         lifetime_us=row.lifetime_us,
     )
 
 
 async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bool:
     """Mark an invitation as used; False if it was used before or is no longer open."""
-    return await execute(connection, query("use_invitation"), id=invitation_id, used_at=Instant(used_at))
+    return await execute(connection, "use_invitation", id=invitation_id, used_at=used_at)
 
 
 async def issue(connection: Connection, row: CredentialRow) -> None:
     """Record a new credential."""
     await execute(
         connection,
-        query("insert_credential"),
+        "insert_credential",
         id=row.id,
         name=row.name,
         role=row.role,
         region=row.region,
         secret_hash=row.secret_hash,
-        created_at=Instant(row.created_at),
-        expires_at=None if row.expires_at is None else Instant(row.expires_at),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
         lifetime_us=row.lifetime_us,
         renews=row.renews,
     )
@@ -152,52 +147,48 @@ async def issue(connection: Connection, row: CredentialRow) -> None:
 
 async def end_earlier(connection: Connection, row: CredentialRow, *, expires_at: int) -> None:
     """End the other credentials of a name at that instant, unless they end sooner."""
-    await execute(
-        connection, query("end_earlier_credentials"), id=row.id, name=row.name, expires_at=Instant(expires_at)
-    )
+    await execute(connection, "end_earlier_credentials", id=row.id, name=row.name, expires_at=expires_at)
 
 
 async def set_renewal_key(connection: Connection, credential_id: int, renewal_key: bytes) -> None:
     """Set the key from which the successor of a credential is derived."""
-    await execute(connection, query("set_renewal_key"), id=credential_id, renewal_key=renewal_key)
+    await execute(connection, "set_renewal_key", id=credential_id, renewal_key=renewal_key)
 
 
 async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at: int) -> None:
     """End at that instant, unless they end sooner, the credentials of which one of `used` is the successor and has no
     recorded use yet.
     """
-    await execute(connection, query("end_renewed_credentials"), used=list(used), expires_at=Instant(expires_at))
+    await execute(connection, "end_renewed_credentials", used=list(used), expires_at=expires_at)
 
 
 async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
     """End every credential and open invitation of a name; return their number."""
-    at = Instant(revoked_at)
-    ended = await fetch(connection, query("revoke_credentials"), IdRow, name=name, revoked_at=at)
+    ended = await fetch(connection, "revoke_credentials", IdRow, name=name, revoked_at=revoked_at)
     return len(ended) + await revoke_invitations(connection, name, revoked_at=revoked_at)
 
 
 async def revoke_invitations(connection: Connection, name: str, *, revoked_at: int) -> int:
     """End the open invitations of a name; return their number."""
-    at = Instant(revoked_at)
-    return len(await fetch(connection, query("revoke_invitations"), IdRow, name=name, revoked_at=at))
+    return len(await fetch(connection, "revoke_invitations", IdRow, name=name, revoked_at=revoked_at))
 
 
 async def revoke_all_invitations(connection: Connection, *, revoked_at: int) -> int:
     """End all open invitations; return their number."""
-    return len(await fetch(connection, query("revoke_all_invitations"), IdRow, revoked_at=Instant(revoked_at)))
+    return len(await fetch(connection, "revoke_all_invitations", IdRow, revoked_at=revoked_at))
 
 
 async def revoke_roles(connection: Connection, roles: Iterable[Role], *, keep: str, revoked_at: int) -> int:
     """End the valid credentials of these roles, except those of the name `keep`; return their number."""
-    parameters = {"roles": [role.value for role in roles], "keep": keep, "revoked_at": Instant(revoked_at)}
-    return len(await fetch(connection, query("revoke_roles"), IdRow, **parameters))
+    parameters = {"roles": [role.value for role in roles], "keep": keep, "revoked_at": revoked_at}
+    return len(await fetch(connection, "revoke_roles", IdRow, **parameters))
 
 
 async def revoke_credential(connection: Connection, credential_id: int, *, revoked_at: int) -> None:
     """End one credential."""
-    await execute(connection, query("revoke_credential"), id=credential_id, revoked_at=Instant(revoked_at))
+    await execute(connection, "revoke_credential", id=credential_id, revoked_at=revoked_at)
 
 
 async def record_use(connection: Connection, credential_ids: Iterable[int], *, used_at: int) -> None:
     """Record that these credentials were used."""
-    await execute(connection, query("record_credential_use"), ids=list(credential_ids), used_at=Instant(used_at))
+    await execute(connection, "record_credential_use", ids=list(credential_ids), used_at=used_at)

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.operations import AuditEntry
 
 
@@ -50,9 +48,9 @@ async def record(connection: Connection, *, at: int, action: str, target: str, p
     actor = _actor.get()
     await execute(
         connection,
-        query("insert_audit"),
+        "insert_audit",
         id=secrets.randbits(63),
-        at=Instant(at),
+        at=at,
         principal=principal or actor.principal,
         address=actor.address,
         action=action,
@@ -66,9 +64,9 @@ async def entries(
     """Return the newest actions since an instant, newest first; empty texts select all principals and actions."""
     return await fetch(
         connection,
-        query("audit_since"),
+        "audit_since",
         AuditEntry,
-        since_at=Instant(since_at),
+        since_at=since_at,
         principal=principal,
         action=action,
         most=most,

@@ -1,22 +1,97 @@
-"""Exactly-once storage of batches: each is claimed in the ledger and its samples are copied in one transaction."""
+"""The ledger of batches: exactly-once storage, and a reader of new batches for jobs that look at each probe once.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+Each batch is claimed in the ledger, and its samples are copied, in one transaction.
+
+Theory of operation of the reader. The first read of fresh rows makes the server write their pages again, and so delays
+commits. So the probes of the batches that a collector has committed stay in its memory for a short time. Each job has
+a reader.
+
+The laws:
+
+1. A reader returns each batch of the ledger once, whichever collector has stored it, and no other one.
+2. A batch is in the ledger within `OVERLAP_US` of its receipt, by any collector's clock.
+3. Memory saves reading, and nothing else: what it lacks is read from the database, with the same result.
+"""
+
+import asyncio
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from psycopg import sql
 from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
+from isochrone_collector.analysis.probe_records import RECORD, Records, joined, selected
 from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
-from isochrone_wire.model import BatchRange
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, query
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.probe_queries import ANSWER_FROM, HAS_ANSWER_TIME, PUNCTUAL, VALID
+from isochrone_common.probe_metrics import OUTCOMES
+from isochrone_wire.model import MINUTE_US, BatchRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """The result of a batch: the numbers of samples received and stored, (index, reason) of each rejected one, and the
+    hash of its content, which batches of earlier collectors lack.
+    """
+
+    samples: int
+    stored: int
+    rejections: list[tuple[int, str]] | None
+    content_hash: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BatchKey:
+    """The key of a batch in the ledger."""
+
+    vantage_id: int
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRow:
+    """A row of the ledger with its key."""
+
+    vantage_id: int
+    epoch: int
+    seq: int
+    samples: int
+    stored: int
+    rejections: list[tuple[int, str]] | None
+    content_hash: bytes | None
+
+    @property
+    def key(self) -> BatchKey:
+        """Return the key of the batch."""
+        return BatchKey(vantage_id=self.vantage_id, epoch=self.epoch, seq=self.seq)
+
+    @property
+    def ledger(self) -> LedgerRow:
+        """Return the result of the batch."""
+        return LedgerRow(
+            samples=self.samples, stored=self.stored, rejections=self.rejections, content_hash=self.content_hash
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The origin of the samples of one batch, and the instant at which it was received."""
+
+    vantage_id: int
+    region: str
+    epoch: int
+    seq: int
+    received_at: int
+
 
 MAX_ROWS = 10_000
 """Maximum number of rows stored at once: a longer COPY is no faster in PostgreSQL and its relatives."""
@@ -26,7 +101,7 @@ COPY_TRAILER = b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRows:
+class EncodedRows:
     """Rows in the binary format of COPY, without its header and trailer, and the order of their columns."""
 
     columns: tuple[str, ...]
@@ -35,8 +110,8 @@ class PackedRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackedBatch:
-    """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and the rejected
+class EncodedBatch:
+    """A batch ready to be stored: encoded rows for `sample`, those with a reason for `sample_late`, and the rejected
     samples as (index, reason). The rounds are the oldest and the newest of the rows for `sample`, if there are any.
     `probe_counts` and `records` (`analysis.probe_records`) are of these rows, if they are known.
     """
@@ -44,8 +119,8 @@ class PackedBatch:
     origin: Origin
     samples: int
     content_hash: bytes
-    rows: PackedRows
-    late_rows: PackedRows
+    rows: EncodedRows
+    late_rows: EncodedRows
     rejections: Sequence[tuple[int, str]]
     oldest_round_at: int | None = None
     newest_round_at: int | None = None
@@ -77,7 +152,7 @@ class _NumberRow:
     seq: int
 
 
-async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[LedgerRow | None]:
+async def store(connection: Connection, batches: Sequence[EncodedBatch]) -> list[LedgerRow | None]:
     """Store batches inside the caller's transaction. Return for each `None` if it was stored now, else its ledger
     entry.
 
@@ -110,32 +185,32 @@ async def stored_rounds(
     instants = [round_at for _, round_at in rounds]
     return await fetch(
         connection,
-        query("stored_rounds"),
+        "stored_rounds",
         StoredRow,
         vantage_id=vantage_id,
         target_id=[target_id for target_id, _ in rounds],
-        round_at=list(map(Instant, instants)),
-        from_at=Instant(min(instants)),
-        until_at=Instant(max(instants)),
+        round_at=instants,
+        from_at=min(instants),
+        until_at=max(instants),
     )
 
 
-async def _claim(connection: Connection, batches: Mapping[BatchKey, PackedBatch]) -> set[BatchKey]:
+async def _claim(connection: Connection, batches: Mapping[BatchKey, EncodedBatch]) -> set[BatchKey]:
     # Batches are claimed in one order, or two collectors could wait for each other.
     ordered = [batches[key] for key in sorted(batches)]
     keys = _arrays(batch.key for batch in ordered)
-    return set(await fetch(connection, query("claim_batches"), BatchKey, **keys, **_ledger_arrays(ordered)))
+    return set(await fetch(connection, "claim_batches", BatchKey, **keys, **_ledger_arrays(ordered)))
 
 
-def _ledger_arrays(batches: Sequence[PackedBatch]) -> dict[str, list[Any]]:
+def _ledger_arrays(batches: Sequence[EncodedBatch]) -> dict[str, list[Any]]:
     return {
         "samples": [batch.samples for batch in batches],
         "stored": [batch.stored for batch in batches],
         "late": [batch.late_rows.rows for batch in batches],
         "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in batches],
-        "received_at": [Instant(batch.origin.received_at) for batch in batches],
-        "oldest_round_at": [_instant(batch.oldest_round_at) for batch in batches],
-        "newest_round_at": [_instant(batch.newest_round_at) for batch in batches],
+        "received_at": [batch.origin.received_at for batch in batches],
+        "oldest_round_at": [batch.oldest_round_at for batch in batches],
+        "newest_round_at": [batch.newest_round_at for batch in batches],
         "content_hash": [batch.content_hash for batch in batches],
     }
 
@@ -148,10 +223,10 @@ async def is_claimed(connection: Connection, key: BatchKey) -> bool:
 async def missing(connection: Connection, vantage_id: int, asked: BatchRange) -> list[BatchRange]:
     """Return the batches of a range that are not in the ledger, in ranges."""
     parameters = {"vantage_id": vantage_id, **asdict(asked)}
-    (counted,) = await fetch(connection, query("count_batches"), _CountRow, **parameters)
+    (counted,) = await fetch(connection, "count_batches", _CountRow, **parameters)
     if counted.batches == asked.last_seq - asked.first_seq + 1:
         return []
-    known = [row.seq for row in await fetch(connection, query("batches_of_range"), _NumberRow, **parameters)]
+    known = [row.seq for row in await fetch(connection, "batches_of_range", _NumberRow, **parameters)]
     gaps = pairwise((asked.first_seq - 1, *known, asked.last_seq + 1))
     return [
         BatchRange(epoch=asked.epoch, first_seq=before + 1, last_seq=after - 1)
@@ -160,16 +235,12 @@ async def missing(connection: Connection, vantage_id: int, asked: BatchRange) ->
     ]
 
 
-def _instant(at: int | None) -> Instant | None:
-    return None if at is None else Instant(at)
-
-
 async def _earlier(connection: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, LedgerRow]:
     if not keys:
         return {}
-    found = await fetch(connection, query("claimed_batches"), ClaimedRow, **_arrays(keys))
+    found = await fetch(connection, "claimed_batches", ClaimedRow, **_arrays(keys))
     # A server that was restarted during their commit shows rows that the synchronous standby does not have yet.
-    await execute(connection, query("write_to_log"))
+    await execute(connection, "write_to_log")
     return {row.key: row.ledger for row in found}
 
 
@@ -182,7 +253,7 @@ def _arrays(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
     }
 
 
-def _as_ledger(batch: PackedBatch) -> LedgerRow:
+def _as_ledger(batch: EncodedBatch) -> LedgerRow:
     return LedgerRow(
         samples=batch.samples,
         stored=batch.stored,
@@ -191,8 +262,8 @@ def _as_ledger(batch: PackedBatch) -> LedgerRow:
     )
 
 
-async def copy(connection: Connection, table: str, blocks: Sequence[PackedRows]) -> None:
-    """Copy blocks of packed rows, all with the same columns, into a table. Raises `PartitionMissing`."""
+async def copy(connection: Connection, table: str, blocks: Sequence[EncodedRows]) -> None:
+    """Copy blocks of encoded rows, all with the same columns, into a table. Raises `PartitionMissing`."""
     filled = [block for block in blocks if block.rows]
     if not filled:
         return
@@ -211,3 +282,170 @@ def _copy_statement(table: str, columns: tuple[str, ...]) -> bytes:
     # As bytes, because psycopg would quote sixty names again for each commit.
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     return query("copy_samples").format(table=sql.Identifier(table), columns=names).as_bytes()
+
+
+MAX_BYTES = 64_000_000
+"""Maximum size of the records kept in memory, those of a million probes."""
+OVERLAP_US = MINUTE_US
+_KEEP_US = 2 * MINUTE_US
+# A batch may be in the ledger a moment before this collector has the answer of its commit.
+_ANSWERED_WITHIN_S = 0.1
+
+_BATCH = struct.Struct("!4q")
+
+_RECEIVED_BEFORE = sql.SQL("received_at < %(received_at)s")
+_OF_BATCHES = sql.SQL(
+    "(vantage_id, epoch, seq) IN (SELECT * FROM unnest(%(vantage_ids)s::bigint[], %(epochs)s::bigint[],"
+    " %(seqs)s::bigint[]))"
+)
+
+Key = tuple[int, int, int]
+"""Vantage, epoch and number of a batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewBatch:
+    """A batch of the ledger with its rounds; `records` are `None` if this collector does not have them in memory."""
+
+    key: Key
+    region: str
+    oldest_round_at: int
+    newest_round_at: int
+    records: Records | None
+
+    @property
+    def vantage_id(self) -> int:
+        """Its vantage."""
+        return self.key[0]
+
+
+class RecentBatches:
+    """The records of the newest batches that this collector has committed: `max_bytes` at most, for two minutes."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._records: dict[Key, tuple[int, bytes]] = {}
+        self._bytes = 0
+
+    def add(self, batch: EncodedBatch) -> None:
+        """Keep the records of a batch that was committed."""
+        origin = batch.origin
+        key = origin.vantage_id, origin.epoch, origin.seq
+        if batch.records and key not in self._records:
+            self._records[key] = origin.received_at, batch.records
+            self._bytes += len(batch.records)
+        while self._records:
+            oldest = next(iter(self._records))
+            at, records = self._records[oldest]
+            if self._bytes <= self._max_bytes and at >= origin.received_at - _KEEP_US:
+                break
+            del self._records[oldest]
+            self._bytes -= len(records)
+
+    def find(self, key: Key) -> Records | None:
+        """Return the records of a batch, if they are in memory."""
+        found = self._records.get(key)
+        return found and np.frombuffer(found[1], RECORD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LedgerRow:
+    vantage_id: int
+    region: str
+    batches: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecordsRow:
+    records: bytes
+
+
+class NewBatches:
+    """Reader of the batches that are stored from now on; `begin` sets the beginning. If what it returned is lost, for
+    example with a failed run of a job, the job begins again.
+    """
+
+    def __init__(self, recent: RecentBatches) -> None:
+        self._recent = recent
+        self._since_at = 0
+        self._seen: dict[tuple[int, str], set[bytes]] = {}
+
+    def begin(self, since_at: int) -> None:
+        """Return the batches received since an instant, whether they were returned before or not."""
+        self._since_at, self._seen = since_at, {}
+
+    async def read(self, connection: Connection, at: int) -> list[NewBatch]:
+        """Return the batches that were stored since the last call. `at` is now, and not before the last call."""
+        rows = await fetch(connection, "batches_since", _LedgerRow, since_at=self._since_at)
+        listed = {(row.vantage_id, row.region): set(_batches_of(row.batches)) for row in rows}
+        # Only new ones are decoded, because most were returned before.
+        new = [
+            self._decoded(*vantage, batch)
+            for vantage, batches in listed.items()
+            for batch in batches - self._seen.get(vantage, set())
+        ]
+        if any(batch.records is None for batch in new):
+            await asyncio.sleep(_ANSWERED_WITHIN_S)
+            new = [replace(batch, records=self._recent.find(batch.key)) for batch in new]
+        # No batch from before that the next call may list is missing from these. Set last, because a job that is
+        # cancelled meanwhile has not got them.
+        self._seen, self._since_at = listed, max(self._since_at, at - OVERLAP_US)
+        return new
+
+    def _decoded(self, vantage_id: int, region: str, content: bytes) -> NewBatch:
+        epoch, seq, oldest, newest = _BATCH.unpack(content)
+        key = vantage_id, epoch, seq
+        return NewBatch(key, region, oldest + POSTGRES_EPOCH_AT, newest + POSTGRES_EPOCH_AT, self._recent.find(key))
+
+
+def _batches_of(content: bytes) -> Iterator[bytes]:
+    return (content[begin : begin + _BATCH.size] for begin in range(0, len(content), _BATCH.size))
+
+
+async def probes_of(
+    connection: Connection, batches: Sequence[NewBatch], *, target_ids: Sequence[int], from_at: int
+) -> Records:
+    """Return the probes of some targets in new batches, of rounds since `from_at`."""
+    parts = [batch.records for batch in batches if batch.records is not None]
+    missing = [batch for batch in batches if batch.records is None and batch.newest_round_at >= from_at]
+    if missing:
+        vantage_ids, epochs, seqs = zip(*(batch.key for batch in missing), strict=True)
+        stored = await _stored(
+            connection,
+            _OF_BATCHES,
+            target_ids=list(target_ids),
+            from_at=max(from_at, min(batch.oldest_round_at for batch in missing)),
+            until_at=max(batch.newest_round_at for batch in missing),
+            vantage_ids=list(vantage_ids),
+            epochs=list(epochs),
+            seqs=list(seqs),
+        )
+        parts.append(stored)
+    return await asyncio.to_thread(_within, parts, target_ids, from_at)
+
+
+def _within(parts: Sequence[Records], target_ids: Sequence[int], from_at: int) -> Records:
+    records = joined(parts)
+    return selected(records, (records["round_at"] >= from_at) & np.isin(records["target_id"], target_ids))
+
+
+async def probes_before(
+    connection: Connection, received_at: int, *, target_ids: Sequence[int], from_at: int
+) -> Records:
+    """Return the probes of some targets that were received before an instant, of rounds since `from_at`."""
+    scope = {"target_ids": list(target_ids), "from_at": from_at, "until_at": "infinity"}
+    return await _stored(connection, _RECEIVED_BEFORE, received_at=received_at, **scope)
+
+
+async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:
+    statement = query("probe_records").format(
+        valid=sql.SQL(VALID),
+        punctual=sql.SQL(PUNCTUAL),
+        has_answer_time=sql.SQL(HAS_ANSWER_TIME),
+        answer_from=sql.SQL(ANSWER_FROM),
+        chosen=chosen,
+    )
+    rows = await fetch(connection, statement, _RecordsRow, outcomes=[one.value for one in OUTCOMES], **parameters)
+    records = np.frombuffer(b"".join(row.records for row in rows), RECORD.newbyteorder(">")).astype(RECORD)
+    records["round_at"] += POSTGRES_EPOCH_AT
+    return records

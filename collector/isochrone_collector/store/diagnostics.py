@@ -1,6 +1,8 @@
 """Facts about a database for `doctor`, read over one plain connection that changes nothing."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -9,11 +11,39 @@ from psycopg import pq
 from isochrone_collector.store.job_state import FAILING
 from isochrone_collector.store.partitions import day_named
 from isochrone_collector.store.postgres import citus, schema
-from isochrone_collector.store.postgres.pool import connect
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import DatabaseFacts
+from isochrone_collector.store.postgres.pool import connect, query
 from isochrone_collector.store.summaries import Resolution
 from isochrone_common.plan_signature import signer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name, as `SHOW`
+    writes them; `partitions` are days by their first instant; `clock_offset_us` is its clock minus the collector's,
+    within `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `plan_key` is the key that has signed the
+    plan in force, empty without a signature, and `None` in an older schema; `summarised_until` is `None` before the
+    first summary; `failing_jobs` are the jobs that keep failing, and since when; `lost_workers` are the workers of a
+    Citus cluster that do not answer, as HOST:PORT, and `None` where the database is no cluster; `worker_settings` are
+    those of the workers that answer, by HOST:PORT and name; `local_tables` are not distributed although others are.
+    """
+
+    version: int
+    settings: Mapping[str, str]
+    revision: str | None
+    newest_revision: str
+    partitions: frozenset[int]
+    has_default_partition: bool
+    clock_offset_us: int
+    clock_uncertainty_us: int
+    plan_version: int
+    plan_key: str | None = None
+    may_make_partitions: bool = True
+    summarised_until: int | None = None
+    failing_jobs: Mapping[str, int] = field(default_factory=dict)
+    lost_workers: tuple[str, ...] | None = None
+    worker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    local_tables: tuple[str, ...] = ()
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

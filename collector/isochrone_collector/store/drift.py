@@ -7,12 +7,8 @@ from psycopg import sql
 
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres import columns
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import Connection, YesRow, execute, fetch, fetch_columns, query
 from isochrone_collector.store.probe_queries import VALID, Scope
-from isochrone_collector.store.rows import YesRow
 from isochrone_wire.answers import Metric
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
@@ -74,16 +70,16 @@ class _NewestChangeRow:
 async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
-        await execute(connection, query("prepare_round_scan"))
+        await execute(connection, "prepare_round_scan")
         statement = query("round_medians").format(valid=sql.SQL(VALID))
-        return await columns.fetch(connection, statement, MediansRow, **scope.parameters())
+        return await fetch_columns(connection, statement, MediansRow, **scope.parameters())
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
     """Return the instants since `from_at` at which each series of some targets changed."""
-    parameters = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
+    parameters = {"target_ids": list(target_ids), "from_at": from_at}
     found: dict[SeriesKey, list[int]] = {}
-    for row in await fetch(connection, query("changes_since"), _KnownRow, **parameters):
+    for row in await fetch(connection, "changes_since", _KnownRow, **parameters):
         key = SeriesKey(target_id=row.target_id, region=row.region, metric=Metric(row.metric))
         found.setdefault(key, []).append(row.changed_at)
     return found
@@ -95,16 +91,16 @@ async def record(
     """Record a change unless one within `tolerance_us` (microseconds) is recorded; return whether it was new."""
     series = {"target_id": key.target_id, "region": key.region, "metric": key.metric.value}
     near = {
-        "from_at": Instant(change.changed_at - tolerance_us),
-        "until_at": Instant(change.changed_at + tolerance_us),
+        "from_at": change.changed_at - tolerance_us,
+        "until_at": change.changed_at + tolerance_us,
     }
-    [row] = await fetch(connection, query("change_is_known"), YesRow, **series, **near)
+    [row] = await fetch(connection, "change_is_known", YesRow, **series, **near)
     return not row.yes and await execute(
         connection,
-        query("insert_change"),
+        "insert_change",
         **series,
-        changed_at=Instant(change.changed_at),
-        detected_at=Instant(detected_at),
+        changed_at=change.changed_at,
+        detected_at=detected_at,
         before=change.before,
         after=change.after,
         p_value=change.p_value,
@@ -115,15 +111,15 @@ async def record(
 
 async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
     """Return the changes that began in a window, newest first."""
-    return await fetch(connection, query("changes_of_window"), DriftRow, **scope.parameters())
+    return await fetch(connection, "changes_of_window", DriftRow, **scope.parameters())
 
 
 async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
     """Return the numbers of rounds in which changes are searched."""
-    return await fetch(connection, query("rounds_watched"), WatchedRow, **scope.parameters())
+    return await fetch(connection, "rounds_watched", WatchedRow, **scope.parameters())
 
 
 async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
     """Return target and region → the newest change of the metric within the scope, if any."""
-    rows = await fetch(connection, query("newest_changes"), _NewestChangeRow, **scope.parameters(), metric=metric.value)
+    rows = await fetch(connection, "newest_changes", _NewestChangeRow, **scope.parameters(), metric=metric.value)
     return {(row.target_id, row.region): row.changed_at for row in rows}

@@ -2,15 +2,16 @@
 
 The leader lock is an advisory lock of a database session. It ends with its connection, so it needs no lease and no
 clock: a collector that was killed, or whose keepalives go unanswered, no longer holds it.
+
+Notifications (LISTEN/NOTIFY) to all collectors on the same database. They have no payload, and may be lost.
 """
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, translated
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import YesRow
+from isochrone_collector.store.postgres.pool import Connection, YesRow, execute, fetch, translated
 
 FAILING = "failing."
 """Prefix of the record of a job that keeps failing; its instant is that of the first failure."""
@@ -30,21 +31,21 @@ class _ProgressRow:
 
 async def take_leader_lock(connection: Connection) -> bool:
     """Try to take the leader lock for the lifetime of this connection. Raises `DatabaseUnavailable`."""
-    (taken,) = await fetch(connection, query("try_leader_lock"), YesRow, key=_LEADER_LOCK_KEY)
+    (taken,) = await fetch(connection, "try_leader_lock", YesRow, key=_LEADER_LOCK_KEY)
     return taken.yes
 
 
 async def confirm_primary(connection: Connection) -> None:
     """Check that a connection is alive and its server is still the primary. Raises `DatabaseUnavailable`."""
     with translated():
-        (writable,) = await fetch(connection, query("is_primary"), YesRow)
+        (writable,) = await fetch(connection, "is_primary", YesRow)
     if not writable.yes:
         raise DatabaseUnavailable("the database server was demoted", condition="read_only")
 
 
 async def progress(connection: Connection) -> dict[str, int]:
     """Return how far each job is done, in microseconds since the Unix epoch; jobs that never ran are missing."""
-    return {row.name: row.done_until for row in await fetch(connection, query("progress"), _ProgressRow)}
+    return {row.name: row.done_until for row in await fetch(connection, "progress", _ProgressRow)}
 
 
 async def failing(connection: Connection) -> dict[str, int]:
@@ -60,7 +61,7 @@ async def record_failing(connection: Connection, name: str, *, since_at: int) ->
 
 async def forget_failing(connection: Connection, name: str) -> None:
     """Record that a job works again."""
-    await execute(connection, query("forget_progress"), name=FAILING + name)
+    await execute(connection, "forget_progress", name=FAILING + name)
 
 
 async def batches_lost_at(connection: Connection) -> int:
@@ -75,6 +76,39 @@ async def record_batches_lost(connection: Connection, at: int) -> None:
 
 async def advance(connection: Connection, name: str, done_until: int) -> None:
     """Record that a job is done until an instant."""
-    parameters = {"name": name, "done_until": Instant(done_until)}
-    if not await execute(connection, query("advance"), **parameters):
-        await execute(connection, query("begin"), **parameters)
+    parameters = {"name": name, "until_at": done_until}
+    if not await execute(connection, "advance", **parameters):
+        await execute(connection, "begin", **parameters)
+
+
+_CHECK_EVERY_S = 5.0
+
+
+class Channel(StrEnum):
+    """The channels: samples were stored, route tables were published, alerts were raised."""
+
+    SAMPLES = "isochrone_samples"
+    TABLES = "isochrone_routes"
+    ALERTS = "isochrone_alerts"
+
+
+async def notify(connection: Connection, channel: Channel) -> None:
+    """Notify all listeners once the transaction of this connection is committed."""
+    await execute(connection, "notify", channel=channel.value)
+
+
+async def listen(connection: Connection) -> None:
+    """Listen on every channel with this connection."""
+    for statement in ("listen_for_samples", "listen_for_tables", "listen_for_alerts"):
+        await execute(connection, statement)
+
+
+async def received(connection: Connection) -> AsyncIterator[Channel]:
+    """Yield the channel of each notification as it arrives, without end. A silent connection is checked now and then.
+
+    Raises `DatabaseUnavailable` when the server is gone or no longer the primary, which sends no notifications.
+    """
+    while True:
+        async for notification in connection.notifies(timeout=_CHECK_EVERY_S):
+            yield Channel(notification.channel)
+        await confirm_primary(connection)

@@ -1,8 +1,13 @@
-"""The values of every target from each region, for leaderboards, latency targets and tiers."""
+"""The values of every target from each region, for leaderboards, latency targets and tiers.
+
+Long windows are answered from summaries, and from samples at the edges that no whole hour covers.
+The samples of the edges are counted into the same buckets, so a window is exact as long as its samples are kept.
+Without them it begins with its first whole hour.
+"""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -10,14 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between, outcome_counts
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Flags
-from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
-from isochrone_collector.store.postgres.pool import Connection, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import KINDS, Scope, measure, within_reach
-from isochrone_wire.answers import Metric
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.store import partitions, summaries
+from isochrone_collector.store.postgres.pool import Connection, fetch, query
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.probe_queries import KINDS, Scope, fetch_limited, measure
+from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US
 
 _LIMITED = tuple(metric for metric in Metric if metric.includes_request)
 Column = TypeVar("Column", bound=np.generic)
@@ -49,32 +58,20 @@ class _ManyRow:
     many: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _SeriesRow:
-    """The probes of one series, each a `_PROBE`."""
-
-    target_id: int
-    region: str
-    probes: bytes
-
-    def __len__(self) -> int:
-        return len(self.probes) // _PROBE.itemsize
-
-
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     """Return every target and region of a scope with samples, from the samples themselves. Raises `BadRequest` if there
     are too many.
     """
     statement = query("standings").format(**_expressions(), **KINDS)
     parts: dict[tuple[int, str], list[bytes]] = {}
-    for row in await within_reach(connection, statement, scope, _SeriesRow):
+    for row in await fetch_limited(connection, statement, scope, _PROBE):
         parts.setdefault((row.target_id, row.region), []).append(row.probes)
     return await asyncio.to_thread(_seen, parts)
 
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     """Return whether a scope has more than `limit` samples."""
-    (row,) = await fetch(connection, query("samples_up_to"), _ManyRow, **scope.parameters(), limit=limit + 1)
+    (row,) = await fetch(connection, "samples_up_to", _ManyRow, **scope.parameters(), limit=limit + 1)
     return row.many > limit
 
 
@@ -148,3 +145,122 @@ def _expressions() -> dict[str, sql.SQL]:
     parts = {metric: measure(metric) for metric in METRICS}
     values = {metric.value: parts[metric]["value"] for metric in METRICS}
     return values | {f"{metric.value}_limit": parts[metric]["ceiling"] for metric in _LIMITED}
+
+
+LONGEST_US = 7 * DAY_US
+"""Windows up to this length are answered from samples, as long as these are kept and not too many."""
+
+MAX_SAMPLES = 2_000_000
+"""A window longer than a day with more samples is answered from summaries, because reading them would take many
+seconds. It is also the maximum number of samples read for the part that summaries do not cover yet.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarisedWindow:
+    """The values of a window, which may begin later than the requested one."""
+
+    window: Window
+    seen: list[SeriesValues]
+
+
+async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow | None:
+    """Return a scope from summaries; `None` if samples cover it better, or nothing of it is summarised. Raises
+    `BadRequest` if too many samples are not summarised yet.
+    """
+    oldest_at = await kept_since(connection)
+    if not await prefers_summaries(connection, scope, kept_at=oldest_at):
+        return None
+    pieces = await summaries.pieces(connection, scope.window)
+    span = summaries.span(pieces)
+    if span is None:
+        return None
+    joined = [row for piece in pieces for row in await summaries.joined(connection, scope, piece, METRICS)]
+    counted = [row for piece in pieces for row in await summaries.counted(connection, scope, piece)]
+    edges = [
+        seen
+        for edge in _edges(scope.window, span)
+        for seen in await _unsummarised(connection, replace(scope, window=edge))
+    ]
+    from_at = scope.window.from_at if scope.window.from_at >= oldest_at else span.from_at
+    window = Window(from_at=from_at, until_at=scope.window.until_at)
+    # Merging all histograms takes seconds, during which the event loop has to serve other requests.
+    seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
+    return SummarisedWindow(window=window, seen=seen)
+
+
+async def prefers_summaries(connection: Connection, scope: Scope, *, kept_at: int) -> bool:
+    """Return whether a scope is long, or has samples that were deleted: those before `kept_at`."""
+    return scope.window.from_at < kept_at or await _is_much(connection, scope)
+
+
+async def kept_since(connection: Connection) -> int:
+    """Return the instant before which samples were deleted; 0 without any samples."""
+    return min(await partitions.days(connection), default=0)
+
+
+async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValues]:
+    if await more_than(connection, scope, MAX_SAMPLES):
+        raise BadRequest(
+            f"more than {MAX_SAMPLES:_} samples of this window are not summarised yet: retry later, or choose a "
+            "shorter window, fewer targets or fewer regions"
+        )
+    return await standings(connection, scope)
+
+
+async def _is_much(connection: Connection, scope: Scope) -> bool:
+    length_us = scope.window.until_at - scope.window.from_at
+    if length_us <= DAY_US or length_us > LONGEST_US:
+        return length_us > LONGEST_US
+    return await more_than(connection, scope, MAX_SAMPLES)
+
+
+def _edges(window: Window, span: Window) -> list[Window]:
+    both = [
+        Window(from_at=window.from_at, until_at=span.from_at),
+        Window(from_at=span.until_at, until_at=window.until_at),
+    ]
+    return [edge for edge in both if edge.from_at < edge.until_at]
+
+
+def _together(
+    joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], edges: Sequence[SeriesValues]
+) -> Iterator[SeriesValues]:
+    values = {metric: _distributions(metric, joined, edges) for metric in METRICS}
+    of_edges: dict[Series, list[SeriesValues]] = {series: [] for series in counted}
+    for seen in edges:
+        of_edges.setdefault((seen.target_id, seen.region), []).append(seen)
+    for series, own in of_edges.items():
+        row = counted.get(series)
+        summarised_at = [row.newest_at] if row is not None else []
+        yield SeriesValues(
+            target_id=series[0],
+            region=series[1],
+            values={metric: found[series] for metric, found in values.items() if series in found},
+            outcome_counts=sum(
+                (seen.outcome_counts for seen in own), start=outcome_counts(row.outcomes if row is not None else {})
+            ),
+            newest_at=max([*summarised_at, *(seen.newest_at for seen in own)]),
+            hours=(row.hours if row is not None else 0.0) + sum(seen.hours for seen in own),
+        )
+
+
+def _distributions(
+    metric: Metric, joined: Iterable[JoinedRow], edges: Iterable[SeriesValues]
+) -> dict[Series, Distribution]:
+    rows = [row for row in joined if row.metric == metric]
+    blobs = [
+        *((row.target_id, row.region, row.histogram, row.censored or b"") for row in rows),
+        *((seen.target_id, seen.region, *_packed(seen.values[metric])) for seen in edges),
+    ]
+    places: dict[Series, int] = {}
+    groups = [places.setdefault((target_id, region), len(places)) for target_id, region, _, _ in blobs]
+    known, limits = (blob for *_, blob, _ in blobs), (blob for *_, blob in blobs)
+    merged = histogram.merge(known, limits, groups, of=len(places))
+    return {series: merged.group(place) for series, place in places.items()}
+
+
+def _packed(values: Distribution) -> tuple[bytes, bytes]:
+    # Values from samples are complete.
+    assert isinstance(values, Values)
+    return histogram.pack(values.values[~values.censored]), histogram.pack(values.values[values.censored])

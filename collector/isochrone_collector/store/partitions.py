@@ -10,11 +10,17 @@ The laws:
 3. Rounds are accepted where a partition exists, not where one should exist: see `covered`.
 4. The partition of a retired day is never created again, even if samples are now kept for longer: a partition always
    holds all samples of its day. The end of the retired days is recorded together with the drop.
+
+Deletion of old ledger entries, late samples, summaries, incidents and alerts, in small portions, so that no other
+statement waits long.
+
+Each function deletes one portion of the rows older than an instant, and returns whether there may be more. Samples are
+dropped by the partition.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -22,11 +28,10 @@ from psycopg import sql
 
 from isochrone_collector.errors import DatabaseUnavailable, StartError
 from isochrone_collector.store import job_state
-from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import NameRow, YesRow
-from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, day_of
+from isochrone_collector.store.postgres.pool import Connection, Database, IdRow, NameRow, YesRow, execute, fetch, query
+from isochrone_collector.store.summaries import Resolution
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US, MINUTE_US, day_of
 
 DAYS_BACK = 31
 """Maximum age in days with which a sample is still stored in `sample`."""
@@ -59,7 +64,7 @@ async def ensure(database: Database, *, now_at: int, keep_us: int | None = None)
 
     async def make(connection: Connection) -> None:
         await _check_rights(connection)
-        await execute(connection, query("take_lock"), key=_LOCK_KEY)
+        await execute(connection, "take_lock", key=_LOCK_KEY)
         there = set(await days(connection))
         for day_at in range(max(wanted.from_at, await retired_until(connection)), wanted.until_at, DAY_US):
             if day_at not in there:
@@ -98,7 +103,7 @@ async def retire(database: Database, *, before_at: int) -> list[int]:
 
 async def days(connection: Connection) -> list[int]:
     """Return the days that have a partition, by their first instants, oldest first."""
-    names = [row.name for row in await fetch(connection, query("partitions"), NameRow)]
+    names = [row.name for row in await fetch(connection, "partitions", NameRow)]
     return sorted(day_at for name in names if (day_at := day_named(name)) is not None)
 
 
@@ -122,7 +127,7 @@ async def _with_lock_timeout(
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             async with database.transaction() as connection:
-                await execute(connection, query(lock_timeout))
+                await execute(connection, lock_timeout)
                 await work(connection)
         except DatabaseUnavailable:
             if attempt == _ATTEMPTS:
@@ -133,7 +138,7 @@ async def _with_lock_timeout(
 
 
 async def _check_rights(connection: Connection) -> None:
-    (allowed,) = await fetch(connection, query("may_make_partitions"), YesRow)
+    (allowed,) = await fetch(connection, "may_make_partitions", YesRow)
     if not allowed.yes:
         raise StartError(
             "the database user may not create partitions of `sample`, so tomorrow's samples could not be stored",
@@ -154,7 +159,7 @@ async def _make(connection: Connection, day_at: int) -> None:
 
 async def _drop(connection: Connection, *, day_at: int) -> None:
     partition = _identifier(day_at)
-    await execute(connection, query("take_lock"), key=_LOCK_KEY)
+    await execute(connection, "take_lock", key=_LOCK_KEY)
     await execute(connection, query("detach_partition").format(partition=partition))
     await execute(connection, query("drop_partition").format(partition=partition))
     await job_state.advance(connection, RETIRED, max(day_at + DAY_US, await retired_until(connection)))
@@ -172,3 +177,71 @@ def _reach(wanted: Iterable[int], there: set[int]) -> int | None:
             break
         last_at = day_at
     return last_at
+
+
+_PORTION_US = 10 * MINUTE_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AtRow:
+    """An instant, if there is one."""
+
+    at: int | None
+
+
+async def forget_batches(database: Database, before_at: int) -> bool:
+    """Delete batches of the ledger that were received before `before_at`. Raises `DatabaseUnavailable`."""
+    return await _forget_received(database, "oldest_batch", "forget_batches", before_at)
+
+
+async def forget_late(database: Database, before_at: int) -> bool:
+    """Delete late samples that were received before `before_at`. Raises `DatabaseUnavailable`."""
+    return await _forget_received(database, "oldest_late", "forget_late", before_at)
+
+
+async def forget_summaries(database: Database, resolution: Resolution, before_at: int) -> bool:
+    """Delete summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
+    parameters = {"resolution": resolution.value}
+    async with database.connection() as connection:
+        (oldest,) = await fetch(connection, "oldest_bucket", _AtRow, **parameters)
+        if oldest.at is None or oldest.at + resolution.size_us > before_at:
+            return False
+        bucket = {**parameters, "bucket_at": oldest.at}
+        await execute(connection, "forget_summaries", **bucket, metrics=[metric.value for metric in Metric])
+        await execute(connection, "forget_outcomes", **bucket)
+    return True
+
+
+async def forget_incidents(database: Database, before_at: int) -> bool:
+    """Delete incidents that ended before `before_at`. Raises `DatabaseUnavailable`."""
+    async with database.connection() as connection:
+        return await execute(connection, "forget_incidents", before_at=before_at)
+
+
+async def forget_alerts(database: Database, before_at: int) -> bool:
+    """Delete alerts that were raised before `before_at`, with their deliveries, except those that are still needed.
+    Raises `DatabaseUnavailable`.
+    """
+    async with database.transaction() as connection:
+        rows = await fetch(connection, "alerts_to_forget", IdRow, before_at=before_at)
+        ids = [row.id for row in rows]
+        if ids:
+            await execute(connection, "forget_deliveries", ids=ids)
+            await execute(connection, "forget_alerts", ids=ids)
+    return bool(ids)
+
+
+async def forget_silences(database: Database, before_at: int) -> bool:
+    """Delete silences and acknowledgements that ended before `before_at`. Raises `DatabaseUnavailable`."""
+    async with database.connection() as connection:
+        return await execute(connection, "forget_silences", before_at=before_at)
+
+
+async def _forget_received(database: Database, oldest: str, forget: str, before_at: int) -> bool:
+    async with database.connection() as connection:
+        (found,) = await fetch(connection, oldest, _AtRow)
+        if found.at is None or found.at >= before_at:
+            return False
+        until_at = min(found.at + _PORTION_US, before_at)
+        await execute(connection, forget, until_at=until_at)
+    return True

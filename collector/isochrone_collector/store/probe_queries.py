@@ -1,26 +1,36 @@
-"""Probes for queries: SQL selects them by scope and metric; Python estimates."""
+"""Probes and requests for queries: SQL selects them by scope and metric; Python estimates."""
 
-from collections.abc import AsyncIterator, Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from psycopg import sql
 
 from isochrone_collector.analysis.differential.decomposition import Phases
+from isochrone_collector.analysis.goodput import Ending, Requests
 from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.simulation import SentProbes
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
-from isochrone_collector.store.postgres import columns
-from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
-from isochrone_collector.store.postgres.pool import Connection, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import RecordedRow
+from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_columns, query
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, SECOND_US, Quality, day_of
 
-Lot = TypeVar("Lot", bound=Sized)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRow:
+    """The rounds that one vantage recorded of one target, and the number of probes by outcome."""
+
+    vantage_id: int
+    target_id: int
+    recorded: int
+    oldest_at: int
+    newest_at: int
+    outcomes: dict[str, int]
+
 
 _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
     THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"""
@@ -109,14 +119,12 @@ _PORTION = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _TargetRow:
-    """The probes of one target, each a `_PROBE`."""
+class PackedProbes:
+    """Probes of one target, or of one target from one region, as records in the server's byte order."""
 
     target_id: int
     probes: bytes
-
-    def __len__(self) -> int:
-        return len(self.probes) // _PROBE.itemsize
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +138,8 @@ class Scope:
     def parameters(self) -> dict[str, object]:
         """Return the scope as parameters of the statements."""
         return {
-            "from_at": Instant(self.window.from_at),
-            "until_at": Instant(self.window.until_at),
+            "from_at": self.window.from_at,
+            "until_at": self.window.until_at,
             "target_ids": list(self.target_ids),
             "regions": None if self.regions is None else list(self.regions),
         }
@@ -162,18 +170,29 @@ async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_rou
     regions = await region_names(connection, scope)
     counts = sql.SQL(PUNCTUAL if by_round else "true")
     statement = query("probes").format(**_METRICS[metric].parts, **KINDS, counts=counts)
-    return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)
+    return _probes(await fetch_limited(connection, statement, replace(scope, regions=regions), _PROBE), regions)
 
 
-async def within_reach(connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]) -> list[Lot]:
-    """Return the rows that a statement selects in a scope; the length of a row is its number of probes. A series has
-    one row for each part of the window. Raises `BadRequest` if there are too many probes.
+async def fetch_limited(
+    connection: Connection, statement: sql.Composed, scope: Scope, probe: np.dtype[np.void]
+) -> list[PackedProbes]:
+    """Return the probes that a statement selects in a scope, records of the type `probe`. A series has one row for each
+    part of the window. Raises `BadRequest` if there are too many probes.
     """
-    found: list[Lot] = []
+    found: list[PackedProbes] = []
     many = 0
-    async for rows in _by_days(connection, statement, scope, row):
+    from_at, days = scope.window.from_at, 1
+    # The server holds the columns of a target in memory before it sends them, which a whole month would exceed. So the
+    # window is read day by day, or several days at once if a day has few rows.
+    while from_at < scope.window.until_at:
+        until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
+        part = replace(scope, window=Window(from_at=from_at, until_at=until_at))
+        rows = await fetch(connection, statement, PackedProbes, **part.parameters())
+        count = sum(len(row.probes) for row in rows) // probe.itemsize
+        days = max(1, min(2 * days, days * _PORTION // (1 + count)))
+        from_at = until_at
         found += rows
-        many += sum(map(len, rows))
+        many += count
         if many > MAX_PROBES:
             raise BadRequest(
                 f"more than {MAX_PROBES:_} probes: choose a shorter window, fewer targets or fewer regions"
@@ -181,32 +200,23 @@ async def within_reach(connection: Connection, statement: sql.Composed, scope: S
     return found
 
 
-async def _by_days(
-    connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]
-) -> AsyncIterator[list[Lot]]:
-    """Yield the rows that a statement selects in a scope, day by day, or several days at once if a day has few rows.
-
-    The server holds the columns of a target in memory before it sends them, which a whole month would exceed.
-    """
-    from_at, days = scope.window.from_at, 1
-    while from_at < scope.window.until_at:
-        until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
-        part = replace(scope, window=Window(from_at=from_at, until_at=until_at))
-        rows = await columns.fetch(connection, statement, row, **part.parameters())
-        days = max(1, min(2 * days, days * _PORTION // (1 + sum(map(len, rows)))))
-        from_at = until_at
-        yield rows
+def _unpacked(rows: Sequence[PackedProbes], probe: np.dtype[np.void]) -> tuple[NDArray[np.void], Integers, Integers]:
+    """Return the records of all rows, and their targets and rounds."""
+    records = np.frombuffer(b"".join([row.probes for row in rows]), probe)
+    sizes = [len(row.probes) // probe.itemsize for row in rows]
+    target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), sizes)
+    return records, target_id, records["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
 
 
-def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
-    records = np.frombuffer(b"".join([row.probes for row in rows]), _PROBE)
+def _probes(rows: Sequence[PackedProbes], regions: tuple[str, ...]) -> Probes:
+    records, target_id, round_at = _unpacked(rows, _PROBE)
     traits = records["traits"].astype(np.int64)
     return Probes(
         regions=regions,
-        target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), [len(row) for row in rows]),
+        target_id=target_id,
         region=traits >> _PLACE_BIT,
         vantage_id=records["vantage_id"].astype(np.int64),
-        round_at=records["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT,
+        round_at=round_at,
         kind=(traits >> _KIND_BIT & max(Kind)).astype(np.int8),
         value=records["value"].astype(np.float64),
         censored=(traits & _CENSORED).astype(np.bool_),
@@ -216,7 +226,7 @@ def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
 
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
     """Return the rounds that each vantage recorded of each target; the regions of the scope are ignored."""
-    return await fetch(connection, query("recorded"), RecordedRow, **scope.parameters())
+    return await fetch(connection, "recorded", RecordedRow, **scope.parameters())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -237,7 +247,7 @@ class _PhasesRow:
 async def phases(connection: Connection, scope: Scope) -> Phases:
     """Return the phases of every probe of a scope that has a valid first token and began in time."""
     statement = query("phases").format(valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL))
-    rows = await columns.fetch(connection, statement, _PhasesRow, **scope.parameters())
+    rows = await fetch_columns(connection, statement, _PhasesRow, **scope.parameters())
     regions = tuple(sorted({row.region for row in rows}))
     sizes = [len(row.round_at) for row in rows]
     return Phases(
@@ -254,3 +264,100 @@ _PHASE_COLUMNS = [field.name for field in fields(_PhasesRow) if field.type is Re
 
 def _column(rows: Sequence[_PhasesRow], name: str) -> Reals:
     return np.concatenate([np.empty(0), *(getattr(row, name) for row in rows)])
+
+
+# One request of the statement `requests`, in the server's byte order, and the bits of its `traits`.
+_REQUEST = np.dtype(
+    [("traits", ">i4"), ("round_at", ">i8"), *((name, ">f8") for name in ("ttft", "e2e", "ceiling", "speed"))]
+)
+_REQUEST_PLACE_BIT = 2
+_ENDINGS = {ending.name.lower(): sql.Literal(ending.value) for ending in Ending}
+
+
+async def requests(connection: Connection, scope: Scope, *, answer_tokens: int = 0) -> Requests:
+    """Return every round of a scope. With `answer_tokens`, the time to the last token is that of an answer of so many
+    tokens. Raises `BadRequest` if there are too many.
+    """
+    regions = await region_names(connection, scope)
+    limited = measure(Metric.E2E)
+    e2e = answer_us(answer_tokens) if answer_tokens else limited["value"]
+    statement = query("requests").format(
+        ttft=measure(Metric.TTFT)["value"], e2e=e2e, ceiling=limited["ceiling"], valid=sql.SQL(VALID), **_ENDINGS
+    )
+    rows = await fetch_limited(connection, statement, replace(scope, regions=regions), _REQUEST)
+    return _requests(rows, regions)
+
+
+def _requests(rows: Sequence[PackedProbes], regions: tuple[str, ...]) -> Requests:
+    records, target_id, round_at = _unpacked(rows, _REQUEST)
+    traits = records["traits"].astype(np.int64)
+    return Requests(
+        regions=regions,
+        target_id=target_id,
+        region=traits >> _REQUEST_PLACE_BIT,
+        round_at=round_at,
+        ending=(traits & max(Ending)).astype(np.int8),
+        ttft_us=records["ttft"].astype(np.float64),
+        e2e_us=records["e2e"].astype(np.float64),
+        ceiling_us=records["ceiling"].astype(np.float64),
+        tokens_per_second=records["speed"].astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _SentRow:
+    """The probes of one target, as columns."""
+
+    target_id: int
+    vantage_id: Integers
+    round_at: Integers
+    dispatched_at: Integers
+    throttled: NDArray[np.int32]
+    ttft_us: Reals
+    limit_us: Reals
+    cost_usd: Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VantageRegionRow:
+    id: int
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _IntervalRow:
+    id: int
+    every_us: int
+
+
+_MEASURED = ("ttft_us", "limit_us", "cost_usd")
+
+
+async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> SentProbes:
+    """Return at most `limit` probes of a scope that were sent."""
+    statement = query("probes_asked").format(valid=sql.SQL(VALID))
+    rows = await fetch_columns(connection, statement, _SentRow, **scope.parameters(), limit=limit)
+    several = {
+        part.name: np.concatenate([np.empty(0, _dtype(part.name)), *(getattr(row, part.name) for row in rows)])
+        for part in fields(_SentRow)
+        if part.name != "target_id"
+    }
+    several["throttled"] = several["throttled"].astype(np.bool_)
+    counts = [len(row.round_at) for row in rows]
+    target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), counts)
+    return SentProbes(target_id=target_id, **several)
+
+
+async def vantage_regions(connection: Connection) -> dict[int, str]:
+    """Return the region of every vantage, by its id."""
+    return {row.id: row.region for row in await fetch(connection, "vantage_regions", _VantageRegionRow)}
+
+
+async def intervals(connection: Connection, target_ids: tuple[int, ...]) -> dict[int, int]:
+    """Return the interval of each target in microseconds, by its id."""
+    rows = await fetch(connection, "target_intervals", _IntervalRow, target_ids=list(target_ids))
+    return {row.id: row.every_us for row in rows}
+
+
+def _dtype(name: str) -> type[np.generic]:
+    return np.float64 if name in _MEASURED else np.int64

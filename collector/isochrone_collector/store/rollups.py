@@ -15,16 +15,21 @@ from typing import Any
 
 import numpy as np
 from psycopg import sql
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.stats.arrays import Reals
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import (
+    Connection,
+    Database,
+    IdRow,
+    YesRow,
+    execute,
+    fetch,
+    fetch_records,
+    query,
+)
 from isochrone_collector.store.probe_queries import Scope, measure
-from isochrone_collector.store.rows import IdRow, YesRow
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, added, counted, joined
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
@@ -44,8 +49,8 @@ _PARTS = sql.SQL(
 
 async def any_samples(connection: Connection, window: Window) -> bool:
     """Return whether there is any sample in a window of rounds."""
-    span = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at)}
-    (found,) = await fetch(connection, query("any_samples"), YesRow, **span)
+    span = {"from_at": window.from_at, "until_at": window.until_at}
+    (found,) = await fetch(connection, "any_samples", YesRow, **span)
     return found.yes
 
 
@@ -53,8 +58,8 @@ async def touched(connection: Connection, received: Window, *, before_at: int) -
     """Return the spans of hours of the batches received in a window, from the start of the first hour to the start of
     the last, for batches with rounds before an instant.
     """
-    span = {"received_from_at": Instant(received.from_at), "received_until_at": Instant(received.until_at)}
-    return await fetch(connection, query("touched_hours"), Window, **span, before_at=Instant(before_at))
+    span = {"received_from_at": received.from_at, "received_until_at": received.until_at}
+    return await fetch(connection, "touched_hours", Window, **span, before_at=before_at)
 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:
@@ -65,8 +70,8 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
     total = 0
     for target_ids in await portions(database):
         async with database.transaction() as connection:
-            await execute(connection, query("take_lock"), key=_LOCK_KEY)
-            await execute(connection, query("disable_jit"))
+            await execute(connection, "take_lock", key=_LOCK_KEY)
+            await execute(connection, "disable_jit")
             records = await _values(connection, Scope(window=window, target_ids=target_ids))
             rows = await asyncio.to_thread(_packed, records)
             endings = [_ending(record) for record in records]
@@ -84,8 +89,8 @@ async def summarise_day(database: Database, day_at: int) -> int:
     for target_ids in await portions(database):
         scope = Scope(window=hours.window, target_ids=target_ids)
         async with database.transaction() as connection:
-            await execute(connection, query("take_lock"), key=_LOCK_KEY)
-            await execute(connection, query("disable_jit"))
+            await execute(connection, "take_lock", key=_LOCK_KEY)
+            await execute(connection, "disable_jit")
             rows = await joined(connection, scope, hours, _METRICS)
             endings = added(await counted(connection, scope, hours)).values()
             await _write(connection, Resolution.DAY, day_at, rows, list(endings))
@@ -96,15 +101,14 @@ async def summarise_day(database: Database, day_at: int) -> int:
 async def portions(database: Database) -> list[tuple[int, ...]]:
     """Return the targets, a few at a time."""
     async with database.connection() as connection:
-        ids = [row.id for row in await fetch(connection, query("target_ids"), IdRow)]
+        ids = [row.id for row in await fetch(connection, "target_ids", IdRow)]
     return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]
 
 
 async def _values(connection: Connection, scope: Scope) -> list[dict[str, Any]]:
     statement = query("values_of_hour").format(values=sql.SQL(", ").join(map(_part, _METRICS)))
-    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
-        await cursor.execute(statement, {**scope.parameters(), "outcomes": [outcome.value for outcome in _OUTCOMES]})
-        return await cursor.fetchall()
+    outcomes = [outcome.value for outcome in _OUTCOMES]
+    return await fetch_records(connection, statement, **scope.parameters(), outcomes=outcomes)
 
 
 def _part(metric: Metric) -> sql.Composed:
@@ -152,15 +156,15 @@ async def _write(
     endings: Iterable[OutcomeRow],
 ) -> None:
     """Insert first, then update: the later of two writers waits for the other's row, and then overwrites it."""
-    bucket = {"resolution": resolution.value, "bucket_start": Instant(bucket_at)}
+    bucket = {"resolution": resolution.value, "bucket_at": bucket_at}
     # Rows are written in one order, or two collectors could wait for each other.
     values = _values_columns(sorted(rows, key=attrgetter("metric", "target_id", "region")))
     counts = _counts_columns(sorted(endings, key=attrgetter("target_id", "region")))
     if counts["target_id"]:
         for name in ("insert_summaries", "update_summaries"):
-            await execute(connection, query(name), **bucket, **values)
+            await execute(connection, name, **bucket, **values)
         for name in ("insert_outcomes", "update_outcomes"):
-            await execute(connection, query(name), **bucket, **counts)
+            await execute(connection, name, **bucket, **counts)
 
 
 def _values_columns(rows: Sequence[JoinedRow]) -> dict[str, list[object]]:
@@ -180,5 +184,5 @@ def _counts_columns(rows: Sequence[OutcomeRow]) -> dict[str, list[object]]:
         "region": [row.region for row in rows],
         "outcomes": [Jsonb(row.outcomes) for row in rows],
         "cost_usd": [row.cost_usd for row in rows],
-        "newest_at": [Instant(row.newest_at) for row in rows],
+        "newest_at": [row.newest_at for row in rows],
     }

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from psycopg.errors import UniqueViolation
 
 from isochrone_collector.errors import Conflict
-from isochrone_collector.store import notifications
-from isochrone_collector.store.notifications import Channel
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store import job_state
+from isochrone_collector.store.job_state import Channel
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
 from isochrone_wire.answers import Window
 
 MAX_CATCH_UP = 1_000
@@ -93,27 +91,26 @@ async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
         async with connection.pipeline():
             for table in tables:
                 values = {name: getattr(table, name) for name in NewTable.__slots__}
-                built_at = Instant(table.built_at)
-                await execute(connection, query("insert_route_table"), **{**values, "built_at": built_at})
-            await notifications.notify(connection, Channel.TABLES)
+                await execute(connection, "insert_route_table", **values)
+            await job_state.notify(connection, Channel.TABLES)
     except UniqueViolation as error:
         raise Conflict(f"another collector has published generation {tables[0].generation}") from error
 
 
 async def newest(connection: Connection) -> list[LastTableRow]:
     """Return the newest table of each route and region."""
-    return await fetch(connection, query("newest_route_tables"), LastTableRow)
+    return await fetch(connection, "newest_route_tables", LastTableRow)
 
 
 async def generation_at(connection: Connection, at: int) -> int:
     """Return the highest generation that was built by an instant; 0 if there is none."""
-    (row,) = await fetch(connection, query("generation_at"), _NumberRow, at=Instant(at))
+    (row,) = await fetch(connection, "generation_at", _NumberRow, at=at)
     return row.generation
 
 
 async def newest_generation(connection: Connection) -> int:
     """Return the highest generation so far."""
-    (row,) = await fetch(connection, query("newest_generation"), _NumberRow)
+    (row,) = await fetch(connection, "newest_generation", _NumberRow)
     return row.generation
 
 
@@ -123,7 +120,7 @@ async def after(
     """Return at most `limit` tables after a generation, in order; empty names mean all regions and routes."""
     return await fetch(
         connection,
-        query("route_tables_after"),
+        "route_tables_after",
         TableRow,
         after=generation,
         client_region=client_region,
@@ -134,20 +131,19 @@ async def after(
 
 async def in_full(connection: Connection, *, client_region: str, route: str, generation: int) -> FullTableRow | None:
     """Return one table with the inputs of its decision; generation 0 means the newest."""
-    found = await fetch(
+    return await fetch_one(
         connection,
-        query("route_table_in_full"),
+        "route_table_in_full",
         FullTableRow,
         client_region=client_region,
         route=route,
         generation=generation,
     )
-    return found[0] if found else None
 
 
 async def known(connection: Connection) -> list[tuple[str, str]]:
     """Return the (region, route) pairs that have a table."""
-    rows = await fetch(connection, query("known_routes"), _RouteRow)
+    rows = await fetch(connection, "known_routes", _RouteRow)
     return [(row.client_region, row.route) for row in rows]
 
 
@@ -157,10 +153,10 @@ async def events(
     """Return at most `limit` changes in a window, newest first; empty names mean all regions and routes."""
     return await fetch(
         connection,
-        query("route_events"),
+        "route_events",
         EventRow,
-        from_at=Instant(window.from_at),
-        until_at=Instant(window.until_at),
+        from_at=window.from_at,
+        until_at=window.until_at,
         regions=list(regions) or None,
         route=route,
         limit=limit,
@@ -169,5 +165,5 @@ async def events(
 
 async def delete_old(connection: Connection, *, evidence_before: int, events_before: int) -> None:
     """Delete old tables, except the newest of each route: refreshes before one instant, changes before another."""
-    before = {"evidence_before": Instant(evidence_before), "events_before": Instant(events_before)}
-    await execute(connection, query("forget_route_tables"), **before)
+    before = {"evidence_at": evidence_before, "events_at": events_before}
+    await execute(connection, "forget_route_tables", **before)

@@ -1,23 +1,123 @@
-"""Single samples as records for `rows.stored_sample`: the newest, one of them, page by page, and those of newly stored
-batches; and the rate limits of samples.
+"""Single samples: their columns and positions, the newest, one of them, page by page, and those of new batches;
+and the rate limits of samples.
+
+The position of a sample in the order of all samples is its key, which has a public form.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import base64
+import binascii
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Any
 
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_records, query
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import COLUMNS
-from isochrone_collector.store.sample_position import NAMES, Position
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US
+from isochrone_wire.fleet import StoredSample
+from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Quality, RateLimit, Sample, TokenSource
+
+_RATELIMIT = "ratelimit_"
+_OWN_COLUMNS = {
+    "target_id": "int8",
+    "round_at": "timestamptz",
+    "vantage_id": "int8",
+    "epoch": "int8",
+    "seq": "int8",
+    "idx": "int4",
+    "region": "text",
+    "received_at": "timestamptz",
+}
+_TEXTS = ("outcome", "token_source", "remote_address", "edge", "request_id", "error")
+_RATES = ("tokens_per_second", "cost_usd")
+
+
+def _type_of(column: str) -> str:
+    if column in _TEXTS:
+        return "text"
+    if column in _RATES:
+        return "float8"
+    if column.endswith("_at"):
+        return "timestamptz"
+    return "int8" if column.endswith("_us") or column.startswith(_RATELIMIT) else "int4"
+
+
+_MEASURED = [field.name for field in fields(Sample) if field.name not in {*_OWN_COLUMNS, "ratelimit"}]
+_LIMITS = [field.name for field in fields(RateLimit)]
+
+COLUMNS: Mapping[str, str] = {
+    **_OWN_COLUMNS,
+    **{name: _type_of(name) for name in _MEASURED},
+    **{_RATELIMIT + name: _type_of(_RATELIMIT + name) for name in _LIMITS},
+}
+"""Name and type of every column of `sample`."""
+
+
+def stored_sample(record: Mapping[str, Any], *, target: str) -> StoredSample:
+    """Return a row of the statement `samples` as the value that a reader gets."""
+    limits = {name: record[_RATELIMIT + name] for name in _LIMITS}
+    source = record["token_source"]
+    special: dict[str, Any] = {
+        "outcome": Outcome(record["outcome"]),
+        "token_source": TokenSource(source) if source else None,
+        "quality": Quality(record["quality"]),
+        "ratelimit": RateLimit(**limits) if any(limit is not None for limit in limits.values()) else None,
+    }
+    plain = {name: record[name] for name in ("target_id", "round_at", *_MEASURED) if name not in special}
+    return StoredSample(
+        target=target,
+        vantage=record["vantage"],
+        region=record["region"],
+        received_at=record["received_at"],
+        id=sample_name(record),
+        sample=Sample(**plain, **special),
+    )
+
+
+_PREFIX = "sample_"
+_KEY = struct.Struct(">qqqqqi")
+_PADDING = "="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The position of a sample, oldest round first; the default is the start of a round."""
+
+    round_at: int
+    target_id: int = 0
+    vantage_id: int = 0
+    epoch: int = 0
+    seq: int = 0
+    idx: int = 0
+
+
+NAMES = tuple(part.name for part in fields(Position))
+
+
+def position_of(record: Mapping[str, Any]) -> Position:
+    """Return the position of a record."""
+    return Position(**{name: record[name] for name in NAMES})
+
+
+def sample_name(record: Mapping[str, Any]) -> str:
+    """Return the public form of the key of a record."""
+    key = _KEY.pack(*(record[name] for name in NAMES))
+    return _PREFIX + base64.urlsafe_b64encode(key).decode().rstrip(_PADDING)
+
+
+def parse_sample_name(text: str) -> Position | None:
+    """Return the position with this public form; `None` if it is not one."""
+    encoded = text.removeprefix(_PREFIX)
+    try:
+        key = base64.b64decode(encoded + _PADDING * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        found = Position(**dict(zip(NAMES, _KEY.unpack(key), strict=True)))
+    except (binascii.Error, struct.error, ValueError):
+        return None
+    return found if text == sample_name(dict(zip(NAMES, astuple(found), strict=True))) else None
+
 
 Record = dict[str, Any]
 
@@ -89,36 +189,35 @@ async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Re
 async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:
     """Return the samples of a scope after a position, in order."""
     bounds = {f"after_{name}": getattr(position, name) for name in NAMES}
-    bounds["after_round_at"] = Instant(position.round_at)
     return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
 
 
 async def at(connection: Connection, position: Position) -> list[Record]:
     """Return the sample at a position, if there is one."""
-    parameters = {**asdict(position), "round_at": Instant(position.round_at)}
+    parameters = {**asdict(position), "round_at": position.round_at}
     return await _records(connection, "sample_at", parameters)
 
 
 async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
     """Return the batches that were received within `span`, by the collectors' clocks."""
-    bounds = {"from_at": Instant(span.from_at), "until_at": Instant(span.until_at)}
+    bounds = {"from_at": span.from_at, "until_at": span.until_at}
     listed = None if regions is None else list(regions)
-    found = await fetch(connection, query("batches_received"), Arrival, **bounds, regions=listed)
+    found = await fetch(connection, "batches_received", Arrival, **bounds, regions=listed)
     return [_with_rounds(arrival) for arrival in found]
 
 
 async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arrival]) -> list[Record]:
     """Return the samples of some batches, in the order of their receipt; the window of the scope is ignored."""
-    oldest, newest_at = [row.oldest_round_at or 0 for row in batches], [row.newest_round_at or 0 for row in batches]
+    oldest_at, newest_at = [row.oldest_round_at or 0 for row in batches], [row.newest_round_at or 0 for row in batches]
     parameters: Record = {
         **scope.parameters(),
-        "from_at": Instant(min(oldest)),
-        "until_at": Instant(max(newest_at)),
+        "from_at": min(oldest_at),
+        "until_at": max(newest_at),
         "vantage_ids": [row.vantage_id for row in batches],
         "epochs": [row.epoch for row in batches],
         "seqs": [row.seq for row in batches],
-        "oldest": [Instant(at) for at in oldest],
-        "newest": [Instant(at) for at in newest_at],
+        "oldest_at": oldest_at,
+        "newest_at": newest_at,
     }
     return await _records(connection, "samples_of_batches", parameters)
 
@@ -128,14 +227,12 @@ async def rate_limit_history(
 ) -> list[RateLimitBucket]:
     """Return at most `limit` buckets with rate limits, oldest first by target, region and vantage."""
     parameters = {**scope.parameters(), "bucket": f"{bucket_us} microseconds", "limit": limit}
-    return await fetch(connection, query("rate_limit_history"), RateLimitBucket, **parameters)
+    return await fetch(connection, "rate_limit_history", RateLimitBucket, **parameters)
 
 
 async def rate_limit_readings(connection: Connection, scope: Scope, *, newest: int) -> list[RateLimitReading]:
     """Return the `newest` rate limits of each target and vantage, oldest first."""
-    return await fetch(
-        connection, query("rate_limit_readings"), RateLimitReading, **scope.parameters(), readings=newest
-    )
+    return await fetch(connection, "rate_limit_readings", RateLimitReading, **scope.parameters(), readings=newest)
 
 
 def _with_rounds(arrival: Arrival) -> Arrival:
@@ -148,6 +245,4 @@ def _with_rounds(arrival: Arrival) -> Arrival:
 
 async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:
     columns = sql.SQL(", ").join(sql.Identifier("sample", column) for column in COLUMNS)
-    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
-        await cursor.execute(query(name).format(columns=columns), parameters)
-        return await cursor.fetchall()
+    return await fetch_records(connection, query(name).format(columns=columns), **parameters)

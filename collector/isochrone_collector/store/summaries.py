@@ -18,9 +18,8 @@ from isochrone_collector.analysis.histogram import Histograms, Joined
 from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.analysis.time_series import SummarisedOutcomes, SummarisedValues
 from isochrone_collector.store import job_state
-from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
-from isochrone_collector.store.postgres.pool import Connection, fetch
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import Connection, fetch, query
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
 from isochrone_collector.store.probe_queries import KINDS, Scope, region_names
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
@@ -253,7 +252,7 @@ async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Se
 async def counted(connection: Connection, scope: Scope, piece: Piece) -> list[OutcomeRow]:
     """Return the outcomes of one piece, per target and region; the scope's window is ignored."""
     named = replace(scope, regions=await region_names(connection, scope))
-    return await fetch(connection, query("outcome_summaries"), OutcomeRow, **_parameters(named, piece))
+    return await fetch(connection, "outcome_summaries", OutcomeRow, **_parameters(named, piece))
 
 
 def added(rows: Iterable[OutcomeRow]) -> dict[Series, OutcomeRow]:
@@ -268,8 +267,8 @@ def _parameters(scope: Scope, piece: Piece) -> dict[str, object]:
     return {
         **scope.parameters(),
         "resolution": piece.resolution.value,
-        "from_at": Instant(piece.window.from_at),
-        "until_at": Instant(piece.window.until_at),
+        "from_at": piece.window.from_at,
+        "until_at": piece.window.until_at,
     }
 
 

@@ -5,14 +5,64 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from operator import attrgetter
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import NameRow, SpenderRow, VantageRow, VantageStateRow
+from isochrone_collector.store.postgres.pool import Connection, NameRow, execute, fetch, fetch_one
 from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageRow:
+    """A vantage, with the instants of its first and last push."""
+
+    id: int
+    name: str
+    region: str
+    first_seen_at: int
+    last_seen_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageStateRow:
+    """A vantage with its newest heartbeat. `ledgered` is the number of samples in the delivery ledger of the epoch that
+    the heartbeat counts.
+    """
+
+    name: str
+    region: str
+    first_seen_at: int
+    last_seen_at: int
+    newest_sample_at: int | None
+    next_heartbeat_at: int | None
+    agent_version: str
+    plan_version: int
+    refused_plan_version: int | None
+    refused_plan_reason: str | None
+    spool_depth: int
+    spool_oldest_at: int | None
+    quarantined: int
+    dropped: dict[str, int]
+    clock_offset_us: int | None
+    clock_uncertainty_us: int | None
+    loop_lag_us: int | None
+    finished: int
+    ledgered: int
+    rounds_missed: int
+    missing_keys: str | None
+    refused_targets: str | None
+    rival_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpenderRow:
+    """A vantage and the spend that its agent reported."""
+
+    name: str
+    region: str
+    spend: list[dict[str, Any]]
+
 
 LEASE_US = 30 * SECOND_US
 """The silence in microseconds after which any agent takes over; agents send a heartbeat every 15 s."""
@@ -39,16 +89,16 @@ _REPORTED = (
 
 async def register(connection: Connection, vantage: Vantage, *, seen_at: int) -> VantageRow:
     """Register a vantage and its region if they are new, and return the recorded row, which may have another region."""
-    await execute(connection, query("register_region"), name=vantage.region)
+    await execute(connection, "register_region", name=vantage.region)
     await execute(
         connection,
-        query("register_vantage"),
+        "register_vantage",
         id=vantage.id,
         name=vantage.name,
         region=vantage.region,
-        seen_at=Instant(seen_at),
+        seen_at=seen_at,
     )
-    return (await fetch(connection, query("vantage_by_id"), VantageRow, id=vantage.id))[0]
+    return (await fetch(connection, "vantage_by_id", VantageRow, id=vantage.id))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,29 +164,29 @@ async def record_heartbeat(connection: Connection, reports: Iterable[HeartbeatRe
     """
     stored: Counter[tuple[int, int]] = Counter()
     newest: dict[int, HeartbeatReport] = {}
-    samples_at: dict[int, Instant] = {}
+    samples_at: dict[int, int] = {}
     rounds: dict[int, int] = {}
     for report in sorted(reports, key=attrgetter("vantage_id", "seen_at")):
         newest[report.vantage_id] = report
         if report.stored:
-            samples_at[report.vantage_id] = Instant(report.seen_at)
+            samples_at[report.vantage_id] = report.seen_at
             stored[report.vantage_id, report.batch_epoch] += report.stored
         if report.stored and report.newest_round_at:
             rounds[report.vantage_id] = max(rounds.get(report.vantage_id, 0), report.newest_round_at)
     rows = [
-        {**_row_of(report, samples_at.get(vantage_id), stored), "newest_round_at": _instant(rounds.get(vantage_id))}
+        {**_row_of(report, samples_at.get(vantage_id), stored), "newest_round_at": rounds.get(vantage_id)}
         for vantage_id, report in newest.items()
     ]
     if not rows:
         return Recording(unrecorded=frozenset(), deliverers={})
-    recorded = await fetch(connection, query("record_heartbeat"), _RecordedRow, **_columns(rows))
+    recorded = await fetch(connection, "record_heartbeat", _RecordedRow, **_columns(rows))
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # A push that was received later may have been committed earlier.
     unrecorded = newest.keys() - {row.id for row in recorded}
     await _add(connection, stored, unrecorded)
-    raised = [{"id": key, "newest_round_at": Instant(at)} for key, at in rounds.items() if key in unrecorded]
+    raised = [{"id": key, "newest_round_at": at} for key, at in rounds.items() if key in unrecorded]
     if raised:
-        await execute(connection, query("raise_newest_rounds"), **_columns(raised))
+        await execute(connection, "raise_newest_rounds", **_columns(raised))
     return Recording(unrecorded=unrecorded, deliverers={row.id: row for row in recorded})
 
 
@@ -145,10 +195,10 @@ async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> N
     if epochs:
         asked = {"id": list(epochs), "epoch": list(epochs.values())}
         ledgered = dict.fromkeys(epochs, 0)
-        for row in await fetch(connection, query("count_ledgers"), _LedgerCountRow, **asked):
+        for row in await fetch(connection, "count_ledgers", _LedgerCountRow, **asked):
             ledgered[row.id] = row.ledgered
         counts = {"id": list(ledgered), "ledgered": list(ledgered.values())}
-        await execute(connection, query("set_ledgered"), **counts)
+        await execute(connection, "set_ledgered", **counts)
 
 
 async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], vantage_ids: AbstractSet[int]) -> None:
@@ -158,11 +208,7 @@ async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], va
         if vantage_id in vantage_ids
     ]
     if rows:
-        await execute(connection, query("add_ledgered"), **_columns(rows))
-
-
-def _instant(at: int | None) -> Instant | None:
-    return None if at is None else Instant(at)
+        await execute(connection, "add_ledgered", **_columns(rows))
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
@@ -170,24 +216,22 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
 
 
 def _row_of(
-    report: HeartbeatReport, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]
+    report: HeartbeatReport, samples_at: int | None, stored: Mapping[tuple[int, int], int]
 ) -> dict[str, object]:
     heartbeat = report.heartbeat
     return {
         **{name: getattr(heartbeat, name) for name in _REPORTED},
         "id": report.vantage_id,
-        "seen_at": Instant(report.seen_at),
+        "seen_at": report.seen_at,
         "epoch": report.epoch,
         "ledgered": stored.get((report.vantage_id, report.epoch), 0),
         "samples_at": samples_at,
-        "spool_oldest_at": Instant(heartbeat.spool_oldest_at) if heartbeat.spool_oldest_at else None,
-        "next_heartbeat_at": Instant(report.seen_at + heartbeat.next_heartbeat_us)
-        if heartbeat.next_heartbeat_us
-        else None,
+        "spool_oldest_at": heartbeat.spool_oldest_at or None,
+        "next_heartbeat_at": report.seen_at + heartbeat.next_heartbeat_us if heartbeat.next_heartbeat_us else None,
         "dropped": Jsonb(dict(heartbeat.dropped)),
         "lineage": Jsonb(list(map(str, report.lineage))) if report.lineage else None,
-        "silent_since_at": Instant(report.seen_at - LEASE_US),
-        "future_at": Instant(report.seen_at + AHEAD_US),
+        "silent_since_at": report.seen_at - LEASE_US,
+        "future_at": report.seen_at + AHEAD_US,
         "spend": Jsonb([asdict(line) for line in heartbeat.spend]),
     }
 
@@ -215,26 +259,25 @@ class LockedRow(Deliverer):
 
 async def deliverers(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, Deliverer]:
     """Return the agents that deliver for some vantages, by vantage."""
-    found = await fetch(connection, query("deliverers"), Deliverer, ids=list(vantage_ids))
+    found = await fetch(connection, "deliverers", Deliverer, ids=list(vantage_ids))
     return {row.id: row for row in found}
 
 
 async def lock(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, LockedRow]:
     """Prevent takeovers of some vantages by other transactions until this one ends; return them by id."""
-    found = await fetch(connection, query("lock_vantages"), LockedRow, ids=sorted(vantage_ids))
+    found = await fetch(connection, "lock_vantages", LockedRow, ids=sorted(vantage_ids))
     return {row.id: row for row in found}
 
 
 async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
     """Return the agent that delivers for a vantage; `None` if the vantage is unknown."""
-    found = await fetch(connection, query("owner"), OwnerRow, id=vantage_id)
-    return found[0] if found else None
+    return await fetch_one(connection, "owner", OwnerRow, id=vantage_id)
 
 
 async def record_rival(connection: Connection, vantage_id: int, epoch: int, *, first_at: int, last_at: int) -> None:
     """Record that an agent was refused because another one delivers for its vantage."""
-    span = {"first_at": Instant(first_at), "last_at": Instant(last_at)}
-    await execute(connection, query("record_rival"), id=vantage_id, epoch=epoch, **span)
+    span = {"first_at": first_at, "last_at": last_at}
+    await execute(connection, "record_rival", id=vantage_id, epoch=epoch, **span)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +292,7 @@ class RivalRow:
 
 async def rivals(connection: Connection, *, now_at: int) -> list[RivalRow]:
     """Return the vantages with a second agent that was refused a moment ago, and for longer than a restart takes."""
-    return await fetch(connection, query("rivals"), RivalRow, now_at=Instant(now_at))
+    return await fetch(connection, "rivals", RivalRow, now_at=now_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,24 +305,24 @@ class NewestReceipts:
 
 async def newest_receipts(connection: Connection) -> NewestReceipts:
     """Return the instants of the newest pushes of all vantages."""
-    return (await fetch(connection, query("newest_receipts"), NewestReceipts))[0]
+    return (await fetch(connection, "newest_receipts", NewestReceipts))[0]
 
 
 async def vantages(connection: Connection) -> list[VantageRow]:
     """Return all vantages, by name."""
-    return await fetch(connection, query("vantages"), VantageRow)
+    return await fetch(connection, "vantages", VantageRow)
 
 
 async def states(connection: Connection, *, now_at: int) -> list[VantageStateRow]:
     """Return all vantages with their heartbeats and their accounts in the ledger, by region and name."""
-    return await fetch(connection, query("vantage_states"), VantageStateRow, now_at=Instant(now_at))
+    return await fetch(connection, "vantage_states", VantageStateRow, now_at=now_at)
 
 
 async def spenders(connection: Connection) -> list[SpenderRow]:
     """Return all vantages with the spend they reported, by region and name."""
-    return await fetch(connection, query("spenders"), SpenderRow)
+    return await fetch(connection, "spenders", SpenderRow)
 
 
 async def regions(connection: Connection) -> list[str]:
     """Return the names of all regions of vantages and plans."""
-    return [row.name for row in await fetch(connection, query("regions"), NameRow)]
+    return [row.name for row in await fetch(connection, "regions", NameRow)]

@@ -29,7 +29,7 @@ from bench.alerts.faults import CONTROL, FAULTS, NEW_TARGET, TARGETS, Fault, reg
 from bench.result import at_least, at_most, conclude
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector, in_process_collector
 from isochrone_collector.jobs.incident_detection import IncidentDetection
-from isochrone_collector.store.alerting import alerts, incidents
+from isochrone_collector.store import alerts, incidents
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Window

@@ -12,8 +12,7 @@ from dataclasses import replace
 from psycopg import sql
 
 from isochrone_collector.store import leaderboards, summaries
-from isochrone_collector.store.postgres.pool import Database, Statement
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import Database, Statement, query
 from isochrone_collector.store.probe_queries import KINDS, Scope, measure
 from isochrone_collector.store.summaries import Piece, Resolution
 from isochrone_wire.answers import Metric, Window

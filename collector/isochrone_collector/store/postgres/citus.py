@@ -15,8 +15,7 @@ from typing import Any
 import psycopg
 
 from isochrone_collector.errors import DatabaseUnavailable, SchemaError, StartError
-from isochrone_collector.store.postgres.pool import connect, translated
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.pool import connect, query, translated
 
 DISTRIBUTED: Mapping[str, str] = {
     "sample": "target_id",

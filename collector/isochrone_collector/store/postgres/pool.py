@@ -1,31 +1,103 @@
-"""Connections to PostgreSQL: a pool, and single sessions."""
+"""Connections to PostgreSQL, a pool and single sessions, and the statements that are sent over them.
+
+Every statement is in `sql/*.sql`, by name. Placeholders are %(name)s. The module that uses a statement fills in
+{braces} from its own tables, never from a request.
+"""
 
 import asyncio
 import copy
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from isochrone_collector.errors import DatabaseUnreachable, DeadlineExceeded, SettingsError
 from isochrone_collector.store.postgres import connection as connections
-from isochrone_collector.store.postgres import instants
-from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated, unavailable
-from isochrone_collector.store.postgres.connection import ANSWER_WITHIN_S, Connection
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres import values
+from isochrone_collector.store.postgres.connection import (
+    ANSWER_WITHIN_S,
+    Condition,
+    Connection,
+    condition_of,
+    is_passing,
+    translated,
+    unavailable,
+)
 from isochrone_wire import durations
 from isochrone_wire.model import SECOND_US
 
-__all__ = ["Connection", "Database", "Statement", "connect", "describe", "execute", "fetch", "translated"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRow:
+    """One name: of a region, of a partition."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRow:
+    """One id: of a target, of a credential."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YesRow:
+    """A truth value."""
+
+    yes: bool
+
 
 Statement = sql.SQL | sql.Composed
 Row = TypeVar("Row")
+
+_MARK = "-- name: "
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return name → statement, without comment lines. Raises `ValueError`."""
+    found: dict[str, str] = {}
+    for part in text.split(_MARK)[1:]:
+        name, _, body = part.partition("\n")
+        lines = [line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--")]
+        if name in found or not lines:
+            raise ValueError(f"statement {name!r} is empty or defined twice")
+        found[name] = "\n".join(lines)
+    return found
+
+
+def query(name: str) -> sql.SQL:
+    """Return the statement of that name. Raises `KeyError`."""
+    return _statements()[name]
+
+
+def _statement(statement: Statement | str) -> Statement:
+    return query(statement) if isinstance(statement, str) else statement
+
+
+def texts() -> dict[str, str]:
+    """Return name → statement of all files. Raises `ValueError` if a name is defined twice."""
+    folder = files("isochrone_collector.store").joinpath("sql")
+    paths = sorted((path for path in folder.iterdir() if path.name.endswith(".sql")), key=lambda path: path.name)
+    return parse("\n".join(path.read_text(encoding="utf-8") for path in paths))
+
+
+@cache
+def _statements() -> dict[str, sql.SQL]:
+    return {name: sql.SQL(statement) for name, statement in texts().items()}
+
+
+__all__ = ["Connection", "Database", "Statement", "connect", "describe", "execute", "fetch", "translated"]
+
 
 _WAIT_FOR_CONNECTION_S = 10.0
 # A living server answers the empty statement at once.
@@ -157,7 +229,7 @@ class Database:
                 yield connection
 
     async def _configure(self, connection: Connection) -> None:
-        instants.register(connection)
+        values.register(connection)
         await connection.execute(query("make_commits_durable"))
         await connection.execute(query("end_lost_clients"))
         if self._statement_timeout_us is None:
@@ -205,14 +277,43 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
-async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:
-    """Return all rows of a statement as values of the class `row`, whose fields have the names of the columns."""
+async def fetch(connection: Connection, statement: Statement | str, row: type[Row], **parameters: object) -> list[Row]:
+    """Return all rows of a statement, or of the one of a name, as values of the class `row`, whose fields have the
+    names of the columns. Numbers named `at` or `…_at` are instants, in microseconds since the Unix epoch.
+    """
     async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
-        await cursor.execute(statement, parameters)
+        await cursor.execute(_statement(statement), values.parameters_of(parameters))
         return await cursor.fetchall()
 
 
-async def execute(connection: Connection, statement: Statement, **parameters: object) -> bool:
-    """Run a statement; return whether it returned or changed any row."""
-    cursor = await connection.execute(statement, parameters or None)
+async def fetch_one(
+    connection: Connection, statement: Statement | str, row: type[Row], **parameters: object
+) -> Row | None:
+    """Return the first row of a statement, as `fetch` does; `None` without any."""
+    found = await fetch(connection, statement, row, **parameters)
+    return found[0] if found else None
+
+
+async def fetch_columns(
+    connection: Connection, statement: Statement | str, row: type[Row], **parameters: object
+) -> list[Row]:
+    """Return all rows of a statement, as `fetch` does, with numpy arrays: see `values.read_columns`."""
+    async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
+        values.read_columns(cursor)
+        await cursor.execute(_statement(statement), values.parameters_of(parameters))
+        return await cursor.fetchall()
+
+
+async def fetch_records(
+    connection: Connection, statement: Statement | str, **parameters: object
+) -> list[dict[str, Any]]:
+    """Return all rows of a statement as dictionaries by column."""
+    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
+        await cursor.execute(_statement(statement), values.parameters_of(parameters))
+        return await cursor.fetchall()
+
+
+async def execute(connection: Connection, statement: Statement | str, **parameters: object) -> bool:
+    """Run a statement, with parameters as of `fetch`; return whether it returned or changed any row."""
+    cursor = await connection.execute(_statement(statement), values.parameters_of(parameters) or None)
     return cursor.rowcount > 0

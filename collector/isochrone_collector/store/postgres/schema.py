@@ -13,9 +13,8 @@ import psycopg
 
 from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres import citus
-from isochrone_collector.store.postgres.conditions import condition_of, unavailable
-from isochrone_collector.store.postgres.pool import connect
-from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.postgres.connection import condition_of, unavailable
+from isochrone_collector.store.postgres.pool import connect, query
 
 _VERSIONS = "isochrone_migrations.versions"
 

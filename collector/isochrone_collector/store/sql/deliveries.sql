@@ -22,7 +22,7 @@ LIMIT %(limit)s
 -- name: count_overdue
 SELECT alert_delivery.receiver, count(*) AS n
 FROM alert_delivery
-JOIN unnest(%(receivers)s::text[], %(due_by)b::timestamptz[]) AS chosen (receiver, due_by)
+JOIN unnest(%(receivers)s::text[], %(due_at)b::timestamptz[]) AS chosen (receiver, due_by)
     ON chosen.receiver = alert_delivery.receiver
 WHERE next_attempt_at IS NOT NULL AND NOT is_silenced AND (attempts > 0 OR next_attempt_at <= chosen.due_by)
 GROUP BY alert_delivery.receiver

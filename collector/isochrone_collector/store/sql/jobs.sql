@@ -16,13 +16,13 @@ FROM chore
 -- Record the progress of a job.
 -- name: advance
 UPDATE chore
-SET done_until = %(done_until)s
+SET done_until = %(until_at)s
 WHERE name = %(name)s
 
 -- Record the first progress of a job.
 -- name: begin
 INSERT INTO chore (name, done_until)
-VALUES (%(name)s, %(done_until)s)
+VALUES (%(name)s, %(until_at)s)
 ON CONFLICT DO NOTHING
 
 -- Forget the record of a job.

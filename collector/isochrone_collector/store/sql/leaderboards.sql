@@ -75,7 +75,7 @@ SELECT
             || float8send(coalesce(ceiling, 'NaN'))
             || float8send(coalesce(speed, 'NaN')),
         ''
-    ) AS requests
+    ) AS probes
 FROM (
     SELECT
         target_id,

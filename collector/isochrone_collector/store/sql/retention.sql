@@ -65,9 +65,9 @@ WHERE resolution = %(resolution)s
 -- Delete the histograms of one bucket.
 -- name: forget_summaries
 DELETE FROM summary
-WHERE resolution = %(resolution)s AND metric = ANY(%(metrics)s::text[]) AND bucket_start = %(bucket_start)s
+WHERE resolution = %(resolution)s AND metric = ANY(%(metrics)s::text[]) AND bucket_start = %(bucket_at)s
 
 -- Delete the outcomes of one bucket; last, because `oldest_bucket` finds the bucket by them.
 -- name: forget_outcomes
 DELETE FROM outcome_summary
-WHERE resolution = %(resolution)s AND bucket_start = %(bucket_start)s
+WHERE resolution = %(resolution)s AND bucket_start = %(bucket_at)s

@@ -74,7 +74,7 @@ LIMIT %(limit)s
 -- Delete old tables: refreshes after a while, changes later, and the newest of each route never.
 -- name: forget_route_tables
 DELETE FROM route_table
-WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(events_before)s END
+WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_at)s ELSE %(events_at)s END
     AND generation < (
         SELECT max(newer.generation)
         FROM route_table AS newer

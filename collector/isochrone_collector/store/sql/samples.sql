@@ -62,7 +62,7 @@ FROM sample
 JOIN vantage ON vantage.id = sample.vantage_id
 JOIN unnest(
     %(vantage_ids)s::bigint[], %(epochs)s::bigint[], %(seqs)s::bigint[],
-    %(oldest)b::timestamptz[], %(newest)b::timestamptz[]
+    %(oldest_at)b::timestamptz[], %(newest_at)b::timestamptz[]
 ) AS batch (vantage_id, epoch, seq, oldest_round_at, newest_round_at)
     ON batch.vantage_id = sample.vantage_id
     AND batch.epoch = sample.epoch

@@ -117,7 +117,7 @@ GROUP BY target_id
 -- Insert the summaries that do not exist yet.
 -- name: insert_summaries
 INSERT INTO summary (target_id, region, metric, resolution, bucket_start, values_count, histogram, censored)
-SELECT target_id, region, metric, %(resolution)s, %(bucket_start)s, values_count, histogram, censored
+SELECT target_id, region, metric, %(resolution)s, %(bucket_at)s, values_count, histogram, censored
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(values_count)s::integer[],
     %(histogram)b::bytea[], %(censored)b::bytea[]
@@ -138,13 +138,13 @@ WHERE summary.target_id = made.target_id
     AND summary.region = made.region
     AND summary.metric = made.metric
     AND summary.resolution = %(resolution)s
-    AND summary.bucket_start = %(bucket_start)s
+    AND summary.bucket_start = %(bucket_at)s
     AND (summary.histogram, summary.censored) IS DISTINCT FROM (made.histogram, made.censored)
 
 -- Insert the outcome counts that do not exist yet.
 -- name: insert_outcomes
 INSERT INTO outcome_summary (target_id, region, resolution, bucket_start, outcomes, cost_usd, newest_at)
-SELECT target_id, region, %(resolution)s, %(bucket_start)s, outcomes, cost_usd, newest_at
+SELECT target_id, region, %(resolution)s, %(bucket_at)s, outcomes, cost_usd, newest_at
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(outcomes)s::jsonb[], %(cost_usd)s::double precision[],
     %(newest_at)b::timestamptz[]
@@ -164,7 +164,7 @@ FROM unnest(
 WHERE outcome_summary.target_id = made.target_id
     AND outcome_summary.region = made.region
     AND outcome_summary.resolution = %(resolution)s
-    AND outcome_summary.bucket_start = %(bucket_start)s
+    AND outcome_summary.bucket_start = %(bucket_at)s
     AND (outcome_summary.outcomes, outcome_summary.newest_at) IS DISTINCT FROM (made.outcomes, made.newest_at)
 
 -- The spans of hours of the batches that were received in a span of time, as the first instants of their first and last

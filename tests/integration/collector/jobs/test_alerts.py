@@ -23,9 +23,8 @@ from isochrone_collector.jobs.coordination import Notifications
 from isochrone_collector.jobs.registry import JobHealth, JobHealthCheck
 from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings
-from isochrone_collector.store import diagnostics, vantages
-from isochrone_collector.store.alerting import alerts
-from isochrone_collector.store.notifications import Channel
+from isochrone_collector.store import alerts, diagnostics, vantages
+from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window

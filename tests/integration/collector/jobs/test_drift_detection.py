@@ -20,8 +20,8 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
+from isochrone_collector.store.batches import RecentBatches
 from isochrone_collector.store.drift import SeriesKey
-from isochrone_collector.store.new_batches import RecentBatches
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Selection, Window

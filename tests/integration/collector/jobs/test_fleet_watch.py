@@ -1,7 +1,7 @@
 """Alerts from the heartbeats of vantages: budgets and clocks."""
 
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
-from isochrone_collector.store.alerting import alerts
+from isochrone_collector.store import alerts
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Heartbeat, Spend, Vantage, day_of
 

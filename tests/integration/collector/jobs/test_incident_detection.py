@@ -17,8 +17,8 @@ from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.incidents import incidents
 from isochrone_collector.settings import RetentionPeriods
-from isochrone_collector.store.alerting import alerts
-from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store import alerts
+from isochrone_collector.store.postgres.values import Instant
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, Incident
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Heartbeat, Outcome, Sample, Vantage

@@ -24,8 +24,7 @@ from isochrone_collector.errors import BadRequest, Conflict
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings
-from isochrone_collector.store import audit, retention
-from isochrone_collector.store.alerting import alerts, deliveries
+from isochrone_collector.store import alerts, audit, partitions
 from isochrone_collector.store.postgres.pool import Database, connect
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
@@ -401,11 +400,11 @@ async def test_old_alerts_are_forgotten(oncall: Bench, receiver: Receiver, datab
     await oncall.passes()
     kept = await oncall.silence("y/*", 300 * DAY_US)
     oncall.clock.at += 5 * DAY_US
-    assert not await retention.forget_alerts(oncall.database, oncall.clock.at - 16 * DAY_US)
-    assert not await retention.forget_silences(oncall.database, oncall.clock.at - 16 * DAY_US)
-    assert await retention.forget_alerts(oncall.database, oncall.clock.at)
-    assert not await retention.forget_alerts(oncall.database, oncall.clock.at)
-    assert await retention.forget_silences(oncall.database, oncall.clock.at)
+    assert not await partitions.forget_alerts(oncall.database, oncall.clock.at - 16 * DAY_US)
+    assert not await partitions.forget_silences(oncall.database, oncall.clock.at - 16 * DAY_US)
+    assert await partitions.forget_alerts(oncall.database, oncall.clock.at)
+    assert not await partitions.forget_alerts(oncall.database, oncall.clock.at)
+    assert await partitions.forget_silences(oncall.database, oncall.clock.at)
     names = sorted((one.subject, one.kind.value) for one in await oncall.listed())
     assert names == [
         ("openai/a", "target_recovered"),
@@ -522,7 +521,7 @@ def raise_in(database_url: str, message: AlertMessage) -> None:
         await database.open()
         async with database.transaction() as connection:
             await alerts.record(connection, message)
-            await deliveries.add(connection, message, ["slow", "quick"], next_attempt_at=message.raised_at)
+            await alerts.schedule(connection, message, ["slow", "quick"], next_attempt_at=message.raised_at)
         await database.close()
 
     asyncio.run(work())

@@ -17,8 +17,8 @@ from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import job_state, partitions, rollups
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
-from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.values import Instant
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US

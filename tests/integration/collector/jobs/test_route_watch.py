@@ -9,9 +9,9 @@ from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.jobs.watches import RouteWatch
 from isochrone_collector.routing import serialization
+from isochrone_collector.store import alerts, incidents
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.alerting import alerts, incidents
-from isochrone_collector.store.alerting.incidents import FailureSummary
+from isochrone_collector.store.incidents import FailureSummary
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.routes import NewTable
 from isochrone_wire.answers import Window

@@ -7,8 +7,7 @@ import pytest
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.queries import differentials as queries
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.queries.differentials import differentials
-from isochrone_collector.queries.region_costs import region_costs
+from isochrone_collector.queries.differentials import differentials, region_costs
 from isochrone_wire.answers import Decision, Differential, Selection, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import RegionCost

@@ -85,7 +85,7 @@ def test_what_was_measured_is_exported(collector: Collector) -> None:
 
 
 def test_a_large_batch_counts_like_a_small_one(collector: Collector) -> None:
-    """Batches that the packer process packs are counted too."""
+    """Batches that the encoder process encodes are counted too."""
     collector.call.apply(PLAN)
     at = time.time_ns() // 1000
     target_id = collector.call.targets().targets[0].id
@@ -95,7 +95,7 @@ def test_a_large_batch_counts_like_a_small_one(collector: Collector) -> None:
     )
     for seq in (1, 2):  # the first large batch starts the process
         collector.call.push(Batch(vantage=US, epoch=5, seq=seq, samples=samples))
-        eventually(20, lambda: "packer.started" in collector.log(), "the packer process has started")
+        eventually(20, lambda: "row_encoder.started" in collector.log(), "the encoder process has started")
     labels = 'model="a",provider="sim",region="us-east-2",target="sim/a"'
     metrics = collector.scrape()
     assert metrics[f"isochrone_e2e_seconds_count{{{labels}}}"] == 2000

@@ -9,7 +9,7 @@ import pytest
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.store import vantages
-from isochrone_collector.store.rows import VantageStateRow
+from isochrone_collector.store.vantages import VantageStateRow
 from isochrone_wire.model import SECOND_US, Account, Heartbeat, Vantage
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")

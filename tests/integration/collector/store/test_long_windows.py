@@ -12,7 +12,7 @@ from fixtures.collector import KEEP_A_MONTH, Caller, Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
-from isochrone_collector.store import leaderboards, long_windows, partitions
+from isochrone_collector.store import leaderboards, partitions
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Order, Quantile, Selection, Source, Window
@@ -203,22 +203,22 @@ async def test_what_is_not_summarised_yet_is_read_within_bounds(
     await local.turn_to(DAY_AT + 10 * DAY_US)
     await local.push(us, [local.sample(DAY_AT + 9 * DAY_US + n * MINUTE_US) for n in range(100)])
     merging: list[int] = []
-    real = long_windows._together
+    real = leaderboards._together
 
     def spy(*given: Any) -> Any:
         merging.append(threading.get_ident())
         return real(*given)
 
-    monkeypatch.setattr(long_windows, "_together", spy)
+    monkeypatch.setattr(leaderboards, "_together", spy)
     scope = local.scope(Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT + 10 * DAY_US))
     async with local.database.connection() as connection:
-        found = await long_windows.summarised(connection, scope)
+        found = await leaderboards.summarised(connection, scope)
         assert found is not None
         assert [(seen.outcome_counts.ok, seen.values[Metric.TTFT].n) for seen in found.seen] == [(105, 105)]
         assert threading.get_ident() not in merging
-        monkeypatch.setattr(long_windows, "MAX_SAMPLES", 99)
+        monkeypatch.setattr(leaderboards, "MAX_SAMPLES", 99)
         with pytest.raises(BadRequest, match="not summarised yet: retry later, or choose a shorter window"):
-            await long_windows.summarised(connection, scope)
+            await leaderboards.summarised(connection, scope)
 
 
 async def test_a_series_of_samples_that_are_gone_begins_with_the_first_whole_hour(

@@ -13,13 +13,14 @@ from isochrone_collector.analysis.distribution import OutcomeCounts, Values
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import drift, leaderboards, partitions, probe_queries
-from isochrone_collector.store.postgres import columns
-from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.batches import Origin
+from isochrone_collector.store.postgres.pool import Connection, Database, fetch_columns
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import COLUMNS, Origin, sample_row
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Sample
+from testdata.sample_rows import sample_row
 
 NOW_AT = 1_795_248_000_123_456
 US = Origin(vantage_id=7, region="us-east-2", epoch=1, seq=1, received_at=NOW_AT)
@@ -177,7 +178,7 @@ async def test_columns_are_what_the_server_sent(
     connection: Connection, expression: str, expected: list[float], kind: str
 ) -> None:
     """Arrays of numbers are read unchanged, and instants as microseconds since the Unix epoch."""
-    [row] = await columns.fetch(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
+    [row] = await fetch_columns(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
     assert row.found.dtype == kind
     assert row.found.tolist() == pytest.approx(expected, nan_ok=True)
 
@@ -186,7 +187,7 @@ async def test_columns_are_what_the_server_sent(
 async def test_a_column_of_another_shape_is_no_answer(connection: Connection, expression: str) -> None:
     """An array with a NULL is an error, because the NULL would shift all following numbers."""
     with pytest.raises(ValueError, match="contains NULL, or has more than one dimension"):
-        await columns.fetch(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
+        await fetch_columns(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
 
 
 async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

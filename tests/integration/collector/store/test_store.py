@@ -11,10 +11,9 @@ import pytest
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres import pool
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Database, execute
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import COLUMNS
+from isochrone_collector.store.postgres.pool import Database, execute, query
+from isochrone_collector.store.postgres.values import Instant
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.model import DAY_US, RateLimit, Sample
 
 NOW_AT = 1_795_248_000_123_456

@@ -7,7 +7,7 @@ import pytest
 
 from isochrone_collector.cli import health_checks
 from isochrone_collector.disk_space import DiskSpace
-from isochrone_collector.store.rows import DatabaseFacts
+from isochrone_collector.store.diagnostics import DatabaseFacts
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.fleet import Liveness, VantageList, VantageStatus

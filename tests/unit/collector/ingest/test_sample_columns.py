@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.ingest import column_decoder, prefilter
+from isochrone_collector.ingest import raw_push, validation
 from isochrone_collector.ingest.raw_push import decode_push
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 from isochrone_collector.ingest.validation import late_reason, rejection_reason, validate
@@ -114,7 +114,7 @@ def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColum
 
 def columns_of(*samples: sample_pb2.Sample) -> SampleColumns:
     """Decode samples into columns."""
-    return column_decoder.decode([sample.SerializeToString() for sample in samples])
+    return raw_push.decode([sample.SerializeToString() for sample in samples])
 
 
 def verdict_of(sample: sample_pb2.Sample) -> str | None:
@@ -132,8 +132,8 @@ def assert_validated_the_same(content: bytes) -> None:
     columns = batch.decode_columns()
     assert_decoded_the_same(request, columns)
     verdicts = [verdict_of(sample) for sample in request.samples]
-    suspects = prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist()
-    assert [v for v, suspect in zip(verdicts, suspects, strict=True) if v and not suspect] == []
+    fails_fast_validation = validation.fails_fast_validation(columns, now_at=NOW_AT, known_targets=KNOWN).tolist()
+    assert [v for v, suspect in zip(verdicts, fails_fast_validation, strict=True) if v and not suspect] == []
     validated = validate(batch, columns, known_targets=KNOWN, window=WINDOW)
     assert [(r.index, r.reason) for r in validated.rejections] == [(i, v) for i, v in enumerate(verdicts) if v]
     late = {
@@ -190,7 +190,7 @@ def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
     sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
     sample.outcome = number  # type: ignore[assignment]  # the point of the test
     columns = columns_of(sample)
-    assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
+    assert validation.fails_fast_validation(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
 
 
 def test_no_samples_make_empty_columns() -> None:
@@ -207,4 +207,4 @@ def test_a_valid_sample_is_no_suspect() -> None:
     limits = RateLimit(**dict.fromkeys(RateLimit.__slots__, 2**40))
     sample = a_sample(cost_usd=0.0, tokens_per_second=1e6, ratelimit=limits, **honest, **texts)
     columns = columns_of(codec.encode(sample))
-    assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]
+    assert validation.fails_fast_validation(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]

@@ -18,7 +18,7 @@ from alembic import op
 
 import isochrone_migrations
 from isochrone_collector.store import batches
-from isochrone_collector.store.postgres import queries
+from isochrone_collector.store.postgres import pool
 from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
 from isochrone_migrations import versions
 
@@ -249,10 +249,10 @@ def migrations(direction: str = "upgrade") -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-@pytest.mark.parametrize("name", queries.texts())
+@pytest.mark.parametrize("name", pool.texts())
 def test_every_statement_is_portable(name: str) -> None:
     """Every statement of the collector works on one server and on many nodes."""
-    assert breaches(queries.texts()[name]) == []
+    assert breaches(pool.texts()[name]) == []
 
 
 @pytest.mark.parametrize("revision", migrations())

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from isochrone_collector.errors import EmbeddedError
-from isochrone_collector.store.postgres import embedded, privileges
+from isochrone_collector.store.postgres import embedded
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 
@@ -95,7 +95,7 @@ def test_root_without_user_namespaces_becomes_nobody(monkeypatch: pytest.MonkeyP
     """If the kernel allows no user namespace, the server runs as the user nobody, which owns the folders of PostgreSQL
     and nothing beside them, also where an earlier version gave it everything.
     """
-    monkeypatch.setattr(privileges, "_user_namespace", lambda: None)
+    monkeypatch.setattr(embedded, "_user_namespace", lambda: None)
     # pytest's own folder is closed to others, as it should be.
     folder = Path("/tmp") / f"isochrone-test-{os.getpid()}"
     folder.mkdir(mode=0o755)
@@ -158,4 +158,4 @@ def _remove(folder: Path) -> None:
 def test_privileges_are_plain_for_everyone_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A user other than root runs the server as itself."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert replace(privileges.unprivileged(tmp_path), hint="") == privileges.Privileges()
+    assert replace(embedded.unprivileged(tmp_path), hint="") == embedded.Privileges()

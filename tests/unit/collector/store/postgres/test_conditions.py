@@ -7,8 +7,7 @@ from psycopg.types.string import StrDumper
 from psycopg_pool import PoolTimeout
 
 from isochrone_collector.errors import BadRequest, DatabaseUnavailable, PartitionMissing
-from isochrone_collector.store.postgres.conditions import Condition, condition_of, is_passing, translated
-from isochrone_collector.store.postgres.connection import NoAnswer
+from isochrone_collector.store.postgres.connection import Condition, NoAnswer, condition_of, is_passing, translated
 
 # The primary's reason, and that of a standby.
 SEVERAL = (

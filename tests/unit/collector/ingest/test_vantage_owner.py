@@ -1,11 +1,11 @@
-"""Samples of rounds that are stored already: which ones are set aside, and that the others stay as they are packed."""
+"""Samples of rounds that are stored already: which ones are set aside, and that the others stay as they are encoded."""
 
 import pytest
 
-from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import decode_push
-from isochrone_collector.ingest.stored_rounds import REASON, Row, read_rows, repeated, set_aside
-from isochrone_collector.store.batches import PackedBatch, StoredRow
+from isochrone_collector.ingest.row_encoding import ValidationContext, encode
+from isochrone_collector.ingest.vantage_owner import REASON, Row, read_rows, repeated, set_aside
+from isochrone_collector.store.batches import EncodedBatch, StoredRow
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
@@ -14,7 +14,7 @@ NOW_AT = 1_795_248_000_000_000
 OURS, EARLIER, FOREIGN = 5, 4, 9
 
 
-def packed(*rounds: int) -> PackedBatch:
+def encoded(*rounds: int) -> EncodedBatch:
     """A batch of samples with texts and missing values; rounds below 0 are too old."""
     samples = [
         Sample(
@@ -29,9 +29,9 @@ def packed(*rounds: int) -> PackedBatch:
     ]
     batch = Batch(vantage=Vantage(name="v", region="zürich"), epoch=OURS, seq=1, samples=tuple(samples))
     window = Window(from_at=NOW_AT, until_at=NOW_AT + DAY_US)
-    found = pack(
+    found = encode(
         decode_push(codec.encode(batch).SerializeToString(), NOW_AT),
-        Criteria(targets=frozenset({7}), window=window, final=True),
+        ValidationContext(targets=frozenset({7}), window=window, final=True),
     )
     assert found is not None
     return found
@@ -39,7 +39,7 @@ def packed(*rounds: int) -> PackedBatch:
 
 def test_packed_rows_are_read_back() -> None:
     """Each with its target, its round, the instant of its request, and exactly its bytes."""
-    batch = packed(0, 10, -DAY_US, 20)
+    batch = encoded(0, 10, -DAY_US, 20)
     rows = list(read_rows(batch.rows))
     assert [(row.target_id, row.round_at - NOW_AT, row.dispatched_at - NOW_AT) for row in rows] == [
         (7, 0, 0),
@@ -51,7 +51,7 @@ def test_packed_rows_are_read_back() -> None:
 
 def test_rows_that_are_set_aside_are_late_ones_with_a_reason() -> None:
     """The number of stored samples stays the same, and the late rows have the format of late rows."""
-    batch = packed(0, 10, -DAY_US, 20)
+    batch = encoded(0, 10, -DAY_US, 20)
     done = set_aside(batch, list(read_rows(batch.rows)), {0, 2})
     assert (done.rows.rows, done.late_rows.rows, done.stored) == (1, 3, batch.stored)
     assert [row.round_at - NOW_AT for row in read_rows(done.rows)] == [10]

@@ -1,8 +1,8 @@
 """Participation of regions, and the reasons not to compare one."""
 
 from isochrone_collector.analysis.differential.participation import Participation, PlanSpan
-from isochrone_collector.queries import participation
-from isochrone_collector.store.rows import VantageRow
+from isochrone_collector.queries import differentials
+from isochrone_collector.store.vantages import VantageRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US
 from testdata.probes import Row, probes
@@ -24,9 +24,9 @@ def test_machines_that_were_replaced_do_not_make_a_region_undecided() -> None:
     window = Window(from_at=NOW_AT - 60 * MINUTE_US, until_at=NOW_AT)
     seen = probes([Row(7, "sg", window.from_at + n * MINUTE_US, 1.0, vantage=3) for n in range(60)])
     spans = [PlanSpan(from_at=0, until_at=None, every_us={7: MINUTE_US})]
-    found = participation.participations(seen, [*gone, here], spans, target_ids=[7], window=window, now_at=NOW_AT)
+    found = differentials.participations(seen, [*gone, here], spans, target_ids=[7], window=window, now_at=NOW_AT)
     assert found == {(7, "sg"): Participation(tried=60, independent=60.0, recorded=60, planned=60)}
-    assert participation.unfit(found, {}) == {}
+    assert differentials.unfit(found, {}) == {}
 
 
 def test_who_nearly_always_fails_is_not_compared() -> None:
@@ -35,4 +35,4 @@ def test_who_nearly_always_fails_is_not_compared() -> None:
         (7, "sg"): Participation(tried=100, failed=95, recorded=100, planned=100),
         (7, "us"): Participation(tried=100, failed=5),
     }
-    assert participation.unfit(found, {}) == {(7, "sg"): "most probes of sg failed"}
+    assert differentials.unfit(found, {}) == {(7, "sg"): "most probes of sg failed"}

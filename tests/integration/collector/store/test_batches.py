@@ -12,19 +12,17 @@ from isochrone_collector.alerts.failure_evidence import RoundKind, round_results
 from isochrone_collector.analysis.probe_records import RECORD, Records, round_medians
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.routing.evidence import ProbeCache
-from isochrone_collector.store import batches, drift, new_batches
-from isochrone_collector.store.alerting import incidents
-from isochrone_collector.store.batches import PackedBatch
-from isochrone_collector.store.new_batches import (
+from isochrone_collector.store import batches, drift, incidents
+from isochrone_collector.store.batches import (
     OVERLAP_US,
+    EncodedBatch,
     NewBatch,
     NewBatches,
     RecentBatches,
     probes_before,
     probes_of,
 )
-from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.requests import requests
+from isochrone_collector.store.probe_queries import Scope, requests
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Quality, Sample, Vantage
 
@@ -248,8 +246,8 @@ def failing_add(*_: Any) -> None:
 async def test_a_running_commit_is_awaited(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that the ledger shows before this collector has the answer of its commit is not read back."""
     await local.begin(DAY_AT)
-    monkeypatch.setattr(new_batches, "_ANSWERED_WITHIN_S", 0.5)
-    recent, kept = RecentBatches(), list[PackedBatch]()
+    monkeypatch.setattr(batches, "_ANSWERED_WITHIN_S", 0.5)
+    recent, kept = RecentBatches(), list[EncodedBatch]()
     monkeypatch.setattr(local.ingest.recent, "add", kept.append)
     await local.push(US, [local.sample(DAY_AT)])
     asyncio.get_running_loop().call_later(0.1, lambda: recent.add(kept[0]))
@@ -262,7 +260,7 @@ async def test_a_cancelled_read_loses_no_batch(local: InProcessCollector, monkey
     await local.begin(DAY_AT)
     reader = NewBatches(local.ingest.recent)
     reader.begin(DAY_AT)
-    monkeypatch.setattr(new_batches, "_ANSWERED_WITHIN_S", 30.0)
+    monkeypatch.setattr(batches, "_ANSWERED_WITHIN_S", 30.0)
     await local.push_elsewhere(SG, [local.sample(DAY_AT)])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):

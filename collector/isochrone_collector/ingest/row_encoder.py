@@ -1,9 +1,12 @@
-"""The packer process: large pushes are packed in a child, so that Python's global lock does not delay answers.
+"""Encoding beside the event loop: in the encoder process, or in a thread.
+
+The first large push starts the process. A thread encodes until the process is ready, and whenever it is lost. In a
+process, Python's global lock does not delay answers.
 
 The child is started with one end of a pipe. It ends when the pipe does, and so with the collector, however that ends.
-Its first message is its version; then it answers every request, in order, with a packed batch or `NotPacked`.
+Its first message is its version; then it answers every request, in order, with an encoded batch or `NotEncoded`.
 
-`run` is executed in the child; `PackerProcess` is the collector's handle of it. The event loop reads and writes the
+`run` is executed in the child; `EncoderProcess` is the collector's handle of it. The event loop reads and writes the
 pipe, because threads that do would wait for Python's lock several times per batch; the child blocks. Every message is
 its length in four bytes and a pickle. The child is a program of its own rather than a `multiprocessing.Process`, which
 would import the collector's `__main__` again and inherit its standard output.
@@ -18,22 +21,22 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self
 
 import structlog
 
 from isochrone_collector import process_tuning
-from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.row_encoding import ValidationContext, encode
 from isochrone_collector.ingest.validation import PushBatch
-from isochrone_collector.store.batches import PackedBatch
+from isochrone_collector.store.batches import EncodedBatch
 from isochrone_wire import __version__
 
 MAX_IN_FLIGHT = 2
-"""Number of batches that the process should have at once: the one it packs, and the next."""
+"""Number of batches that the process should have at once: the one it encodes, and the next."""
 
-_log = structlog.get_logger()
 
 # Packed rows of a thousand samples; the kernel's limit may be lower.
 _PIPE_BYTES = 1 << 20
@@ -42,15 +45,15 @@ _ANSWERED_WITHIN_S = 10.0
 _length = struct.Struct("!I")
 
 
-class NotPacked(Exception):  # noqa: N818  # names the state
-    """The process could not pack a batch. Act: the packer, by packing it in a thread."""
+class NotEncoded(Exception):  # noqa: N818  # names the state
+    """The process could not encode a batch. Act: the encoder, by encoding it in a thread."""
 
 
-class ProcessLost(NotPacked):
+class ProcessLost(NotEncoded):
     """The process has ended or does not answer."""
 
 
-class PackerProcess(asyncio.BufferedProtocol):
+class EncoderProcess(asyncio.BufferedProtocol):
     """Handle of the process, with its unanswered requests in order. Use it in the event loop that creates it."""
 
     _pipe: asyncio.WriteTransport
@@ -82,7 +85,7 @@ class PackerProcess(asyncio.BufferedProtocol):
         if version != __version__:
             # Perhaps another version was installed while this collector ran.
             await handle.close()
-            raise ProcessLost(f"the packer process has version {version}, not {__version__}")
+            raise ProcessLost(f"the encoder process has version {version}, not {__version__}")
         return handle
 
     @property
@@ -95,22 +98,22 @@ class PackerProcess(asyncio.BufferedProtocol):
         """True when the process has enough to do; the batches of cancelled callers count too."""
         return len(self._pending) >= MAX_IN_FLIGHT
 
-    async def pack(self, batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
-        """Call `packing.pack` in the process. Raises `NotPacked`; after `ProcessLost` every call fails."""
+    async def encode(self, batch: PushBatch, context: ValidationContext) -> EncodedBatch | None:
+        """Call `row_encoding.encode` in the process. Raises `NotEncoded`; after `ProcessLost` every call fails."""
         if self._is_lost:
-            raise ProcessLost("the packer process has ended")
+            raise ProcessLost("the encoder process has ended")
         # Before it is expected: an answer that never comes would be taken for the one to a later request.
-        request = _message((batch.content, batch.received_at, criteria))
-        answer: asyncio.Future[PackedBatch | None] = self._expect()
+        request = _message((batch.content, batch.received_at, context))
+        answer: asyncio.Future[EncodedBatch | None] = self._expect()
         # Never waits, because the process has few batches at once.
         self._pipe.write(request)
         try:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 return await answer
         except TimeoutError:
-            # Stopped, or so slow that it delays batches that a thread could pack.
+            # Stopped, or so slow that it delays batches that a thread could encode.
             self._process.kill()
-            raise ProcessLost("the packer process does not answer") from None
+            raise ProcessLost("the encoder process does not answer") from None
 
     async def close(self) -> None:
         """End the process, and wait until it has ended."""
@@ -142,11 +145,11 @@ class PackerProcess(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all that wait for an answer."""
         self._is_lost = True
-        _log.debug("packer.ended", pid=self.pid, reason=str(exc))
+        _log.debug("row_encoder.ended", pid=self.pid, reason=str(exc))
         while self._pending:
             waiting = self._pending.popleft()
             if not waiting.done():
-                waiting.set_exception(ProcessLost("the packer process has ended"))
+                waiting.set_exception(ProcessLost("the encoder process has ended"))
 
     def _receive(self, size: int, complete: Callable[[bytearray], None]) -> None:
         """Receive a number of bytes, and call `complete` with them."""
@@ -165,14 +168,14 @@ class PackerProcess(asyncio.BufferedProtocol):
         # The caller may have been cancelled.
         if waiting.done():
             return
-        if isinstance(answer, NotPacked):
+        if isinstance(answer, NotEncoded):
             waiting.set_exception(answer)
         else:
             waiting.set_result(answer)
 
 
 def run(file_descriptor: int) -> None:
-    """Pack batches for the collector at the other end of the pipe with this file descriptor, until the pipe ends."""
+    """Encode batches for the collector at the other end of the pipe with this file descriptor, until the pipe ends."""
     # Ctrl-C is for the collector, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_tuning.tune_process()
@@ -192,11 +195,11 @@ def _message(content: object) -> bytes:
     return _length.pack(len(pickled)) + pickled
 
 
-def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch | NotPacked | None:
+def _answer(content: bytes, received_at: int, context: ValidationContext) -> EncodedBatch | NotEncoded | None:
     try:
-        return pack(decode_push(content, received_at), criteria)
-    except Exception as error:  # noqa: BLE001  # the collector packs the batch again, and meets the error itself
-        return NotPacked(str(error))
+        return encode(decode_push(content, received_at), context)
+    except Exception as error:  # noqa: BLE001  # the collector encodes the batch again, and meets the error itself
+        return NotEncoded(str(error))
 
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -215,3 +218,68 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
             pass_fds=[theirs.fileno()],
         )
     return process, ours
+
+
+_log = structlog.get_logger()
+
+_AGAIN_AFTER_S = 10.0
+
+
+class RowEncoder:
+    """Encodes batches outside the event loop: in a thread, and with `processes` in a process once it is ready."""
+
+    def __init__(self, *, processes: bool = False) -> None:
+        self._processes = processes
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoding")
+        self._process: EncoderProcess | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._start_at = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the encoder process, while there is one."""
+        return self._process.pid if self._process else None
+
+    async def encode(self, batch: PushBatch, context: ValidationContext) -> EncodedBatch | None:
+        """Call `row_encoding.encode` outside the event loop."""
+        if self._process is None:
+            self._start()
+        elif not self._process.is_full:
+            try:
+                return await self._process.encode(batch, context)
+            except ProcessLost as error:
+                await self._replace(str(error))
+            except NotEncoded as error:
+                _log.warning("row_encoder.failed", vantage=batch.vantage.name, seq=batch.seq, reason=str(error))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, encode, batch, context)
+
+    async def close(self) -> None:
+        """End the process, if there is one."""
+        if self._starting is not None:
+            await self._starting
+        process, self._process, self._processes = self._process, None, False
+        if process is not None:
+            await process.close()
+        self._thread.shutdown(wait=False)
+
+    def _start(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._processes and self._starting is None and now >= self._start_at:
+            self._start_at = now + _AGAIN_AFTER_S
+            self._starting = asyncio.create_task(self._start_process())
+
+    async def _start_process(self) -> None:
+        try:
+            self._process = await EncoderProcess.start()
+            _log.info("row_encoder.started", pid=self._process.pid)
+        except (ProcessLost, OSError) as error:
+            _log.warning("row_encoder.unavailable", reason=str(error))
+        finally:
+            self._starting = None
+
+    async def _replace(self, reason: str) -> None:
+        """Drop the lost process; the next large batch starts another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            _log.warning("row_encoder.lost", pid=process.pid, reason=reason)
+            await process.close()

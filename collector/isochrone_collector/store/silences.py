@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.operations import Silence
 
 MAX_LISTED = 1_000
@@ -49,7 +47,7 @@ async def add(connection: Connection, silence: Silence) -> None:
     """Store a silence."""
     await execute(
         connection,
-        query("add_silence"),
+        "add_silence",
         id=silence.id,
         targets=list(silence.targets),
         providers=list(silence.providers),
@@ -59,23 +57,23 @@ async def add(connection: Connection, silence: Silence) -> None:
         subject=silence.subject,
         reason=silence.reason,
         created_by=silence.created_by,
-        created_at=Instant(silence.created_at),
-        until_at=Instant(silence.until_at),
+        created_at=silence.created_at,
+        until_at=silence.until_at,
     )
 
 
 async def end(connection: Connection, silence_id: int, *, by: str, at: int) -> bool:
     """End a silence before its time; return false if there is none in force with this id."""
-    return await execute(connection, query("end_silence"), id=silence_id, by=by, at=Instant(at))
+    return await execute(connection, "end_silence", id=silence_id, by=by, at=at)
 
 
 async def by_id(connection: Connection, silence_id: int) -> Silence | None:
     """Return one silence, if there is one with this id."""
-    rows = await fetch(connection, query("silence_by_id"), _SilenceRow, id=silence_id)
+    rows = await fetch(connection, "silence_by_id", _SilenceRow, id=silence_id)
     return rows[0].silence if rows else None
 
 
 async def at(connection: Connection, now_at: int, *, past: bool = False) -> tuple[Silence, ...]:
     """Return the silences and acknowledgements in force at an instant, or with `past` all, newest first."""
-    rows = await fetch(connection, query("silences_at"), _SilenceRow, at=Instant(now_at), past=past, limit=MAX_LISTED)
+    rows = await fetch(connection, "silences_at", _SilenceRow, at=now_at, past=past, limit=MAX_LISTED)
     return tuple(row.silence for row in rows)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_collector.store.sample_position import Position, parse_sample_name, sample_name
+from isochrone_collector.store.samples import Position, parse_sample_name, sample_name
 
 BIGINTS = st.integers(0, 2**63 - 1)
 POSITIONS = st.builds(

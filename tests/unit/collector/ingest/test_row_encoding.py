@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.analysis.probe_totals import ProbeTotals
-from isochrone_collector.ingest.probe_counts import count_probes
 from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.row_encoding import count_probes
 from isochrone_collector.ingest.sample_columns import SampleColumns
 from isochrone_common.probe_metrics import ProbeCounts
 from isochrone_wire import codec

@@ -1,4 +1,4 @@
-"""Instances of agents: one agent delivers for a vantage, however many have its credential.
+"""Owners of vantages: one agent delivers for a vantage, however many have its credential.
 
 The laws:
 
@@ -11,24 +11,39 @@ The laws:
 4. The database decides: neither the heartbeat nor the samples of another agent are recorded. Each collector remembers
    what it has read.
 5. Every round is stored once. Samples of rounds up to the newest one that was stored before a takeover are compared
-   with the stored ones, and set aside if these have the round (`stored_rounds`). Until the takeover is recorded, the
+   with the stored ones, and set aside if these have the round (see below). Until the takeover is recorded, the
    transaction locks the vantage: no other agent stores a round between the comparison and the commit.
 6. Instants more than `AHEAD_US` in the future are from a collector with a wrong clock, and count as long past.
+
+Samples of rounds that are stored already: found before a batch is stored, and set aside. Pure.
+
+The laws, for a sample of a batch and the stored samples of the same vantage, target and round:
+
+1. If another agent, with an epoch that is not in the lineage, has stored one, the round is complete.
+2. A stored sample of the same request is the sample itself: a restored snapshot has sealed it again.
+3. A round of one sample has no second one. Of a burst, a restart may have left a part in the spool: it is stored.
+
+Lost batches: batches that an agent delivered and the database does not have.
+
+The database was restored from a backup or emptied, or a standby that had not yet received them was promoted. Agents
+list the delivered batches of which they still have a copy, and push those that are missing again.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from isochrone_collector.errors import Conflict, ResourceExhausted
-from isochrone_collector.ingest.stored_rounds import read_rows, repeated, set_aside
+from isochrone_collector.ingest.row_encoding import LATE_ORDER, ORDER
 from isochrone_collector.ingest.validation import PushBatch
-from isochrone_collector.store import vantages
-from isochrone_collector.store.batches import PackedBatch, stored_rounds
+from isochrone_collector.store import batches, job_state, vantages
+from isochrone_collector.store.batches import EncodedBatch, EncodedRows, StoredRow, stored_rounds
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
 from isochrone_collector.store.vantages import (
     AHEAD_US,
     LEASE_US,
@@ -38,7 +53,7 @@ from isochrone_collector.store.vantages import (
     OwnerRow,
     Recording,
 )
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.model import DAY_US, SECOND_US, BatchRange
 
 RIVAL_US = 45 * SECOND_US
 """The time in microseconds after which an agent that is refused is reported."""
@@ -70,7 +85,7 @@ class _Delivering:
     earlier_until: int
 
 
-class Instances:
+class VantageOwners:
     """The agents that deliver for their vantages."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
@@ -116,8 +131,8 @@ class Instances:
         )
 
     async def set_aside_stored(
-        self, connection: Connection, pushes: Sequence[tuple[HeartbeatReport, PackedBatch]]
-    ) -> list[PackedBatch]:
+        self, connection: Connection, pushes: Sequence[tuple[HeartbeatReport, EncodedBatch]]
+    ) -> list[EncodedBatch]:
         """Return the batches of pushes; their samples of rounds that are stored already are set aside."""
         reports = [report for report, _ in pushes if report.lineage]
         taking_over = {one.vantage_id for one in reports if self._known(one.vantage_id, one.epoch) is None}
@@ -165,8 +180,128 @@ class Instances:
         return (locked.earlier_rounds_until if locked.epoch == report.epoch else locked.stored_rounds_until) or 0
 
 
-async def _without_stored(connection: Connection, report: HeartbeatReport, batch: PackedBatch) -> PackedBatch:
+async def _without_stored(connection: Connection, report: HeartbeatReport, batch: EncodedBatch) -> EncodedBatch:
     rows = list(read_rows(batch.rows))
     stored = await stored_rounds(connection, report.vantage_id, {row.round for row in rows})
     places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.lineage})
     return set_aside(batch, rows, places) if places else batch
+
+
+REASON = "already_stored"
+
+_int16, _int32 = struct.Struct("!h"), struct.Struct("!i")
+# Three columns of eight bytes, each behind its length; see `copy_format`.
+_KEY = struct.Struct("!4xq4xq4xq")
+_KEY_COLUMNS = ("target_id", "round_at", "dispatched_at")
+_KEY_PLACE = ORDER.index(_KEY_COLUMNS[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A encoded row: its target and round, the instant of its request, and its bytes."""
+
+    target_id: int
+    round_at: int
+    dispatched_at: int
+    content: bytes
+
+    @property
+    def round(self) -> tuple[int, int]:
+        """Return the target and the instant of its round."""
+        return self.target_id, self.round_at
+
+
+def read_rows(block: EncodedRows) -> Iterator[Row]:
+    """Yield the rows of a block."""
+    offset = 0
+    for _ in range(block.rows):
+        begin, key_at = offset, 0
+        (columns,) = _int16.unpack_from(block.content, begin)
+        offset += _int16.size
+        for place in range(columns):
+            if place == _KEY_PLACE:
+                key_at = offset
+            (length,) = _int32.unpack_from(block.content, offset)
+            offset += _int32.size + max(length, 0)
+        target_id, round_at, dispatched_at = _KEY.unpack_from(block.content, key_at)
+        yield Row(
+            target_id=target_id,
+            round_at=round_at + POSTGRES_EPOCH_AT,
+            dispatched_at=dispatched_at + POSTGRES_EPOCH_AT,
+            content=block.content[begin:offset],
+        )
+
+
+def repeated(rows: Sequence[Row], stored: Iterable[StoredRow], lineage: AbstractSet[int]) -> set[int]:
+    """Return the places of the rows that must not be stored beside the `stored` samples."""
+    of_round: dict[tuple[int, int], list[StoredRow]] = defaultdict(list)
+    for one in stored:
+        of_round[one.target_id, one.round_at].append(one)
+    counts = Counter(row.round for row in rows)
+    return {
+        place
+        for place, row in enumerate(rows)
+        if (others := of_round.get(row.round)) and _is_repeated(row, others, counts[row.round], lineage)
+    }
+
+
+def _is_repeated(row: Row, others: Collection[StoredRow], count: int, lineage: AbstractSet[int]) -> bool:
+    return (
+        any(other.epoch not in lineage or other.dispatched_at == row.dispatched_at for other in others)
+        or len(others) == count == 1
+    )
+
+
+def set_aside(batch: EncodedBatch, rows: Sequence[Row], places: AbstractSet[int]) -> EncodedBatch:
+    """Return the batch with the rows at these places among the late ones."""
+    kept = [row for place, row in enumerate(rows) if place not in places]
+    late = b"".join(_late(rows[place].content) for place in sorted(places))
+    return replace(
+        batch,
+        rows=EncodedRows(ORDER, len(kept), b"".join(row.content for row in kept)),
+        late_rows=EncodedRows(LATE_ORDER, batch.late_rows.rows + len(places), batch.late_rows.content + late),
+        oldest_round_at=min((row.round_at for row in kept), default=None),
+        newest_round_at=max((row.round_at for row in kept), default=None),
+        probe_counts=None,
+        records=None,
+    )
+
+
+def _late(row: bytes) -> bytes:
+    reason = REASON.encode()
+    return _int16.pack(len(LATE_ORDER)) + row[_int16.size :] + _int32.pack(len(reason)) + reason
+
+
+MAX_MISSING = 1_000
+"""The maximum number of ranges in one reply; the agent asks again."""
+_MAX_RANGE = 1_000_000
+
+
+class LostBatches:
+    """Lookup of delivered batches in the ledger."""
+
+    def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def find(self, batch: PushBatch) -> tuple[BatchRange, ...]:
+        """Return those of the batches which an agent keeps that are not in the ledger. Raises `DatabaseUnavailable`."""
+        if not batch.kept:
+            return ()
+        missing = list[BatchRange]()
+        async with self._database.connection() as connection:
+            for kept in batch.kept:
+                if 0 <= kept.last_seq - kept.first_seq < _MAX_RANGE:
+                    missing += await batches.missing(connection, batch.vantage.id, kept)
+            if missing:
+                await self._record(connection)
+        if missing:
+            count = sum(one.last_seq - one.first_seq + 1 for one in missing)
+            _log.error("database.lost_batches", vantage=batch.vantage.name, batches=count)
+        return tuple(missing[:MAX_MISSING])
+
+    async def _record(self, connection: Connection) -> None:
+        """Record the instant, once a day, for the alert."""
+        at = self._clock()
+        if at - await job_state.batches_lost_at(connection) > DAY_US:
+            await job_state.record_batches_lost(connection, at)

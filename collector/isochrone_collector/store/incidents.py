@@ -9,11 +9,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.store.postgres import columns
-from isochrone_collector.store.postgres.instants import Instant
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
-from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.rows import IdRow
+from isochrone_collector.store.postgres.pool import Connection, IdRow, execute, fetch, fetch_columns, query
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertKind, FailedProbe, Incident
 from isochrone_wire.model import DAY_US, Outcome
@@ -149,16 +145,16 @@ class IncidentRow:
 
 async def rounds(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> list[RoundResult]:
     """Return the rounds of some targets since `from_at`, oldest first by series."""
-    scope = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
-    rows = await columns.fetch(connection, query("round_results"), _RoundsRow, **scope)
+    scope = {"target_ids": list(target_ids), "from_at": from_at}
+    rows = await fetch_columns(connection, "round_results", _RoundsRow, **scope)
     return [one for row in rows for one in row]
 
 
 async def answered(connection: Connection, target_ids: Collection[int], *, now_at: int) -> set[int]:
     """Return the targets of which any probe was ever answered, as far as samples or summaries are kept."""
-    ids, from_at = list(target_ids), Instant(now_at - _NOT_SUMMARISED_US)
-    found = await fetch(connection, query("targets_answered_once"), IdRow, target_ids=ids)
-    found += await fetch(connection, query("targets_answered_since"), IdRow, target_ids=ids, from_at=from_at)
+    ids, from_at = list(target_ids), now_at - _NOT_SUMMARISED_US
+    found = await fetch(connection, "targets_answered_once", IdRow, target_ids=ids)
+    found += await fetch(connection, "targets_answered_since", IdRow, target_ids=ids, from_at=from_at)
     return {row.id for row in found}
 
 
@@ -166,13 +162,13 @@ async def summarised(connection: Connection, incident: TargetIncident) -> Failur
     """Return the failed probes of an incident."""
     selection: dict[str, Any] = {
         "target_id": incident.target_id,
-        "from_at": Instant(incident.first_failed_at),
-        "until_at": Instant(incident.last_failed_at),
+        "from_at": incident.first_failed_at,
+        "until_at": incident.last_failed_at,
         "regions": sorted(incident.regions),
         "outcomes": _OUTCOMES[incident.kind],
     }
-    classes = await fetch(connection, query("failure_classes"), _ClassRow, **selection)
-    newest = await fetch(connection, query("newest_failures"), _FailureRow, **selection, limit=MAX_SAMPLES)
+    classes = await fetch(connection, "failure_classes", _ClassRow, **selection)
+    newest = await fetch(connection, "newest_failures", _FailureRow, **selection, limit=MAX_SAMPLES)
     return FailureSummary(
         classes={_class_of(row): row.n for row in sorted(classes, key=lambda row: (-row.n, _class_of(row)))},
         samples=tuple(
@@ -190,29 +186,29 @@ async def record(connection: Connection, incident: TargetIncident, subject: str,
         "failing": sorted(incident.failing),
         "regions": sorted(incident.regions),
         "scope": incident.scope.name.lower(),
-        "last_failed_at": Instant(incident.last_failed_at),
+        "last_failed_at": incident.last_failed_at,
         "classes": Jsonb(failures.classes),
         "samples": Jsonb([asdict(one) for one in failures.samples]),
         "example": failures.example,
-        "escalated_at": _instant(incident.escalated_at),
-        "recovered_at": _instant(incident.recovered_at),
+        "escalated_at": incident.escalated_at,
+        "recovered_at": incident.recovered_at,
     }
-    return await execute(connection, query("update_incident"), **now) or await execute(
+    return await execute(connection, "update_incident", **now) or await execute(
         connection,
-        query("add_incident"),
+        "add_incident",
         **now,
         kind=incident.kind.value,
         target_id=incident.target_id,
         subject=subject,
         never_worked=incident.never_worked,
-        first_failed_at=Instant(incident.first_failed_at),
-        opened_at=Instant(incident.opened_at),
+        first_failed_at=incident.first_failed_at,
+        opened_at=incident.opened_at,
     )
 
 
 async def since(connection: Connection, since_at: int) -> list[IncidentRow]:
     """Return the incidents that are open or ended since an instant, oldest first."""
-    return await fetch(connection, query("incidents_since"), IncidentRow, since_at=Instant(since_at))
+    return await fetch(connection, "incidents_since", IncidentRow, since_at=since_at)
 
 
 async def open_ids(connection: Connection) -> set[int]:
@@ -222,12 +218,12 @@ async def open_ids(connection: Connection) -> set[int]:
 
 async def open_ones(connection: Connection) -> list[OpenIncidentRow]:
     """Return the open incidents, oldest first."""
-    return await fetch(connection, query("open_incidents"), OpenIncidentRow)
+    return await fetch(connection, "open_incidents", OpenIncidentRow)
 
 
 async def of_window(connection: Connection, window: Window, *, past: bool) -> tuple[Incident, ...]:
     """Return the newest incidents of a window, newest first: the open ones, and with `past` those that ended."""
-    bounds = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at)}
+    bounds = {"from_at": window.from_at, "until_at": window.until_at}
     statement = query("incidents_of_window")
     rows = await fetch(connection, statement, IncidentRow, **bounds, past=past, limit=MAX_LISTED)
     return tuple(row.incident for row in rows)
@@ -235,14 +231,10 @@ async def of_window(connection: Connection, window: Window, *, past: bool) -> tu
 
 async def by_id(connection: Connection, incident_id: int) -> Incident | None:
     """Return one incident, if there is one with this id."""
-    rows = await fetch(connection, query("incident_by_id"), IncidentRow, id=incident_id)
+    rows = await fetch(connection, "incident_by_id", IncidentRow, id=incident_id)
     return rows[0].incident if rows else None
 
 
 def _class_of(row: _ClassRow | _FailureRow) -> str:
     """Return the outcome, with the HTTP status if there is one: `http_error 500`."""
     return row.outcome if row.http_status is None else f"{row.outcome} {row.http_status}"
-
-
-def _instant(at: int | None) -> Instant | None:
-    return None if at is None else Instant(at)

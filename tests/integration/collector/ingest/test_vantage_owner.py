@@ -14,11 +14,10 @@ from structlog.testing import capture_logs
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, ResourceExhausted
-from isochrone_collector.ingest.instances import RIVAL_US
-from isochrone_collector.ingest.limits import MAX_INSTANT_AT
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.store import batches, vantages
-from isochrone_collector.store.alerting import alerts
+from isochrone_collector.ingest.validation import MAX_INSTANT_AT
+from isochrone_collector.ingest.vantage_owner import RIVAL_US
+from isochrone_collector.store import alerts, batches, vantages
 from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
 from isochrone_wire.answers import Window

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from isochrone_collector.ingest.fair_queue import FairQueue
+from isochrone_collector.ingest.group_commit import AdmissionQueue
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.queue = FairQueue(clock=self.clock)
+        self.queue = AdmissionQueue(clock=self.clock)
         self.in_progress = self.most = self.done = 0
 
     async def large(self) -> None:

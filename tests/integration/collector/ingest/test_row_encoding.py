@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from isochrone_collector.ingest import column_decoder, copy_format
-from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS
+from isochrone_collector.ingest import raw_push, row_encoding
+from isochrone_collector.ingest.validation import BOUNDS, LENGTHS, LIMIT_BOUNDS
 from isochrone_collector.store import batches, partitions
+from isochrone_collector.store.batches import Origin
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.rows import COLUMNS, Origin, sample_row
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire import codec
 from isochrone_wire.model import DAY_US, Outcome, Quality, RateLimit, Sample, TokenSource
+from testdata.sample_rows import sample_row
 
 NOW_AT = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()) * 1_000_000
 ORIGIN = Origin(vantage_id=2**63 - 1, region="ap-südost-1", epoch=-(2**63), seq=3, received_at=NOW_AT + 5)
@@ -81,23 +83,23 @@ async def copied_one_by_one(connection: Connection, samples: Sequence[Sample]) -
 @given(samples=SAMPLES)
 async def test_packed_rows_are_the_same_rows(connection: Connection, samples: list[Sample]) -> None:
     """Every column of every valid sample agrees, at its bounds and between, NULL or not, in any order."""
-    columns = column_decoder.decode([codec.encode(sample).SerializeToString() for sample in samples])
+    columns = raw_push.decode([codec.encode(sample).SerializeToString() for sample in samples])
     chosen = np.arange(len(samples))[::-1].copy()
-    await batches.copy(connection, "sample", [copy_format.pack_rows(columns, chosen, ORIGIN)])
-    packed = await kept(connection, "sample", list(COLUMNS))
-    assert packed == await copied_one_by_one(connection, samples)
+    await batches.copy(connection, "sample", [row_encoding.encode_rows(columns, chosen, ORIGIN)])
+    encoded = await kept(connection, "sample", list(COLUMNS))
+    assert encoded == await copied_one_by_one(connection, samples)
 
 
 async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
-    """A late row is the same row with its reason, and only the chosen rows are packed."""
+    """A late row is the same row with its reason, and only the chosen rows are encoded."""
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
-    columns = column_decoder.decode([codec.encode(sample).SerializeToString()] * 3)
-    rows = copy_format.pack_rows(columns, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
+    columns = raw_push.decode([codec.encode(sample).SerializeToString()] * 3)
+    rows = row_encoding.encode_rows(columns, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
     await batches.copy(connection, "sample_late", [rows])
     found = await kept(connection, "sample_late", ["idx", "ttft_us", "dns_us", "error", "region", "reason"])
     assert found == [(0, 7, None, "é", ORIGIN.region, "too_old"), (2, 7, None, "é", ORIGIN.region, "in_the_future")]
 
 
 def test_every_column_is_packed() -> None:
-    """A packed row has the columns of the table, in any order."""
-    assert sorted(copy_format.ORDER) == sorted(COLUMNS)
+    """A encoded row has the columns of the table, in any order."""
+    assert sorted(row_encoding.ORDER) == sorted(COLUMNS)

@@ -1,1 +1,0 @@
-"""Alerts, the results of their delivery, and incidents of targets."""
