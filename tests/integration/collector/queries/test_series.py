@@ -106,7 +106,7 @@ def test_an_empty_window_has_no_series(shared_collector: Collector, window: Wind
     ],
 )
 def test_a_wrong_question_is_refused(
-    shared_collector: Collector, window: Window, question: dict[str, object], sentence: str
+    shared_collector: Collector, window: Window, question: dict[str, Any], sentence: str
 ) -> None:
     """Too many points and unknown metrics are invalid arguments that name the value."""
     with pytest.raises(grpc.RpcError) as refused:
