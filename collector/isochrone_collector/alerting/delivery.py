@@ -77,7 +77,8 @@ class AlertSender:
             return Reply(accepted=False, reason=f"no response within {TIMEOUT_S:g} s")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # The text of the error may quote the address.
-            return Reply(accepted=False, reason=_kind_of(error))
+            reason = next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)
+            return Reply(accepted=False, reason=reason)
 
     async def _post(self, request: HttpRequest) -> Reply:
         stream = self._client.stream("POST", request.url, content=request.body, headers=dict(request.headers))
@@ -87,13 +88,10 @@ class AlertSender:
             reason = f"{response.status_code} {response.reason_phrase}".strip()
             if response.is_redirect:
                 reason += "; redirects are not followed"
-            wait_us = _wait_us(response.headers.get("retry-after", ""))
+            # A date counts as none.
+            retry_after = response.headers.get("retry-after", "")
+            wait_us = min(int(retry_after), _MAX_WAIT_S) * SECOND_US if retry_after.isdecimal() else 0
             return Reply(accepted=False, reason=reason, status=response.status_code, wait_us=wait_us)
-
-
-def _wait_us(retry_after: str) -> int:
-    """Return the seconds of a header in microseconds; a date counts as none."""
-    return min(int(retry_after), _MAX_WAIT_S) * SECOND_US if retry_after.isdecimal() else 0
 
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -102,10 +100,6 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (httpx.NetworkError, "the connection was lost"),
     (httpx.ProxyError, "the proxy failed"),
 )
-
-
-def _kind_of(error: Exception) -> str:
-    return next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)
 
 
 GIVE_UP_US = DAY_US

@@ -74,8 +74,10 @@ def absence_alerts(
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
-        if _is_absent(vantage, now_at=now_at, since_at=since_at):
-            if now_at - vantage.last_seen_at < DAY_US and not (was_absent and _is_of(last, vantage)):
+        if now_at - max(vantage.due_at, since_at) > vantage.tolerance_us:
+            # The alert is of this absence if it was raised after the vantage was last seen.
+            is_raised = was_absent and last is not None and last.raised_at >= vantage.last_seen_at
+            if now_at - vantage.last_seen_at < DAY_US and not is_raised:
                 yield of_absence(vantage.name, vantage.region, last_seen_at=vantage.last_seen_at, raised_at=now_at)
         elif last and was_absent and now_at <= vantage.due_at + LATE_GRACE_US:
             yield of_return(
@@ -85,15 +87,6 @@ def absence_alerts(
                 absent_at=last.raised_at,
                 raised_at=now_at,
             )
-
-
-def _is_absent(vantage: VantageHeartbeat, *, now_at: int, since_at: int) -> bool:
-    return now_at - max(vantage.due_at, since_at) > vantage.tolerance_us
-
-
-def _is_of(last_alerts: LastAlert | None, vantage: VantageHeartbeat) -> bool:
-    """Return whether an alert is of this absence: it was raised after the vantage was last seen."""
-    return last_alerts is not None and last_alerts.raised_at >= vantage.last_seen_at
 
 
 CLOCK_WRONG_US = 10 * SECOND_US

@@ -208,14 +208,11 @@ def id_of(*parts: object) -> int:
 def _change_sentence(metric: Metric, change: Change, percent: float) -> str:
     name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
     direction = "rose" if percent > 0 else "fell"
-    before, after = (_number(value * scale) for value in (change.before, change.after))
+    values = (value * scale for value in (change.before, change.after))
+    # Three significant digits, and all digits before the point.
+    before, after = (f"{value:.3g}" if value < _MANY else f"{value:.0f}" for value in values)
     since = minute(change.changed_at)
     return f"{name} {direction} by {abs(percent):.0f} %, from {before} to {after} {unit}, at {since} UTC"
-
-
-def _number(value: float) -> str:
-    """Format a number with three significant digits, and all digits before the point."""
-    return f"{value:.3g}" if value < _MANY else f"{value:.0f}"
 
 
 class Action(StrEnum):
@@ -310,10 +307,6 @@ def _action(kind: AlertKind) -> Action:
 
 
 def _severity(message: AlertMessage, kind: AlertKind) -> Severity:
-    if kind is AlertKind.TARGET_FAILING and _is_everywhere(message.details):
+    if kind is AlertKind.TARGET_FAILING and message.details.get("scope") == "all":
         return Severity.CRITICAL
     return _SEVERITY.get(kind, Severity.WARNING)
-
-
-def _is_everywhere(details: Mapping[str, object]) -> bool:
-    return details.get("scope") == "all"

@@ -217,7 +217,8 @@ class Authenticator:
             )
             raise Unauthenticated(f"the credential of {row.name!r} has expired, {reason}")
         if row.role not in set(roles):
-            raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
+            either = " or ".join(f"a{'n' if role is Role.OPERATOR else ''} {role.value}" for role in roles)
+            raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {either}")
         self._used[row.id] = self._clock()
         return Principal(role=Role(row.role), name=row.name, region=row.region)
 
@@ -258,10 +259,6 @@ def bearer_credential(metadata: Metadata | None) -> Credential:
         return parse_credential(text[len(_BEARER) :])
     except ValueError as error:
         raise Unauthenticated(str(error)) from None
-
-
-def _either(roles: Iterable[Role]) -> str:
-    return " or ".join(f"a{'n' if role is Role.OPERATOR else ''} {role.value}" for role in roles)
 
 
 RECHECK_S = 2.0

@@ -251,7 +251,13 @@ class Enrolment:
         now_at = self._clock()
         async with self._database.transaction() as connection:
             found = await access.credential(connection, current.id) if current else None
-            if current and found and _is_operators(found, current, now_at):
+            if (
+                current
+                and found
+                and _has_secret(found, current.secret)
+                and found.role == Role.OPERATOR
+                and found.is_valid(now_at)
+            ):
                 return current
             made = Credential(id=_new_id(), secret=_new_secret())
             row = CredentialRow(
@@ -344,10 +350,6 @@ def _open_invitation(row: InvitationRow, now_at: int) -> InvitationRow:
     if not row.is_open(now_at):
         raise Unauthenticated(f"the join token of {row.name!r} has expired; ask for another")
     return row
-
-
-def _is_operators(row: CredentialRow, current: Credential, now_at: int) -> bool:
-    return _has_secret(row, current.secret) and row.role == Role.OPERATOR and row.is_valid(now_at)
 
 
 async def _issued_before(connection: Connection, credential: Credential, now_at: int) -> CredentialRow | None:

@@ -1,6 +1,5 @@
 """`isochrone-collector doctor`: check everything that a collector depends on. Nothing is changed."""
 
-import json
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from isochrone_collector.cli import health_checks
-from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options, print_json
 from isochrone_collector.clock import now_at
 from isochrone_collector.disk_space import DiskSpace
 from isochrone_collector.errors import CollectorError
@@ -55,13 +54,12 @@ def doctor(*, database_url: str | None, data_dir: Path | None, output: str, clie
     """
     folder = (data_dir or data_dir_of(os.environ)).absolute()
     results = list(_results(client, database_url=database_url or None, data_dir=folder))
-    click.echo(_document(results) if output == "json" else _table(results))
+    if output == "json":
+        print_json({"schema": SCHEMA, "findings": [asdict(finding) for finding in results]})
+    else:
+        click.echo(_table(results))
     if worst(results) is Verdict.FAIL:
         sys.exit(1)
-
-
-def _document(results: Sequence[CheckResult]) -> str:
-    return json.dumps({"schema": SCHEMA, "findings": [asdict(finding) for finding in results]}, indent=2)
 
 
 def _table(results: Sequence[CheckResult]) -> str:

@@ -80,7 +80,8 @@ class ClockWatch:
 
     async def check(self) -> str:
         """Judge the clock again; return why it is not trusted, empty if it is. Raises `DatabaseUnavailable`."""
-        await self._measure()
+        async with self._database.connection() as connection:
+            self._guard.hear_database(await _database_offset_us(connection))
         verdict = self._guard.update()
         if bool(verdict.reason) != bool(self._reported.reason):
             await self._report(verdict)
@@ -101,10 +102,6 @@ class ClockWatch:
                 await job.work()
 
         return replace(job, work=work)
-
-    async def _measure(self) -> None:
-        async with self._database.connection() as connection:
-            self._guard.hear_database(await _database_offset_us(connection))
 
     async def _report(self, verdict: Verdict) -> None:
         if not verdict.reason:

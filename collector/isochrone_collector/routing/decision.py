@@ -163,8 +163,9 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
         change, sentence = ChangeKind.RAMP, moved
     if before.frozen_at is not None and change in _QUIET:
         change, sentence = ChangeKind.THAW, "enough vantages are well again"
+    verdicts = {eligible(inputs.of(target), inputs.route.slo) for target in shown if not is_failing(inputs, target)}
     return Decision(
-        route_state=_state_of(inputs, shown),
+        route_state=RouteState.OK if verdicts - {Eligible.NO} else RouteState.DEGRADED,
         change=change,
         sentence=sentence,
         entries=entries_of(inputs, state, shown, sharing=len(sharing), hedging=True),
@@ -239,11 +240,6 @@ def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
     return failing if len(failing) < len(members) else set()
 
 
-def _state_of(inputs: Inputs, shown: Sequence[str]) -> RouteState:
-    verdicts = {eligible(inputs.of(target), inputs.route.slo) for target in shown if not is_failing(inputs, target)}
-    return RouteState.OK if verdicts - {Eligible.NO} else RouteState.DEGRADED
-
-
 def entries_of(
     inputs: Inputs, state: State, order: Sequence[str], *, sharing: int, hedging: bool
 ) -> tuple[RouteEntry, ...]:
@@ -292,7 +288,12 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
         cost=round(cost.total, 6) if cost else None,
         vs_best=_advantage(inputs, target, best),
         hedge=hedge,
-        hold=_hold(inputs, state, target),
+        hold=Hold(
+            state="active" if target == state.incumbent else "waiting",
+            since_at=state.since_at,
+            switches_24h=sum(1 for at in state.switches if inputs.at - at < DAY_US),
+            penalty=round(penalty_at(state, inputs.at, inputs.rules), 3),
+        ),
         goodput=evidence.goodput,
         answer_p95_us=evidence.answer_p95_us,
         throttled=round(evidence.throttled, 6),
@@ -313,12 +314,3 @@ def _advantage(inputs: Inputs, target: str, best: str) -> Advantage | None:
         return Advantage(shift_us=0.0, low_us=0.0, high_us=0.0)
     shift = inputs.against(target, best).window
     return Advantage(shift_us=shift.estimate, low_us=shift.low, high_us=shift.high) if shift else None
-
-
-def _hold(inputs: Inputs, state: State, target: str) -> Hold:
-    return Hold(
-        state="active" if target == state.incumbent else "waiting",
-        since_at=state.since_at,
-        switches_24h=sum(1 for at in state.switches if inputs.at - at < DAY_US),
-        penalty=round(penalty_at(state, inputs.at, inputs.rules), 3),
-    )

@@ -242,6 +242,7 @@ def _evidence(
     runs = {vantage: run for vantage, run in of.runs.items() if vantage in reporting_ids}
     local_runs = [runs[vantage] for vantage in np.unique(of.own.vantage_id).tolist() if vantage in runs]
     values, limits = of.ttft.values[~of.ttft.censored], of.ttft.values[of.ttft.censored]
+    rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
     in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=of.own.members[of.member],
@@ -252,9 +253,9 @@ def _evidence(
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
         coverage=of.coverage,
-        rtt_p50_us=_median(of.own.rtt_us[~np.isnan(of.own.rtt_us)]),
+        rtt_p50_us=float(np.median(rtt_us)) if len(rtt_us) else None,
         success=wilson(int(of.succeeded.sum()), len(of.succeeded), n_eff=size),
-        outcomes=_outcomes(of.own),
+        outcomes={kind.name.lower(): count for kind in Kind if (count := int((of.own.kind == kind).sum()))},
         newest_at=of.newest_at,
         histogram=_bucket_counts(values),
         censored=_bucket_counts(limits),
@@ -294,10 +295,6 @@ def _requests(own: ProbeTable, slo: Slo) -> Requests:
     return unsorted.take(np.argsort(own.round_at, kind="stable"))
 
 
-def _outcomes(own: ProbeTable) -> dict[str, int]:
-    return {kind.name.lower(): count for kind in Kind if (count := int((own.kind == kind).sum()))}
-
-
 def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: int) -> float | None:
     """Return the share of rounds with a sent probe, of those from the member's first in the window to the newest round
     that its vantage has of any target.
@@ -321,10 +318,6 @@ def _rounds_due(rounds_at: Integers, every_us: int) -> int:
     around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND // 2, mode="edge"), _AROUND)
     usual = np.maximum(np.median(around, axis=1), every_us)
     return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())
-
-
-def _median(values: Reals) -> float | None:
-    return float(np.median(values)) if len(values) else None
 
 
 def _bucket_counts(values: Reals) -> dict[int, int]:
