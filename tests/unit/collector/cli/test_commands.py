@@ -1,5 +1,6 @@
 """The commands' edges that need no collector: help, the missing extra, and how a change is printed."""
 
+import io
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from isochrone_collector import errors
 from isochrone_collector.cli import main as program
 from isochrone_collector.cli import plan
+from isochrone_collector.cli.operator_client import confirm
+from isochrone_collector.errors import SettingsError
 from isochrone_collector.plans.diff import PER_DAY, compare
 from isochrone_common.cli.command_line import CommandGroup
 from isochrone_common.plan_signature import format_key
@@ -145,3 +148,30 @@ def test_a_missing_extra_is_named() -> None:
     assert "psycopg, yaml" in done.stderr
     assert "pip install 'isochrone[collector]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class Terminal(io.StringIO):
+    """A stdin at which somebody types."""
+
+    def isatty(self) -> bool:
+        """A terminal it is."""
+        return True
+
+
+def test_a_question_is_asked_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The question goes to stderr, `y` lets the command go on, and every other answer ends it."""
+    monkeypatch.setattr("sys.stdin", Terminal("y\n\n"))
+    confirm("Apply?", yes=False)
+    with pytest.raises(click.Abort):
+        confirm("Apply?", yes=False)
+    shown = capsys.readouterr()
+    assert (shown.out.strip(), shown.err.count("Apply? [y/N]: ")) == ("", 2)
+
+
+def test_a_script_has_to_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal the command does not take what stdin has for an answer; --yes needs neither."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(SettingsError, match="not a terminal") as caught:
+        confirm("Apply?", yes=False)
+    assert caught.value.hint == "pass --yes"
+    confirm("Apply?", yes=True)

@@ -1,20 +1,25 @@
-"""Limits on calls in progress, per caller and in total."""
+"""Limits: rates, calls in progress, and the log of refusals."""
 
 import asyncio
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from isochrone_collector.auth import limits
 from isochrone_collector.auth.limits import (
     ArrivalSlots,
+    BucketPerKey,
     CallSlots,
+    LeakyBucket,
+    RefusalLog,
     RefusalPause,
     StreamCounts,
     address_key,
     host_of,
+    without_details,
 )
-from isochrone_collector.errors import DeadlineExceeded, ResourceExhausted
+from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded, ResourceExhausted
 
 
 @pytest.mark.parametrize(
@@ -187,3 +192,44 @@ async def test_refusals_are_given_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.gather(given_up, return_exceptions=True)
     async with asyncio.timeout(10):
         await pause.wait()
+
+
+def test_a_bucket_lets_a_burst_through_and_then_a_rate() -> None:
+    """`burst` events at once, then `per_second` of them; a clock that goes back drains nothing."""
+    bucket = LeakyBucket(per_second=2.0, burst=3.0)
+    assert [bucket.take(10) for _ in range(4)] == [True, True, True, False]
+    assert not bucket.take(0)
+    assert [bucket.take(500_010) for _ in range(2)] == [True, False]
+    assert [bucket.take(9_000_000) for _ in range(4)] == [True, True, True, False]
+
+
+def test_each_key_has_a_bucket() -> None:
+    """One key does not use up the allowance of another; of many keys only the most recent are remembered."""
+    buckets = BucketPerKey(per_second=1.0, burst=1.0, keys=2)
+    assert [buckets.take(key, 0) for key in ("a", "a", "b")] == [True, False, True]
+    assert buckets.take("c", 0)
+    assert len(buckets._buckets) == 2
+
+
+def test_a_flood_of_refusals_is_a_few_lines() -> None:
+    """A burst is logged in full, then a line per second with the number of refusals that were left out."""
+    log = RefusalLog(clock=iter(range(0, 10_000_000, 1_000)).__next__)
+    with capture_logs() as lines:
+        for _ in range(10_000):
+            log.write(status="UNAUTHENTICATED", reason="no credential was sent")
+    assert 50 <= len(lines) <= 65
+    assert "left_out" not in lines[0]
+    assert len(lines) + sum(line.get("left_out", 0) for line in lines) + 1_000 >= 10_000
+
+
+def test_an_outage_of_the_database_does_not_flood_the_log() -> None:
+    """While the database is away, calls without a credential are refused without its text, which is logged at a bounded
+    rate.
+    """
+    with capture_logs() as lines:
+        for _ in range(200):
+            with pytest.raises(DatabaseUnavailable) as caught, without_details():
+                raise DatabaseUnavailable("no route to host db-1")
+            assert "db-1" not in str(caught.value)
+    assert 0 < len(lines) < 100
+    assert (lines[0]["event"], lines[0]["reason"]) == ("database.unavailable", "no route to host db-1")
