@@ -10,7 +10,7 @@
     │   ├── BadRequest             ... must change the request; the same one never succeeds
     │   ├── UnknownName            ... named a target, region or metric that does not exist
     │   ├── Conflict               ... must first resolve a contradiction, e.g. a vantage that changed its region
-    │   ├── SequenceConflict            ... sent other samples under a stored batch number; give them a new number
+    │   ├── SequenceConflict       ... sent other samples under a stored batch number; give them a new number
     │   ├── UnknownTargets         ... sent samples of targets of no plan here, and must keep them until there is one
     │   ├── Unauthenticated        ... must authenticate with a valid credential or join token
     │   ├── Forbidden              ... has no permission for this request
