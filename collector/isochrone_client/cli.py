@@ -13,12 +13,17 @@ COMMANDS: dict[str, Entry] = {
     ),
     "regions": Entry(
         "isochrone_client.commands.regions:regions",
-        "Show which vantages are online, their clocks, spools and plans.",
+        "Show the nearest region of each provider, and how much slower the others are.",
+    ),
+    "vantages": Entry(
+        "isochrone_client.commands.fleet:vantages", "Show which vantages are online, their clocks, spools and plans."
     ),
     "slo": Entry("isochrone_client.commands.slo:slo", "Show which targets are fast enough for which use, per region."),
     "watch": Entry("isochrone_client.commands.watch:watch", "Show all targets from all regions on one screen, live."),
-    "tiers": Entry("isochrone_client.commands.tiers:tiers", "Rank targets by median TTFT within their price tier."),
-    "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),
+    "tiers": Entry(
+        "isochrone_client.commands.leaderboard:tiers", "Rank targets by median TTFT within their price tier."
+    ),
+    "targets": Entry("isochrone_client.commands.fleet:targets", "List the targets that are being measured."),
     "simulate": Entry(
         "isochrone_client.commands.simulate:simulate",
         "Replay the recorded rounds under other routing policies.",
@@ -33,18 +38,19 @@ COMMANDS: dict[str, Entry] = {
         "Show single probes, failed ones too, newest last; export all of them.",
     ),
     "coverage": Entry(
-        "isochrone_client.commands.coverage:coverage",
+        "isochrone_client.commands.fleet:coverage",
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
     "series": Entry(
         "isochrone_client.commands.series:series", "Show values and outcomes over time, per target and region."
     ),
-    "limits": Entry(
-        "isochrone_client.commands.limits:limits", "Show what remains of rate limits, and when they will be used up."
+    "rate-limits": Entry(
+        "isochrone_client.commands.fleet:rate_limits",
+        "Show what remains of the rate limits that providers state in response headers.",
     ),
-    "drift": Entry("isochrone_client.commands.drift:drift", "Show lasting changes, and since when."),
+    "drift": Entry("isochrone_client.commands.alerts:drift", "Show lasting changes, and since when."),
     "incidents": Entry(
-        "isochrone_client.commands.incidents:incidents", "Show the targets that fail or are throttled, and since when."
+        "isochrone_client.commands.alerts:incidents", "Show the targets that fail or are throttled, and since when."
     ),
     "alerts": Entry("isochrone_client.commands.alerts:alerts", "Show the alerts and their delivery to receivers."),
     "report": Entry(

@@ -52,7 +52,7 @@ _ERROR_OF: dict[str, tuple[type[ClientError], str]] = {
 _OTHER_PROBLEM = (CollectorError, "see the collector's log")
 # Hints for other unknown names, by the start of the collector's message.
 _HINT_OF_UNKNOWN = {
-    "unknown region ": "`isochrone regions` lists them; a region becomes known when an agent starts there: "
+    "unknown region ": "`isochrone vantages` lists them; a region becomes known when an agent starts there: "
     "isochrone-agent run --vantage NAME --region REGION",
     "unknown client region ": "`isochrone routes` shows the tables of all regions",
     "unknown route ": "`isochrone routes` shows the tables of all routes",

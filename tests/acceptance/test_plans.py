@@ -92,7 +92,7 @@ def test_a_credential_that_an_agent_lacks_is_reported(
     start_collector: StartCollector, start_agent: StartAgent, simulator: StartSimulator, tmp_path: Path
 ) -> None:
     """The agent's log has the missing credential before its first round, `check` fails with the option to use, and
-    `isochrone regions` shows it until the file defines it.
+    `isochrone vantages` shows it until the file defines it.
     """
     world, collector = simulator(), start_collector()
     collector.apply(PLAN.format(base_url=world.base_url, more=", credential: nobody"), tmp_path)
@@ -111,7 +111,7 @@ def test_a_credential_that_an_agent_lacks_is_reported(
     shown = "skips targets without a key: sim/fault-crlf needs the credential 'nobody'"
 
     def regions() -> str:
-        return run("isochrone_client", "regions", "--collector", collector.http_address).stdout.replace("\n", " ")
+        return run("isochrone_client", "vantages", "--collector", collector.http_address).stdout.replace("\n", " ")
 
     eventually(20, lambda: shown in regions(), "the collector knows that the agent lacks the credential")
     secret = tmp_path / "secret"

@@ -227,7 +227,7 @@ def differentials(area: WideArea, collector: Path) -> dict[str, float]:
         return lines[0] if lines else {"n": 0}
 
     def heard() -> bool:
-        vantages = ask(area, collector, "regions")["rows"]
+        vantages = ask(area, collector, "vantages")["rows"]
         return {line["region"] for line in vantages if line["newest_sample_at"]} == ROUND_TRIPS_US.keys()
 
     # Each question starts a program.
@@ -238,4 +238,4 @@ def differentials(area: WideArea, collector: Path) -> dict[str, float]:
 
 def vantage_line(area: WideArea, collector: Path, name: str) -> dict[str, Any]:
     """Return the row of one vantage."""
-    return next(line for line in ask(area, collector, "regions")["rows"] if line["name"] == name)
+    return next(line for line in ask(area, collector, "vantages")["rows"] if line["name"] == name)

@@ -65,7 +65,7 @@ def test_the_fleet_has_the_numbers_of_the_commands(browser: Browser, measured: C
     browser.until("document.querySelectorAll('main table').length === 3")
     shown = browser.evaluate(TABLES)
 
-    (vantage,) = printed_rows(measured.http_address, "regions")
+    (vantage,) = printed_rows(measured.http_address, "vantages")
     (row,) = shown["Vantages"]
     assert [row[name] for name in ("vantage", "region", "state", "spool", "plan", "agent")] == [
         *(vantage[name] for name in ("name", "region", "liveness")),

@@ -78,7 +78,7 @@ def test_the_map_has_the_numbers_and_places_of_the_commands(page: Page) -> None:
     """
     page.open(f"?target={FIRST}&{page.fixed}")
     shown = page.browser.evaluate(ROWS)
-    places = {row["region"]: row["place"] for row in page.command("regions", windowed=False)}
+    places = {row["region"]: row["place"] for row in page.command("vantages", windowed=False)}
     trips = {
         row["region"]: row["points"]
         for row in page.command("series", "--target", FIRST, "--metric", "rtt", "--points", "24")

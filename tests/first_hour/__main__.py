@@ -146,7 +146,7 @@ def run_it_for_real(newcomer: Newcomer, servers: list[ForeignServer]) -> None:
         running[serve].process.wait(ENDING_SECONDS)
         running[serve] = stack.enter_context(newcomer.terminal(serve))
         _until(newcomer, question, _is_decided, ENDING_SECONDS)
-        newcomer.run("isochrone regions", columns=NARROW)
+        newcomer.run("isochrone vantages", columns=NARROW)
         for line, terminal in running.items():
             newcomer.note(line, "\n".join(terminal.scrollback.splitlines()), NARROW)
             terminal.close()

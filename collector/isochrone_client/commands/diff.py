@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import completion, terminal, watch
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -14,7 +13,7 @@ from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
 from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
-from isochrone_wire.queries.differential_order import DECIDED, FORMER_SORT, SORTS, select_rows
+from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_rows
 
 
 @click.command(
@@ -38,8 +37,7 @@ from isochrone_wire.queries.differential_order import DECIDED, FORMER_SORT, SORT
 @options.window
 @click.option(
     "--sort",
-    type=Choice([*SORTS, FORMER_SORT]),
-    metavar=f"[{'|'.join(SORTS)}]",
+    type=Choice(SORTS),
     default="difference",
     show_default=True,
     help="difference and percent put the target where the region does best first.",
@@ -59,10 +57,10 @@ from isochrone_wire.queries.differential_order import DECIDED, FORMER_SORT, SORT
 @options.reading
 @options.verdict
 @options.estimand
+@options.client
 def diff(
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     window: str,
     baseline: str,
@@ -101,8 +99,7 @@ def diff(
         write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
         differentials.require_decision(answer, rows, baseline=reference, only=only)
 
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        watch.run(show, output=output, every_s=watch_s)
+    watch.run(show, output=output, every_s=watch_s)
 
 
 def _print_story(answer: DifferentialList, *, metric: Metric, now_at: int, output: Output) -> None:

@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import completion, terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -27,16 +26,14 @@ _FOR_PROGRAMS = "json"
     help="The table to explain.  [default: the newest]",
 )
 @options.reading
-def explain(
-    *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, generation: int | None
-) -> None:
+@options.client
+def explain(*, client: ObservatoryClient, output: Output, region: str, route: str, generation: int | None) -> None:
     """Show the decision behind the table of ROUTE in REGION.
 
     The collector repeats the decision from the inputs that are stored with the table, lists each step, and compares the
     result byte for byte; the exit code is 1 if it differs. json also has the inputs and the previous state.
     """
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.explain_route(region, route, generation=generation or 0)
+    answer = client.explain_route(region, route, generation=generation or 0)
     if output.format == _FOR_PROGRAMS:
         terminal.write(route_pages.document(answer), output)
     else:

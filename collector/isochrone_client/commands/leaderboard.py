@@ -1,9 +1,8 @@
-"""`isochrone leaderboard`: targets ranked within each region."""
+"""The commands that rank targets: `isochrone leaderboard` within each region, and `tiers` within each price tier."""
 
 import click
 
-from isochrone_client import watch
-from isochrone_client.address import Collector
+from isochrone_client import terminal, watch
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -36,10 +35,10 @@ _EXAMPLES = (
 @options.reading
 @options.verdict
 @options.estimand
+@options.client
 def leaderboard(
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     window: str,
     regions: tuple[str, ...],
@@ -59,5 +58,23 @@ def leaderboard(
         write(leaderboards.page(answer))
         leaderboards.require_ranking(answer)
 
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        watch.run(show, output=output, every_s=watch_s)
+    watch.run(show, output=output, every_s=watch_s)
+
+
+@click.command("tiers", epilog=options.example("isochrone tiers --region us-east-2"))
+@options.selecting
+@options.estimand
+def tiers(
+    *,
+    client: ObservatoryClient,
+    output: Output,
+    selection: Selection,
+) -> None:
+    """Rank targets by median TTFT within their price tier.
+
+    Tiers are by US dollars per million output tokens: free, nearly free (below 0.15), sweet spot (0.15 to 0.30),
+    quality first (0.30 to 0.80), premium (from 0.80 on), and unpriced where the plan states no price.
+    """
+    answer = client.get_tiers(selection)
+    terminal.write(leaderboards.tiers_page(answer), output)
+    leaderboards.require_tiers(answer)

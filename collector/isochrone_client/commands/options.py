@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from isochrone_client import completion
-from isochrone_client.address import DEFAULT_COLLECTOR, resolve_collector
+from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_collector
 from isochrone_client.clock import now_at
 from isochrone_client.configuration import defaults_for
 from isochrone_client.errors import ClientError, InsufficientError
@@ -218,6 +219,28 @@ def reading(function: Function) -> Function:
     return asking(_output(_fields(_wide(cast("Function", wrapped)))))
 
 
+def client(function: Function) -> Function:
+    """A client of the collector, the parameter `client`, in place of `collector` and `timeout_us`."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, collector: Collector | None, timeout_us: int, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        from isochrone_client.client import ObservatoryClient  # noqa: PLC0415  # a help does without
+
+        if collector is None:  # a subcommand follows
+            return function(*arguments, client=None, **more)
+        with ObservatoryClient(collector, timeout_us=timeout_us) as opened:
+            return function(*arguments, client=opened, **more)
+
+    return cast("Function", wrapped)
+
+
+def require_no_options(context: click.Context) -> None:
+    """Refuse options before a subcommand, where they have no effect."""
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"write the options after {context.invoked_subcommand!r}", ctx=context)
+
+
 def estimand(function: Function) -> Function:
     """Say at the end of the help what the numbers are of."""
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{ESTIMAND_SENTENCE}"
@@ -266,11 +289,14 @@ def exporting(function: Function) -> Function:
 
 
 def selecting(function: Function) -> Function:
-    """The options of `reading` and `verdict`, and those that select samples, as a `selection` up to now."""
+    """The options of `reading` and `verdict`, and those that select samples, as a `selection` up to now; with a
+    `client`.
+    """
+    asked = client(function)
 
     @functools.wraps(function)
     def wrapped(*, window: str, regions: tuple[str, ...], targets: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
         chosen = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
-        return function(selection=chosen, **more)
+        return asked(selection=chosen, **more)
 
     return regions(targets(window(reading(verdict(cast("Function", wrapped))))))

@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -40,8 +39,7 @@ _POINTS_FOR_PEOPLE = 32
 @options.selecting
 def series(
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     selection: Selection,
     metric: str,
@@ -54,13 +52,12 @@ def series(
     Each point is of a bucket of time: p10, p50 and p90 of the values in it, and the numbers of probes that succeeded,
     failed, were throttled or skipped. Long windows are answered from summaries, within 1 %.
     """
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.get_series(
-            selection,
-            metric=Metric(metric),
-            points=points or (_POINTS_FOR_PEOPLE if output.is_for_people else 0),
-            limit_us=round((limit_s or 0) * SECOND_US),
-            bins=bins or 0,
-        )
+    answer = client.get_series(
+        selection,
+        metric=Metric(metric),
+        points=points or (_POINTS_FOR_PEOPLE if output.is_for_people else 0),
+        limit_us=round((limit_s or 0) * SECOND_US),
+        bins=bins or 0,
+    )
     terminal.write(series_pages.series_page(answer, now_at=now_at()), output)
     series_pages.require_series(answer)

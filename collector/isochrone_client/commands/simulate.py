@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import simulations
@@ -31,8 +30,7 @@ _EXAMPLES = (
 @options.estimand
 def simulate(
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     selection: Selection,
     policies: tuple[str, ...],
@@ -51,8 +49,7 @@ def simulate(
     fallback:MS    the best so far, and the second one, too, if there is no token
                    after MS milliseconds
     """
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.simulate(selection, policies=_with_reference(policies))
+    answer = client.simulate(selection, policies=_with_reference(policies))
     terminal.write(simulations.page(answer), output)
     simulations.require_rounds(answer)
 

@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import latency_targets
@@ -46,8 +45,7 @@ _EXAMPLES = (
 @options.estimand
 def slo(
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     selection: Selection,
     uses: tuple[str, ...],
@@ -66,15 +64,14 @@ def slo(
     """
     if uses and limit_s is not None:
         raise click.UsageError("--limit takes the place of the uses; give either --use or --limit")
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.get_latency_budgets(
-            selection,
-            uses=uses,
-            by=by or "",
-            answer_tokens=answer_tokens or 0,
-            limit_us=round((limit_s or 0) * SECOND_US),
-            min_tokens_per_second=min_speed or 0.0,
-        )
+    answer = client.get_latency_budgets(
+        selection,
+        uses=uses,
+        by=by or "",
+        answer_tokens=answer_tokens or 0,
+        limit_us=round((limit_s or 0) * SECOND_US),
+        min_tokens_per_second=min_speed or 0.0,
+    )
     if by or answer_tokens or limit_s or min_speed:
         latency_targets.require_goodput(answer)
     terminal.write(latency_targets.page(answer), output)

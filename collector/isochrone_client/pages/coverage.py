@@ -31,7 +31,7 @@ def require_rounds(answer: CoverageList) -> None:
         raise NoSamplesError(
             f"no round was planned between {between(answer.window)}",
             window=answer.window,
-            hint="use another --window: `isochrone regions` shows the newest samples of each vantage",
+            hint="use another --window: `isochrone vantages` shows the newest samples of each vantage",
         )
     if not any(row.recorded for row in answer.coverage):
         raise NoSamplesError(

@@ -354,7 +354,7 @@ def _next_steps(row: Differential) -> Iterator[str]:
 
 def _next_steps_for_side(region: str, rounds: int, side: Side) -> Iterator[str]:
     if not rounds:
-        yield f"There are no values from {region}: see `isochrone regions`."
+        yield f"There are no values from {region}: see `isochrone vantages`."
     elif side.coverage is not None and side.coverage < _HALF_COVERAGE:
         yield f"Less than half of the rounds from {region} have a sample: see `isochrone coverage --region {region}`."
     if side.failures is not None and side.failures.value > _MANY_FAILURES:

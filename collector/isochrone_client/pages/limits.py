@@ -50,7 +50,7 @@ def require_spend(answer: SpendList) -> None:
     if not answer.spend:
         raise InsufficientError(
             "there is no spend: no vantage, or no plan with targets",
-            hint="see `isochrone regions` for the vantages and `isochrone targets` for the plan",
+            hint="see `isochrone vantages` for the vantages and `isochrone targets` for the plan",
         )
 
 

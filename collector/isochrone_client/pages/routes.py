@@ -115,7 +115,7 @@ def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
         )
     raise InsufficientError(
         "no table is usable: all of them are expired or lack data; use the static order",
-        hint="are agents running, and is the collector the leader? see `isochrone regions` and "
+        hint="are agents running, and is the collector the leader? see `isochrone vantages` and "
         "`isochrone-collector doctor`",
     )
 

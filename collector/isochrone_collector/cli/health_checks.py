@@ -133,7 +133,7 @@ def _vantages(fleet: VantageList) -> CheckResult:
     if not away:
         return ok("vantages", f"all {len(fleet.vantages)} are online")
     named = first_of([f"{v.name}: {v.liveness.phrase}" for v in away], _NAMED)
-    return warn("vantages", f"{len(away)} of {len(fleet.vantages)} are not online: {named}", "see `isochrone regions`")
+    return warn("vantages", f"{len(away)} of {len(fleet.vantages)} are not online: {named}", "see `isochrone vantages`")
 
 
 def _version(version: int) -> CheckResult:

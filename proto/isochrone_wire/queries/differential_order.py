@@ -34,9 +34,6 @@ _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
     "percent": _by_percent,
 }
 SORTS = tuple(_SORT_KEY)
-FORMER_SORT = "shift"
-"""The former name of `difference`."""
-_SORT_KEY[FORMER_SORT] = _by_shift
 
 
 def select_rows(

@@ -42,7 +42,6 @@ REQUIRED = {
 QUESTIONS = {
     "coverage": [["--spend"]],
     "diff": [["--explain", "alpha/m"]],
-    "regions": [["--best"]],
     "simulate": [["--policy", "race:2"]],
     "slo": [["--use", "voice"]],
 }
@@ -70,7 +69,7 @@ class State:
 FIRST, SECOND_VANTAGE = Vantage(name="us-1", region=US), Vantage(name="sg-1", region=SG)
 STATES = {
     "no plan": State(plan=False, says="no plan has been applied yet"),
-    "no samples": State(says=START, more=(("diff", COMMAND), ("regions", COMMAND))),
+    "no samples": State(says=START, more=(("diff", COMMAND), ("vantages", COMMAND))),
     "empty window": State(
         rounds=MANY,
         vantages=(FIRST, SECOND_VANTAGE),
@@ -78,10 +77,10 @@ STATES = {
         says=f"no samples from {US}",
     ),
     "only the baseline": State(
-        rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("regions", SECOND), ("diff", "--region REGION"))
+        rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("vantages", SECOND), ("diff", "--region REGION"))
     ),
     "only another region": State(
-        rounds=MANY, vantages=(SECOND_VANTAGE,), more=(("diff", START), ("diff", COMMAND), ("regions", START))
+        rounds=MANY, vantages=(SECOND_VANTAGE,), more=(("diff", START), ("diff", COMMAND), ("vantages", START))
     ),
     "one round": State(
         rounds=1,
@@ -180,9 +179,7 @@ def test_every_question_is_answered(state: State, collector: Collector, tmp_path
 
 def selects_samples(words: str, arguments: list[str], options: set[str]) -> bool:
     """True if the question is about the samples of the window: some commands have a window for another question."""
-    if words in EVENTS or "--spend" in arguments or "window" not in options:
-        return False
-    return words != "regions" or "--best" in arguments
+    return not (words in EVENTS or "--spend" in arguments or "window" not in options)
 
 
 def allowed(words: str, state: State) -> set[int]:

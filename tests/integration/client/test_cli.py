@@ -28,9 +28,9 @@ from isochrone_wire.fleet import Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
 from testdata.preforked import Program
 
-READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
-WINDOWLESS = ("targets", "regions")
-SCHEMA_OF = {"slo": "budgets", "regions": "vantages"}
+READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "vantages"]
+WINDOWLESS = ("targets", "vantages")
+SCHEMA_OF = {"slo": "budgets"}
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 24 rounds needed")
 
 
@@ -181,7 +181,7 @@ def test_undecided_is_shown_and_is_four_on_request(
 
 
 @pytest.mark.parametrize(
-    "command", ["diff", "leaderboard", "slo", "tiers", "samples", "coverage", "targets", "regions"]
+    "command", ["diff", "leaderboard", "slo", "tiers", "samples", "coverage", "targets", "vantages"]
 )
 def test_an_empty_answer_has_a_hint(observatory: FakeCollector, command: str) -> None:
     """An empty answer prints no table, an empty document for programs, and a hint on stderr: to apply a plan, or to
@@ -215,11 +215,11 @@ def test_a_collector_that_goes_away_leaves_the_plain_hint(observatory: FakeColle
 
 
 def test_no_vantage_online_is_four(observatory: FakeCollector) -> None:
-    """`regions` shows late vantages with the reason; the exit code is 4 because no samples arrive."""
+    """`vantages` shows late vantages with the reason; the exit code is 4 because no samples arrive."""
     late = tuple(vantage for vantage in VANTAGES.vantages if vantage.liveness is not Liveness.ONLINE)
     observatory.vantages = replace(VANTAGES, vantages=late)
-    result = run(observatory, "regions", "--exit-code")
-    assert (result.exit_code, run(observatory, "regions").exit_code) == (4, 0)
+    result = run(observatory, "vantages", "--exit-code")
+    assert (result.exit_code, run(observatory, "vantages").exit_code) == (4, 0)
     assert "late [2]" in result.stdout
     assert "the next was due 9 min ago" in result.stdout
     assert "none of 2 vantages is online" in result.stderr
@@ -277,7 +277,7 @@ def test_failures_are_sentences(observatory: FakeCollector, kind: str, exit_code
     [
         ("unknown use 'vioce'; known: voice", "`isochrone slo` shows all uses"),
         ("there is no generation 9 of 'chat' in 'us-east-2'", "`isochrone routes history` lists the generations"),
-        ("unknown region 'mars'; known: us-east-2", "`isochrone regions` lists them"),
+        ("unknown region 'mars'; known: us-east-2", "`isochrone vantages` lists them"),
     ],
 )
 def test_the_hint_fits_the_unknown_name(observatory: FakeCollector, sentence: str, hint: str) -> None:

@@ -125,7 +125,7 @@ def test_a_problem_becomes_one_error(
     [
         ("unknown client region 'eu'; known: us", "isochrone routes"),
         ("unknown route 'chta'; known: chat", "isochrone routes"),
-        ("unknown region 'eu'; known: us", "isochrone regions"),
+        ("unknown region 'eu'; known: us", "isochrone vantages"),
         ("unknown use 'voise'", "isochrone slo"),
         ("unknown target 'kimi'", "isochrone targets"),
     ],

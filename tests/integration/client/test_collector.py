@@ -92,7 +92,7 @@ def test_pushed_samples_appear_in_every_table(collector: Collector, tmp_path: Pa
     assert [row["region"] for row in seen] == ["us-east-2"] * 3
     assert sorted(row["round_at"] for row in seen) == [row["round_at"] for row in seen]
 
-    vantages = json.loads(ask(collector, "regions", "-o", "json").stdout)["rows"]
+    vantages = json.loads(ask(collector, "vantages", "-o", "json").stdout)["rows"]
     assert {row["region"]: row["liveness"] for row in vantages} == dict.fromkeys(MEDIAN_US, "online")
     spend = json.loads(ask(collector, "coverage", "--spend", "-o", "json").stdout)["rows"]
     assert {(row["vantage"], row["provider"]) for row in spend} == {(f"{region}-a", "openai") for region in MEDIAN_US}

@@ -38,20 +38,22 @@ def test_leaderboards_are_requested_in_an_order(observatory: FakeCollector, orde
 
 def test_budgets_of_the_uses_asked_for(observatory: FakeCollector) -> None:
     """Each `--use` is passed on, with targets and regions."""
-    result = run(observatory, "budgets", "--use", "voice", "--use", "step", "--region", "us-east-2")
+    result = run(observatory, "slo", "--use", "voice", "--use", "step", "--region", "us-east-2")
     request = observatory.requests[-1]
     assert (result.exit_code, request.all("use")) == (0, ["voice", "step"])
     assert request.all("region") == ["us-east-2"]
 
 
 def test_the_best_region_is_requested(observatory: FakeCollector) -> None:
-    """`regions --best` requests the region costs by a metric; without it they are not requested."""
+    """`regions` requests the region costs by a metric, with and without `--best`; `vantages` does not."""
     result = run(observatory, "regions", "--best", "--metric", "ttft", "--target", "openai/*", "-o", "json")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
     assert [row["decision"] for row in document["rows"]] == ["faster", "slower", "undecided"]
     run(observatory, "regions")
+    run(observatory, "vantages")
     assert [request.path for request in observatory.requests] == [
+        "/v1/region-costs",
         "/v1/region-costs",
         "/v1/vantages",
     ]

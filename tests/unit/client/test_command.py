@@ -17,7 +17,7 @@ from isochrone_client.commands import options
 from isochrone_common.cli.command_line import CommandGroup
 from isochrone_wire import __version__
 
-READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
+READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "vantages", "regions"]
 HEAVY = (
     "psycopg",
     "pyarrow",
@@ -91,7 +91,7 @@ def test_reading_commands_share_their_options(name: str) -> None:
     """Each reading command has the same options for collector, timeout and output."""
     options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
     assert {"--collector", "--timeout", "--output", "-o", "--fields", "--exit-code"} <= options
-    assert ("--window" in options) == (name != "targets")
+    assert ("--window" in options) == (name not in ("targets", "vantages"))
 
 
 def test_exit_codes_are_documented() -> None:
@@ -266,10 +266,10 @@ def test_commands_that_may_be_undecided_have_an_exit_code_for_it(name: str) -> N
 
 def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Called by a shell's completion, the command lists the candidates."""
-    for name, value in {"_ISOCHRONE_COMPLETE": "bash_complete", "COMP_WORDS": "isochrone l", "COMP_CWORD": "1"}.items():
+    for name, value in {"_ISOCHRONE_COMPLETE": "bash_complete", "COMP_WORDS": "isochrone r", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)
     result = CliRunner().invoke(cli, [], prog_name="isochrone", complete_var="_ISOCHRONE_COMPLETE")
-    assert result.stdout == "plain,leaderboard\nplain,limits\n"
+    assert result.stdout == "plain,regions\nplain,routes\nplain,rate-limits\nplain,report\n"
 
 
 def test_commands_are_commands() -> None:

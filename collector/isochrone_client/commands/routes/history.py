@@ -3,7 +3,6 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -17,20 +16,16 @@ from isochrone_wire.answers import Selection
 @options.regions
 @options.route
 @options.window
-# An option of `watch`; here nothing else is shown.
-@click.option("--moves", is_flag=True, hidden=True, expose_value=False)
 @options.reading
-def history(
-    *, collector: Collector, timeout_us: int, output: Output, regions: tuple[str, ...], route: str, window: str
-) -> None:
+@options.client
+def history(*, client: ObservatoryClient, output: Output, regions: tuple[str, ...], route: str, window: str) -> None:
     """Show switches, freezes and their ends, newest first.
 
     New plans and gradual changes of weights are included; tables that were only refreshed are left out.
     """
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions)
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.list_route_events(selection, route=route)
+    answer = client.list_route_events(selection, route=route)
     terminal.write(route_pages.events_page(answer, now_at=now), output)
     if not answer.events:
         terminal.state_empty(route_pages.empty_message(answer.window))

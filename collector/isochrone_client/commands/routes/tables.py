@@ -1,10 +1,8 @@
 """`isochrone routes`: where to send requests now, its changes, and exports for gateways."""
 
 import click
-from click.core import ParameterSource
 
 from isochrone_client import terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -43,11 +41,11 @@ _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output j
 @options.verdict
 @click.pass_context
 @options.estimand
+@options.client
 def routes(
     context: click.Context,
     *,
-    collector: Collector,
-    timeout_us: int,
+    client: ObservatoryClient,
     output: Output,
     regions: tuple[str, ...],
     route: str,
@@ -63,20 +61,12 @@ def routes(
     A table is fresh, then aging (use it; it no longer switches), then expired: use the plan's static order.
     """
     if context.invoked_subcommand is not None:
-        _require_no_options(context)
+        options.require_no_options(context)
         return
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        tables = collect_tables(client, regions, route)
+    tables = collect_tables(client, regions, route)
     now = now_at()
     if output.format == "json":
         terminal.write(route_pages.changes_page(tables, now_at=now), output)
     else:
         terminal.write(route_pages.page(tables, now_at=now), output)
     route_pages.require_usable(tables, now_at=now)
-
-
-def _require_no_options(context: click.Context) -> None:
-    """Refuse options before the subcommand, where they have no effect."""
-    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        raise click.UsageError(f"write the options after {context.invoked_subcommand!r}", ctx=context)

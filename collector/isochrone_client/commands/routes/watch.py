@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 import click
 
 from isochrone_client import completion, terminal
-from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -34,22 +33,20 @@ _EXAMPLES = (
 )
 @click.option("--moves", is_flag=True, help="After the tables in force, leave out tables that were only refreshed.")
 @options.reading
-def watch(
-    *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, after: int, moves: bool
-) -> None:
+@options.client
+def watch(*, client: ObservatoryClient, output: Output, region: str, route: str, after: int, moves: bool) -> None:
     """Show each table as it changes, until interrupted.
 
     Each generation has a line with its time, the weights and the change; json has each complete table on one line.
     After an outage of the collector it continues with the next generation: none is lost or repeated. On another
     database it starts over and reports that. Ctrl-C ends it with exit code 0.
     """
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
-        tables = watching.tables()
-        try:
-            _print(_moves(tables, after=after) if moves else tables, output)
-        except KeyboardInterrupt:
-            return
+    watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
+    tables = watching.tables()
+    try:
+        _print(_moves(tables, after=after) if moves else tables, output)
+    except KeyboardInterrupt:
+        return
 
 
 def _moves(tables: Iterable[RouteTable], *, after: int) -> Iterator[RouteTable]:

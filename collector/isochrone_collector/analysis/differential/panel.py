@@ -21,7 +21,7 @@ The laws:
 
 A round is the same instant of the wall clock everywhere, so a vantage with a wrong clock probes at another time than
 its partners. Its durations are still right, as they come from a monotonic clock; the differences only scatter more and
-the interval gets wider. So a wrong clock is reported (`isochrone regions`) and excludes nothing.
+the interval gets wider. So a wrong clock is reported (`isochrone vantages`) and excludes nothing.
 """
 
 from collections.abc import Mapping, Sequence

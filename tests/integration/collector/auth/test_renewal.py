@@ -371,4 +371,4 @@ def _operate(collector: Collector, *words: str) -> str:
 
 
 def _ask(path: Path) -> preforked.Completed:
-    return preforked.run("isochrone_client", "regions", "--identity", str(path))
+    return preforked.run("isochrone_client", "vantages", "--identity", str(path))

@@ -50,7 +50,7 @@ QUESTIONS = [
     Question(*parts)
     for parts in (
         ("/v1/targets", "targets", {}),
-        ("/v1/vantages", "regions", {}),
+        ("/v1/vantages", "vantages", {}),
         ("/v1/leaderboard", "leaderboard", {"window": WINDOW}),
         ("/v1/leaderboard", "leaderboard", {"window": WINDOW, "by": "e2e", "region": US}),
         ("/v1/slo", "slo", {"window": WINDOW}),
@@ -74,7 +74,7 @@ QUESTIONS = [
         ("/v1/alerts", "alerts", {"window": WINDOW}),
         ("/v1/drift", "drift", {"window": WINDOW}),
         ("/v1/route-events", "routes history", {"window": WINDOW}),
-        ("/v1/rate-limits", "limits", {"window": WINDOW, "points": "10"}),
+        ("/v1/rate-limits", "rate-limits", {"window": WINDOW, "points": "10"}),
         ("/v1/tiers", "tiers", {"window": WINDOW}),
         ("/v1/simulations", "simulate", {"window": WINDOW}),
     )

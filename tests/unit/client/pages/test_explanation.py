@@ -99,7 +99,7 @@ def sentences(row: Differential) -> dict[str, str]:
         (
             replace(UNDECIDED, region_n=0),
             "next steps",
-            "There are no values from ap-southeast-1: see `isochrone regions`",
+            "There are no values from ap-southeast-1: see `isochrone vantages`",
         ),
         (
             replace(UNDECIDED, region_side=Side(coverage=0.4)),

@@ -384,12 +384,12 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 16 needed", "isochrone samples"),
         (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
-        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone regions"),
+        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone vantages"),
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
         (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),
         (lambda: regions.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
-        (lambda: limits.require_spend(SpendList()), "there is no spend", "isochrone regions"),
+        (lambda: limits.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
     ],
 )  # fmt: skip
 def test_too_little_data_is_an_error(require: Callable[[], object], sentence: str, hint: str) -> None:

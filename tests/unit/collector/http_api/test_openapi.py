@@ -14,12 +14,9 @@ from isochrone_collector.http_api import openapi, route_tables
 from isochrone_collector.http_api.app import DESCRIBED, Sources, create_app
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_collector.http_api.requests import Endpoint
-from isochrone_wire.queries.differential_order import FORMER_SORT
 from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 
 COMMAND_OF = {
-    "vantages": ["regions"],
-    "rate-limits": ["limits"],
     "region-costs": ["regions"],
     "simulations": ["simulate"],
     "spend": ["coverage"],
@@ -88,7 +85,7 @@ def test_parameters_are_the_options_of_the_command(endpoint: Endpoint) -> None:
         option = options[parameter.name]
         assert option.multiple == (parameter.schema["type"] == "array"), parameter.name
         if isinstance(option.type, click.Choice):
-            assert set(parameter.schema["enum"]) == set(option.type.choices) - {FORMER_SORT}, parameter.name
+            assert set(parameter.schema["enum"]) == set(option.type.choices), parameter.name
 
 
 def test_intervals_and_the_server_s_part_are_explained() -> None:
