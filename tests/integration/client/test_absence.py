@@ -77,10 +77,10 @@ STATES = {
         says=f"no samples from {US}",
     ),
     "only the baseline": State(
-        rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("vantages", SECOND), ("diff", "--region REGION"))
+        rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("regions", SECOND), ("diff", "--region REGION"))
     ),
     "only another region": State(
-        rounds=MANY, vantages=(SECOND_VANTAGE,), more=(("diff", START), ("diff", COMMAND), ("vantages", START))
+        rounds=MANY, vantages=(SECOND_VANTAGE,), more=(("diff", START), ("diff", COMMAND), ("regions", START))
     ),
     "one round": State(
         rounds=1,
