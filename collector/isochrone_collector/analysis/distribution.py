@@ -8,7 +8,7 @@ import numpy as np
 
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.binomial import quantiles, several_quantiles
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import Outcome
@@ -35,7 +35,7 @@ class Distribution(Protocol):
     def n(self) -> int:
         """The number of values, censored ones included."""
 
-    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
+    def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
         """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. `history` is that
         of `inflation_of_flags`, of one row.
         """
@@ -66,7 +66,7 @@ class Values:
         """The number of values, censored ones included."""
         return len(self.values)
 
-    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
+    def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
         """Return the quantile `share` with its 95 % interval; `None` without values."""
         return quantiles(ragged([self.values]), share, censored=self.censored, history=history).listed()[0]
 
@@ -77,7 +77,7 @@ class Values:
 
 
 def quantiles_of(
-    found: Sequence[Distribution], histories: Mapping[float, Inflation | None], *, of_known: bool = False
+    found: Sequence[Distribution], histories: Mapping[float, VarianceInflation | None], *, of_known: bool = False
 ) -> dict[float, list[Quantile | None]]:
     """Return quantiles of each distribution by their shares, as `Distribution.quantile` does; `histories` has that of
     each share, with a row for each distribution, or `None`. With `of_known` the effective number is that of the values

@@ -24,7 +24,7 @@ from isochrone_collector.analysis.distribution import Distribution, OutcomeCount
 from isochrone_collector.analysis.probes import Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags
 from isochrone_wire.answers import Metric, Proportion
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import Eligible
@@ -90,7 +90,7 @@ def needed(share: float) -> int:
     return next(n for n in count(1) if share_interval(n, n, n_eff=n).low >= share)
 
 
-def effective_sizes(rows: Sequence[Flags], history: Inflation | None = None) -> Reals:
+def effective_sizes(rows: Sequence[Flags], history: VarianceInflation | None = None) -> Reals:
     """Return the number of independent requests that tell as much as those of each row, which are in the order of their
     rounds: failures come in runs. `history` is that of `inflation_of_flags`.
     """
@@ -98,12 +98,12 @@ def effective_sizes(rows: Sequence[Flags], history: Inflation | None = None) -> 
     found = np.zeros(len(rows))
     for places, own in series.portions(cells=_CELLS):
         n = own.shape[1]
-        found[places] = inflation_of_flags(own, history and history.at(places)).worth(n)
+        found[places] = inflation_of_flags(own, history and history.at(places)).effective_n(n)
     return found
 
 
 def count_requests(
-    good: Flags, possible: Flags, *, failed: int, throttled: int, history: Inflation | None = None
+    good: Flags, possible: Flags, *, failed: int, throttled: int, history: VarianceInflation | None = None
 ) -> RequestCounts:
     """Count planned requests, given in the order of their rounds; `history` is that of `inflation_of_flags`."""
     return RequestCounts(
@@ -167,7 +167,7 @@ class Requests:
         return Values.uncensored(self.tokens_per_second[~np.isnan(self.tokens_per_second)])
 
     def judged(
-        self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: Inflation | None = None
+        self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: VarianceInflation | None = None
     ) -> RequestCounts:
         """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
         `history` is that of `inflation_of_flags`, of one row.

@@ -23,7 +23,7 @@ from scipy.special import bdtr, bdtrc
 
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.analysis.stats.binomial import dependent_ranks
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 
 GAMMA = 1.01 / 0.99
@@ -195,7 +195,7 @@ class Histogram:
         """The number of values, censored ones included."""
         return int(self._alone.n[0])
 
-    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
+    def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
         """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. A histogram does
         not know the order of its values: without history (that of `inflation_of_flags`) there is no interval.
         """

@@ -21,7 +21,7 @@ import numpy as np
 from isochrone_collector.analysis.distribution import outcome_counts
 from isochrone_collector.analysis.histogram import Histograms, merge
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import HOUR_US
 
@@ -61,7 +61,7 @@ class Levels:
         """Return only these hours."""
         return replace(self, values=np.where(known, self.values, np.nan))
 
-    def variances(self, hours: Reals) -> Inflation:
+    def variances(self, hours: Reals) -> VarianceInflation:
         """Return the variance of the level of windows of so many `hours` per series, beyond the noise within them, and
         its degrees of freedom; NaN with fewer than 48 known hours.
         """
@@ -74,7 +74,7 @@ class Levels:
             rows = np.flatnonzero(enough & (lengths == length))
             found[rows] = _around_mean(self.values[rows], length) / np.maximum(hours[rows] / length, 1.0)
         beyond = np.maximum(found - self.noise / np.maximum(hours, 1.0), 0.0)
-        return Inflation(ratio=beyond, freedom=np.maximum(_PER_WINDOW * count / lengths - 1, 1.0))
+        return VarianceInflation(ratio=beyond, freedom=np.maximum(_PER_WINDOW * count / lengths - 1, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +111,13 @@ class History:
 
     levels: Mapping[Quantity, SeriesLevels] = field(default_factory=dict)
 
-    def of(self, quantity: Quantity, wanted: Sequence[tuple[int, str]], hours: Reals) -> Inflation:
+    def of(self, quantity: Quantity, wanted: Sequence[tuple[int, str]], hours: Reals) -> VarianceInflation:
         """Return the variance of the level of windows of so many `hours` per series, in units of the variance of one
         request, and its degrees of freedom; NaN if it is unknown.
         """
         known = self.levels.get(quantity)
         if known is None or not known.series:
-            return Inflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
+            return VarianceInflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
         levels = known.of(wanted, [0] * len(wanted))
         found = levels.variances(hours)
         share = np.nan_to_num(_row_means(levels.values))
@@ -155,7 +155,7 @@ def above_quantile(metric: Metric, share: float) -> Quantity:
     return metric.value, f"above_p{100 * share:g}"
 
 
-def in_time(metric: Metric, near: Integers, known: Mapping[Quantity, Inflation]) -> Inflation:
+def in_time(metric: Metric, near: Integers, known: Mapping[Quantity, VarianceInflation]) -> VarianceInflation:
     """Return, per series, the history of the share of requests within a limit: that of exceeding the quantile whose
     place in `SHARES` is in `near`, or that of success if there is none (-1) or success varies more. `known` are these
     histories.

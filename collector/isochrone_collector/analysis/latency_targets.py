@@ -29,7 +29,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.leaderboard import Entry, Ranked, keys_of, memories
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -78,7 +78,7 @@ class TargetRequests(Ranked, Protocol):
     def values(self, metric: Metric) -> Distribution:
         """Return the distribution of TTFT or of the time to the last token."""
 
-    def counts(self, use: Use, history: Inflation) -> RequestCounts:
+    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
         """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
 
 
@@ -103,7 +103,7 @@ class MeasuredRequests:
         """Return the distribution of TTFT or of the time to the last token."""
         return self.requests.values(metric)
 
-    def counts(self, use: Use, history: Inflation) -> RequestCounts:
+    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
         """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
         return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
 
@@ -145,7 +145,7 @@ class SummarisedRequests:
         """Return the distribution of TTFT or of the time to the last token."""
         return self.entry.values.get(metric, Values())
 
-    def counts(self, use: Use, history: Inflation) -> RequestCounts:
+    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
         """Count the requests that are fast enough for a use; its answer length and speed do not apply."""
         found = summarised_requests(self.values(use.metric), self.entry.outcome_counts, use.limit_us)
         return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
@@ -197,7 +197,7 @@ def _near(found: Sequence[TargetRequests], use: Use, history: History) -> Intege
     return np.array([nearest_share(own.within(use.limit_us)[0] / max(own.n, 1)) for own in values], np.int64)
 
 
-def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: Inflation) -> LatencyBudget:
+def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: VarianceInflation) -> LatencyBudget:
     counts = one.counts(use, history)
     verdict = counts.meets(use.share)
     return LatencyBudget(

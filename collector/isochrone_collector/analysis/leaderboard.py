@@ -32,7 +32,7 @@ from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, Quantity, above_quantile
 from isochrone_collector.analysis.stats.arrays import Flags
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric, Order, Proportion, Quantile
 from isochrone_wire.insights import Standing, TierLine
 
@@ -250,18 +250,20 @@ class Ranked(Protocol):
         """Whether the order of the requests is not known."""
 
 
-def memories(ranked: Sequence[Ranked], quantities: Iterable[Quantity], history: History) -> dict[Quantity, Inflation]:
+def memories(
+    ranked: Sequence[Ranked], quantities: Iterable[Quantity], history: History
+) -> dict[Quantity, VarianceInflation]:
     """Return the history of each quantity per series, as `inflation_of_flags` takes it; unknown for an hour of the day,
     because the week has seven of it. If that of a summary is unknown, all requests of an hour count as one.
     """
     keys, hours = keys_of(ranked), np.array([one.hours for one in ranked])
     whole = np.array([one.hour is None for one in ranked], np.bool_)
     summarised = np.array([one.is_summary for one in ranked], np.bool_)
-    guess = Inflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf))
+    guess = VarianceInflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf))
     found = {}
     for quantity in quantities:
         measured = history.of(quantity, keys, hours)
-        known = Inflation(ratio=np.where(whole, measured.ratio, np.nan), freedom=measured.freedom)
+        known = VarianceInflation(ratio=np.where(whole, measured.ratio, np.nan), freedom=measured.freedom)
         found[quantity] = guess.where(summarised & np.isnan(known.ratio), known)
     return found
 

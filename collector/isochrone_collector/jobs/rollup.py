@@ -65,7 +65,7 @@ class Rollup:
         if days_until > done.get(LEVELS, 0):
             series = await hourly_levels.make(self._database, days_until)
             await self._record(LEVELS, days_until)
-            _log.info("levels.made", until_at=days_until, series=series)
+            _log.info("hourly_levels.computed", until_at=days_until, series=series)
         if at - done[LATE] >= LATE_EVERY_US:
             await self._late(since_at=done[LATE], at=at, hours_until=hours_until, days_until=days_until)
 

@@ -16,7 +16,7 @@ from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.probes import sign_is_known
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, stacked
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent, inflation, stacked
 from isochrone_collector.analysis.stats.shifts import Shift, paired_shifts
 from isochrone_collector.routing.evidence import (
     Failing,
@@ -37,7 +37,7 @@ _LEAST_COSINES = 6
 # The half-width of a 99 % interval relative to one of 95 %.
 _MANY_LOOKS = 1.314
 
-Drift = Callable[[Sequence[tuple[int, int]], int], Inflation]
+Drift = Callable[[Sequence[tuple[int, int]], int], VarianceInflation]
 """Returns, for each pair of members, how far their difference over a window (microseconds) may be from that of the long
 run, as known from the past week: the variance of its level; NaN if it is unknown.
 """
@@ -105,13 +105,13 @@ class _Pairs:
         return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
 
 
-def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> Inflation:
+def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> VarianceInflation:
     """Return the drift of each pair over the whole window, then over the middle one, then over the short one."""
     return stacked([drift(pairs, span_us) for span_us in (rules.window_us, rules.middle_us, rules.short_us)])
 
 
 def _shifts(
-    series: Sequence[Series], *, at: int, rules: Rules, history: Inflation | None
+    series: Sequence[Series], *, at: int, rules: Rules, history: VarianceInflation | None
 ) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
     """Yield the shift of each pair over the whole, the middle and the short window, given its differences.
 
@@ -131,7 +131,7 @@ def _shifts(
     return zip(shifts[:size], shifts[size : 2 * size], shifts[2 * size :], strict=True)
 
 
-def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> Inflation:
+def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> VarianceInflation:
     """Return the inflation of the few differences of the short window, by those before it: they do not show their own
     dependence, and a step among them would look like dependence.
     """
@@ -346,7 +346,7 @@ class _Fleet:
         id_of = {target.name: target.id for target in self.plan.targets}
         keys = [(id_of[name], region) for name in self.recent.members]
 
-        def drift(pairs: Sequence[tuple[int, int]], span_us: int) -> Inflation:
+        def drift(pairs: Sequence[tuple[int, int]], span_us: int) -> VarianceInflation:
             left, right = (
                 levels.of([keys[place] for place in places], [0] * len(pairs)) for places in zip(*pairs, strict=True)
             )

@@ -7,7 +7,7 @@ from psycopg import sql
 
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres.pool import Connection, YesRow, execute, fetch, fetch_columns, query
+from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, fetch_columns, query
 from isochrone_collector.store.probe_queries import VALID, Scope
 from isochrone_wire.answers import Metric
 
@@ -94,7 +94,7 @@ async def record(
         "from_at": change.changed_at - tolerance_us,
         "until_at": change.changed_at + tolerance_us,
     }
-    [row] = await fetch(connection, "change_is_known", YesRow, **series, **near)
+    [row] = await fetch(connection, "change_is_known", BoolRow, **series, **near)
     return not row.yes and await execute(
         connection,
         "insert_change",

@@ -28,7 +28,7 @@ from psycopg import sql
 
 from isochrone_collector.errors import DatabaseUnavailable, StartError
 from isochrone_collector.store import job_state
-from isochrone_collector.store.postgres.pool import Connection, Database, IdRow, NameRow, YesRow, execute, fetch, query
+from isochrone_collector.store.postgres.pool import BoolRow, Connection, Database, IdRow, NameRow, execute, fetch, query
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
@@ -138,7 +138,7 @@ async def _with_lock_timeout(
 
 
 async def _check_rights(connection: Connection) -> None:
-    (allowed,) = await fetch(connection, "may_make_partitions", YesRow)
+    (allowed,) = await fetch(connection, "may_make_partitions", BoolRow)
     if not allowed.yes:
         raise StartError(
             "the database user may not create partitions of `sample`, so tomorrow's samples could not be stored",

@@ -20,10 +20,10 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.store.postgres.pool import (
+    BoolRow,
     Connection,
     Database,
     IdRow,
-    YesRow,
     execute,
     fetch,
     fetch_records,
@@ -50,7 +50,7 @@ _PARTS = sql.SQL(
 async def any_samples(connection: Connection, window: Window) -> bool:
     """Return whether there is any sample in a window of rounds."""
     span = {"from_at": window.from_at, "until_at": window.until_at}
-    (found,) = await fetch(connection, "any_samples", YesRow, **span)
+    (found,) = await fetch(connection, "any_samples", BoolRow, **span)
     return found.yes
 
 

@@ -22,7 +22,7 @@ from isochrone_collector.analysis.history import (
 from isochrone_collector.analysis.leaderboard import Entry, standings
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
 from isochrone_collector.analysis.stats.shifts import Shifts, paired_shifts
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Standing
@@ -122,7 +122,7 @@ def past_and_window(case: Case, rows: int, seed: int) -> tuple[Reals, Reals]:
     return values[:, :week], values[:, week:]
 
 
-def history_of(past: Reals, n: int) -> Inflation:
+def history_of(past: Reals, n: int) -> VarianceInflation:
     """Return the variance of the level of windows of n rounds, from the past week."""
     return levels_of(past).variances(np.full(len(past), n / ROUNDS_PER_HOUR))
 

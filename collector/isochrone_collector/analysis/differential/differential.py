@@ -33,7 +33,7 @@ from isochrone_collector.analysis.differential.panel import Changes, Pairs, Pane
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.stats.arrays import Reals
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
 
@@ -191,7 +191,9 @@ def _memories(subjects: Sequence[Subject], known: ComparisonContext) -> Reals:
     return np.array([np.nan if memory is None else memory for memory in told], dtype=np.float64)
 
 
-def _history(pairs: Pairs, subjects: Sequence[Subject], baseline: str, hourly: SeriesLevels | None) -> Inflation | None:
+def _history(
+    pairs: Pairs, subjects: Sequence[Subject], baseline: str, hourly: SeriesLevels | None
+) -> VarianceInflation | None:
     """Return how far the levels of such windows were from the long run in the past week, after the newest change."""
     if hourly is None:
         return None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.panel import Pairs, Panel
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, mean_ranks
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, separation
 
 _CELLS = 1 << 17
@@ -45,13 +45,13 @@ class Estimate:
 
 
 def estimates(
-    pairs: Pairs, *, with_network: bool, memories: Reals | None = None, history: Inflation | None = None
+    pairs: Pairs, *, with_network: bool, memories: Reals | None = None, history: VarianceInflation | None = None
 ) -> list[Estimate | None]:
     """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts.
 
     `memories` are the rounds of each pair that are worth one independent round, NaN if unknown: pairs with too few
     rounds to show that use them. `history` is the variance of the level of such windows as known from the past, see
-    `Inflation.with_history`.
+    `VarianceInflation.with_history`.
     """
     differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
     inflated = _with_memories(inflation(differences), differences.counts, memories)
@@ -62,16 +62,21 @@ def estimates(
     return found
 
 
-def _with_memories(inflated: Inflation, counts: Integers, memories: Reals | None) -> Inflation:
+def _with_memories(inflated: VarianceInflation, counts: Integers, memories: Reals | None) -> VarianceInflation:
     if memories is None:
         return inflated
     told = np.isfinite(memories) & (counts < LEAST_ROUNDS)
     ratio = np.where(told, np.maximum(memories, 1.0), inflated.ratio)
-    return Inflation(ratio=ratio, freedom=np.where(told, np.inf, inflated.freedom))
+    return VarianceInflation(ratio=ratio, freedom=np.where(told, np.inf, inflated.freedom))
 
 
 def _paired(
-    pairs: Pairs, differences: Ragged, inflated: Inflation, *, with_network: bool, history: Inflation | None
+    pairs: Pairs,
+    differences: Ragged,
+    inflated: VarianceInflation,
+    *,
+    with_network: bool,
+    history: VarianceInflation | None,
 ) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]

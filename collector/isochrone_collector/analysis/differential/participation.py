@@ -20,7 +20,7 @@ from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.stats.arrays import Integers, Reals, beginnings, order_by
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Proportion, Side, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import MINUTE_US
@@ -201,7 +201,7 @@ def _percent(share: float) -> str:
     return f"{floor(100 * share)} %"
 
 
-def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers, known: Inflation) -> Reals:
+def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers, known: VarianceInflation) -> Reals:
     """Return the number of independent probes that those tried of each group are worth, by `known` from the past week
     alone if all succeeded, or all failed.
     """

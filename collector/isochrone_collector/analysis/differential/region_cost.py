@@ -45,7 +45,7 @@ from isochrone_collector.analysis.differential.decision import (
 from isochrone_collector.analysis.differential.estimation import medians
 from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, grouped, mean_ranks
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.analysis.stats.shifts import Shift, Shifts, paired_estimates, paired_shifts
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
@@ -345,7 +345,7 @@ def _shifts(differences: Sequence[_Differences]) -> Shifts:
     effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
     of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))
     of_rounds = of_many.where(np.array([len(own) >= _MANY_ROUNDS for own in sums]), of_few)
-    known = Inflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
+    known = VarianceInflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
     return paired_shifts(_laid_out([own.values for own in differences]), known=known)
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtri
 
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Ragged, Reals
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags
 from isochrone_wire.answers import Proportion, Quantile
 
 _Z = float(ndtri(0.975))
@@ -91,7 +91,7 @@ class Quantiles:
 
 
 def quantiles(
-    series: Ragged, share: float, *, censored: Flags | None = None, history: Inflation | None = None
+    series: Ragged, share: float, *, censored: Flags | None = None, history: VarianceInflation | None = None
 ) -> Quantiles:
     """Return the quantile `share` (0 < share < 1) of each row of values in the order of their rounds, with its 95 %
     interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
@@ -101,7 +101,7 @@ def quantiles(
 
 
 def several_quantiles(
-    series: Ragged, histories: Mapping[float, Inflation | None], *, censored: Flags | None = None
+    series: Ragged, histories: Mapping[float, VarianceInflation | None], *, censored: Flags | None = None
 ) -> dict[float, Quantiles]:
     """Return several quantiles of each row by their shares, as `quantiles` does; `histories` has that of each share."""
     limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
@@ -118,11 +118,11 @@ def several_quantiles(
     }
 
 
-def _portion(known: Reals, ordered: "_Ordered", share: float, history: Inflation | None) -> Reals:
+def _portion(known: Reals, ordered: "_Ordered", share: float, history: VarianceInflation | None) -> Reals:
     """Return value, bounds and effective number of rows of one length; `known` values that are limits are infinite."""
     n = known.shape[1]
     value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
-    worth = inflation_of_flags(known > value[:, None], history).worth(n)
+    worth = inflation_of_flags(known > value[:, None], history).effective_n(n)
     low, high = _ranks(n, share, worth)
     has_bounds = low > 0
     bounds = (np.where(has_bounds, ordered.at(np.maximum(rank, 1)), np.nan) for rank in (low, high))

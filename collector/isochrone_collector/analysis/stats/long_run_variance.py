@@ -103,7 +103,7 @@ LEAST_ROUNDS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inflation:
+class VarianceInflation:
     """The inflation of the variance of each row's mean, and the degrees of freedom with which it is known; infinite
     for rows that are taken as independent.
     """
@@ -123,15 +123,15 @@ class Inflation:
         known = np.where(finite, self.freedom, 1.0)
         return np.asarray(2 * np.where(finite, stdtr(known, narrowed), ndtr(narrowed)))
 
-    def with_history(self, variances: Reals, history: "Inflation") -> "Inflation":
+    def with_history(self, variances: Reals, history: "VarianceInflation") -> "VarianceInflation":
         """Return the wider of this inflation and that of `history`, per row. `variances` are those of the estimates as
         of independent values, and `history.ratio` is the variance of the level of such windows, in the same unit; NaN
         where it is unknown.
         """
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
-        return self.wider(Inflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
+        return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
 
-    def of_windows(self, counts: Reals | Integers | int) -> "Inflation":
+    def of_windows(self, counts: Reals | Integers | int) -> "VarianceInflation":
         """Return the inflation of so many values per row. This is then a `history` of `inflation_of_flags`.
 
         The variance of independent values is known, that of the level has its degrees of freedom; those of their sum
@@ -140,46 +140,46 @@ class Inflation:
         slow = np.asarray(counts, np.float64) * np.nan_to_num(self.ratio)
         share = slow / (1 + slow)
         freedom = np.divide(self.freedom, share**2, out=np.full(len(slow), np.inf), where=share > 0)
-        return Inflation(ratio=1 + slow, freedom=freedom)
+        return VarianceInflation(ratio=1 + slow, freedom=freedom)
 
     def of_counts(self, counts: Integers) -> Reals:
         """Return the effective number of so many values per row whose order is unknown, if this is such a history."""
-        return self.of_windows(counts).worth(counts)
+        return self.of_windows(counts).effective_n(counts)
 
-    def wider(self, other: "Inflation") -> "Inflation":
+    def wider(self, other: "VarianceInflation") -> "VarianceInflation":
         """Return, per row, the one with the larger factor."""
         return self.where(self.factor >= other.factor, other)
 
-    def where(self, mask: Flags, other: "Inflation") -> "Inflation":
+    def where(self, mask: Flags, other: "VarianceInflation") -> "VarianceInflation":
         """Return this inflation in the rows of a mask, and another one in the rest."""
-        return Inflation(
+        return VarianceInflation(
             ratio=np.where(mask, self.ratio, other.ratio), freedom=np.where(mask, self.freedom, other.freedom)
         )
 
-    def at(self, places: Integers) -> "Inflation":
+    def at(self, places: Integers) -> "VarianceInflation":
         """Return these rows."""
-        return Inflation(ratio=self.ratio[places], freedom=self.freedom[places])
+        return VarianceInflation(ratio=self.ratio[places], freedom=self.freedom[places])
 
-    def worth(self, counts: Reals | Integers | int) -> Reals:
+    def effective_n(self, counts: Reals | Integers | int) -> Reals:
         """Return the effective number of `counts` values per row: as many independent ones have as wide an interval.
         It is at least 1, and at most the number of values.
         """
         return np.asarray(np.minimum(np.maximum(counts / self.factor**2, 1.0), counts))
 
 
-def independent(rows: int) -> Inflation:
+def independent(rows: int) -> VarianceInflation:
     """Return the inflation of rows whose values are taken as independent."""
-    return Inflation(ratio=np.ones(rows), freedom=np.full(rows, np.inf))
+    return VarianceInflation(ratio=np.ones(rows), freedom=np.full(rows, np.inf))
 
 
-def stacked(parts: Sequence[Inflation]) -> Inflation:
+def stacked(parts: Sequence[VarianceInflation]) -> VarianceInflation:
     """Return the rows of all parts, at least one."""
-    return Inflation(
+    return VarianceInflation(
         ratio=np.concatenate([part.ratio for part in parts]), freedom=np.concatenate([part.freedom for part in parts])
     )
 
 
-def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:
+def inflation(series: Ragged, *, cosines: int = _COSINES) -> VarianceInflation:
     """Return the inflation of each row; 1 for an empty or constant one.
 
     More than six `cosines` are right for the mean of a part of the row: what is slower than the part is left out. Fewer
@@ -192,7 +192,7 @@ def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:
     return found
 
 
-def inflation_of_flags(flags: Flags | Reals, history: Inflation | None = None) -> Inflation:
+def inflation_of_flags(flags: Flags | Reals, history: VarianceInflation | None = None) -> VarianceInflation:
     """Return the inflation of each row of a matrix of flags, true ones as 1, in the order of their rounds; it is 1 for
     a constant row without history.
 
@@ -204,7 +204,7 @@ def inflation_of_flags(flags: Flags | Reals, history: Inflation | None = None) -
     n = flags.shape[1]
     rare = np.minimum(flags.sum(axis=1), n - flags.sum(axis=1))
     own = _of_ranks(flags - flags.mean(axis=1, keepdims=True), _COSINES)
-    least = Inflation(ratio=np.ones(len(flags)), freedom=np.where(rare > 0, float(_terms(n, _COSINES)), np.inf))
+    least = VarianceInflation(ratio=np.ones(len(flags)), freedom=np.where(rare > 0, float(_terms(n, _COSINES)), np.inf))
     alone = own.wider(least).where(rare > 1, least)
     if history is None:
         return alone
@@ -213,31 +213,31 @@ def inflation_of_flags(flags: Flags | Reals, history: Inflation | None = None) -
     return own.wider(past).where(shows_memory, past).where(np.isfinite(history.ratio), alone)
 
 
-def of_correlation(times: Reals, counts: Reals | Integers) -> Inflation:
+def of_correlation(times: Reals, counts: Reals | Integers) -> VarianceInflation:
     """Return the inflation of rows of `counts` values by their correlation times alone."""
     freedom = np.where(times > 1, np.maximum(counts / times - 1, 1.0), np.inf)
-    return Inflation(ratio=times, freedom=freedom)
+    return VarianceInflation(ratio=times, freedom=freedom)
 
 
-def _of_ranks(centred: Reals, cosines: int) -> Inflation:
+def _of_ranks(centred: Reals, cosines: int) -> VarianceInflation:
     by_cosines, times = _by_cosines(centred, cosines), times_of_ranks(centred)
     n, correlated = centred.shape[1], times > 1
     wider = by_cosines.wider(of_correlation(times, np.full(len(times), n)))
     strongly = times > _STRONG
     if cosines == _COSINES and n < _MANY_ROUNDS and strongly.any():
         wider = wider.wider(_by_cosines(centred, _COSINES_OF_CORRELATED)).where(strongly, wider)
-    return Inflation(
+    return VarianceInflation(
         ratio=np.where(correlated, wider.ratio, by_cosines.ratio),
         freedom=np.where(correlated, wider.freedom, by_cosines.freedom),
     )
 
 
-def _by_cosines(centred: Reals, cosines: int) -> Inflation:
+def _by_cosines(centred: Reals, cosines: int) -> VarianceInflation:
     weights = (centred @ _cosines(centred.shape[1], cosines)) ** 2
     variances = (centred**2).mean(axis=1)
     varies = variances > 0
     ratio = np.divide(weights.mean(axis=1), variances, out=np.ones(len(centred)), where=varies)
-    return Inflation(ratio=ratio, freedom=np.where(varies, weights.shape[1], np.inf))
+    return VarianceInflation(ratio=ratio, freedom=np.where(varies, weights.shape[1], np.inf))
 
 
 # Few, because each may have a megabyte.

@@ -49,7 +49,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, mean_ranks, ragged
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.analysis.stats.pair_sums import PairSums, walsh_averages
 
 MIN_N = 6
@@ -79,7 +79,7 @@ def interval_depth(n: int) -> int | None:
     return depth or None
 
 
-def p_values(series: Ragged, inflation: Inflation) -> Reals:
+def p_values(series: Ragged, inflation: VarianceInflation) -> Reals:
     """Return each row's two-sided p-value of no shift, with effective size n/τ; NaN below `MIN_N` differences."""
     found = np.full(len(series), np.nan)
     for places, rows in series.portions(cells=_CELLS):
@@ -176,10 +176,12 @@ def paired_shift(differences: Reals) -> Shift | None:
     return found and found.widened(float(inflation(ragged([differences])).factor[0]))
 
 
-def paired_shifts(differences: Ragged, *, known: Inflation | None = None, history: Inflation | None = None) -> Shifts:
+def paired_shifts(
+    differences: Ragged, *, known: VarianceInflation | None = None, history: VarianceInflation | None = None
+) -> Shifts:
     """Estimate the shift of each row as `paired_shift` does.
 
-    `known` is the inflation of rows that are not a single series. `history` is that of `Inflation.with_history`.
+    `known` is the inflation of rows that are not one series. `history` is that of `VarianceInflation.with_history`.
     """
     counts = differences.counts
     depths = _by_count(counts, interval_depth)
@@ -196,7 +198,7 @@ def paired_shifts(differences: Ragged, *, known: Inflation | None = None, histor
         estimate=estimate,
         low=np.where(bounded, estimate - wider * (estimate - walsh[:, 2]), np.nan),
         high=np.where(bounded, estimate + wider * (walsh[:, 3] - estimate), np.nan),
-        n_eff=inflated.worth(counts),
+        n_eff=inflated.effective_n(counts),
         p_value=p_values(differences, inflated),
     )
 
@@ -220,7 +222,7 @@ def _by_count(counts: Integers, value: Callable[[int], int | None]) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Separation:
+class TwoSampleShift:
     """The shift between two samples. `greater` is the share of pairs in which y is greater than x, ties counting half:
     U/mn, the probability of superiority.
     """
@@ -231,7 +233,7 @@ class Separation:
     greater: float
 
 
-def separation(x: Reals, y: Reals, *, known: Inflation | None = None) -> Separation | None:
+def separation(x: Reals, y: Reals, *, known: VarianceInflation | None = None) -> TwoSampleShift | None:
     """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values.
 
     `known` is the inflation of both sides, if it is not to be estimated from the values.
@@ -246,22 +248,22 @@ def separation(x: Reals, y: Reals, *, known: Inflation | None = None) -> Separat
     greater = _superiority(x, y)
     deviation = sqrt(m * n * (m + n + 1) / 12)
     score = max(0.0, abs(greater - 0.5) * m * n - 0.5) / deviation
-    return Separation(
+    return TwoSampleShift(
         shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(float(inflated.factor[0])),
-        n_eff=float(sides.worth(np.array([m, n])).min()),
+        n_eff=float(sides.effective_n(np.array([m, n])).min()),
         p_value=float(inflated.p_values(np.array([score]))[0]),
         greater=greater,
     )
 
 
-def _combined(sides: Inflation, m: int, n: int) -> Inflation:
+def _combined(sides: VarianceInflation, m: int, n: int) -> VarianceInflation:
     """Return the inflation of the comparison from those of its sides, with the degrees of freedom of B. L. Welch
     (Biometrika 34 (1947) 28-35).
     """
     parts = sides.ratio / np.array([m, n])
     known = float((parts**2 / sides.freedom).sum())
     freedom = float(parts.sum()) ** 2 / known if known else np.inf
-    return Inflation(ratio=np.array([parts.sum() / (1 / m + 1 / n)]), freedom=np.array([freedom]))
+    return VarianceInflation(ratio=np.array([parts.sum() / (1 / m + 1 / n)]), freedom=np.array([freedom]))
 
 
 def _independent(x: Reals, y: Reals, *, depth: int) -> Shift:

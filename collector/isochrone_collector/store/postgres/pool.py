@@ -51,7 +51,7 @@ class IdRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class YesRow:
+class BoolRow:
     """A truth value."""
 
     yes: bool

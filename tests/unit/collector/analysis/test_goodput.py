@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from isochrone_collector.analysis.goodput import RequestCounts, count_requests, effective_sizes, needed, share_interval
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.insights import Eligible
 
 
@@ -90,12 +90,14 @@ def test_failures_in_a_run_count_as_fewer_requests() -> None:
     assert count_requests(in_a_run, in_a_run, failed=20, throttled=0).n_eff < 20
 
 
-def bounds(failed: list[tuple[int, ...]], n: int, history: Inflation | None) -> list[float]:
+def bounds(failed: list[tuple[int, ...]], n: int, history: VarianceInflation | None) -> list[float]:
     """The lower bounds of the goodput of n requests, each with failures at these places."""
     flags = np.ones((len(failed), n), bool)
     for row, places in enumerate(failed):
         flags[row, list(places)] = False
-    known = history and Inflation(ratio=np.repeat(history.ratio, len(failed)), freedom=np.full(len(failed), np.inf))
+    known = history and VarianceInflation(
+        ratio=np.repeat(history.ratio, len(failed)), freedom=np.full(len(failed), np.inf)
+    )
     sizes = effective_sizes(list(flags), known).tolist()
     return [share_interval(n - len(places), n, n_eff=size).low for places, size in zip(failed, sizes, strict=True)]
 
@@ -106,7 +108,7 @@ def test_more_failures_never_give_a_better_bound(n: int, ratio: float | None) ->
     """One failure, wherever it is, leaves a lower bound than none, and two a lower one than one: evenly spread ones, or
     one in the middle, are no proof of independence.
     """
-    history = None if ratio is None else Inflation(ratio=np.array([ratio]), freedom=np.array([np.inf]))
+    history = None if ratio is None else VarianceInflation(ratio=np.array([ratio]), freedom=np.array([np.inf]))
     none = bounds([()], n, history)
     one = bounds([(place,) for place in range(n)], n, history)
     two = bounds([(place, other) for place in range(n) for other in range(place)], n, history)

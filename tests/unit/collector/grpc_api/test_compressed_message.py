@@ -1,4 +1,4 @@
-"""Inflation of requests never makes more than the limit."""
+"""VarianceInflation of requests never makes more than the limit."""
 
 import asyncio
 import gzip

@@ -8,7 +8,7 @@ import pytest
 
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Ragged
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.routing import inputs_builder
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import (
@@ -140,7 +140,7 @@ def test_a_silent_member_costs_no_more_than_others(monkeypatch: pytest.MonkeyPat
     """Without a difference in the short window, the dependence of the earlier ones is not computed with many terms."""
     used = list[int]()
 
-    def noted(series: Ragged, *, cosines: int = 6) -> Inflation:
+    def noted(series: Ragged, *, cosines: int = 6) -> VarianceInflation:
         used.append(cosines)
         return inflation(series, cosines=cosines)
 

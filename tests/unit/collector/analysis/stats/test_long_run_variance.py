@@ -5,7 +5,7 @@ import pytest
 
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, ragged
 from isochrone_collector.analysis.stats.long_run_variance import (
-    Inflation,
+    VarianceInflation,
     independent,
     inflation,
     inflation_of_flags,
@@ -86,8 +86,8 @@ def test_p_values_follow_the_interval() -> None:
 
 def test_the_wider_of_two_is_taken_with_its_freedom() -> None:
     """A smaller ratio with few degrees of freedom may be the wider one."""
-    few = Inflation(ratio=np.array([1.5, 1.0]), freedom=np.array([2.0, 6.0]))
-    many = Inflation(ratio=np.array([2.0, 4.0]), freedom=np.array([100.0, 100.0]))
+    few = VarianceInflation(ratio=np.array([1.5, 1.0]), freedom=np.array([2.0, 6.0]))
+    many = VarianceInflation(ratio=np.array([2.0, 4.0]), freedom=np.array([100.0, 100.0]))
     wider = few.wider(many)
     assert wider.ratio.tolist() == [1.5, 4.0]
     assert wider.freedom.tolist() == [2.0, 100.0]
@@ -97,7 +97,7 @@ def test_history_never_narrows_an_interval() -> None:
     """Known drift between windows widens an interval; unknown history and none leave it as it is."""
     values = rows(drifting(3, 60))
     plain = paired_shifts(values)
-    drift = Inflation(ratio=np.array([0.2, np.nan, 0.0]), freedom=np.full(3, 50.0))
+    drift = VarianceInflation(ratio=np.array([0.2, np.nan, 0.0]), freedom=np.full(3, 50.0))
     told = paired_shifts(values, history=drift)
     wider = (told.high - told.low) / (plain.high - plain.low)
     assert wider[0] > 1.5
@@ -106,9 +106,9 @@ def test_history_never_narrows_an_interval() -> None:
     assert told.n_eff[0] < plain.n_eff[0]
 
 
-def history(ratio: float, freedom: float = 9.5) -> Inflation:
+def history(ratio: float, freedom: float = 9.5) -> VarianceInflation:
     """The history of one row: by default as many degrees of freedom as a week has of windows of a day."""
-    return Inflation(ratio=np.array([ratio]), freedom=np.array([freedom]))
+    return VarianceInflation(ratio=np.array([ratio]), freedom=np.array([freedom]))
 
 
 def test_a_history_without_memory_narrows_nothing() -> None:
@@ -116,7 +116,7 @@ def test_a_history_without_memory_narrows_nothing() -> None:
     is, without a jump where it begins.
     """
     assert history(0.0).of_counts(np.array([72])).tolist() == [72.0]
-    assert inflation_of_flags(np.ones((1, 72), bool), history(0.0)).worth(72).tolist() == [72.0]
+    assert inflation_of_flags(np.ones((1, 72), bool), history(0.0)).effective_n(72).tolist() == [72.0]
     tiny, small, large = (float(history(ratio).of_counts(np.array([72]))[0]) for ratio in (1e-6, 1e-2, 1.0))
     assert 71.9 < tiny < 72
     assert 30 < small < 60
@@ -126,7 +126,7 @@ def test_a_history_without_memory_narrows_nothing() -> None:
 def test_history_that_is_unknown_is_none() -> None:
     """A series without a week is judged as if no history were asked for."""
     flags = np.random.default_rng(5).random((4, 100)) < 0.1
-    told = inflation_of_flags(flags, Inflation(ratio=np.full(4, np.nan), freedom=np.full(4, np.inf)))
+    told = inflation_of_flags(flags, VarianceInflation(ratio=np.full(4, np.nan), freedom=np.full(4, np.inf)))
     assert told.factor.tolist() == inflation_of_flags(flags).factor.tolist()
 
 
@@ -135,5 +135,5 @@ def test_values_are_worth_between_one_and_their_number(n: int) -> None:
     """However strongly values depend on each other, they are worth one independent value, and never more than all."""
     trend = np.arange(n) >= n // 2
     for known in (None, history(0.0), history(50.0), history(float("nan"))):
-        worth = float(inflation_of_flags(trend[np.newaxis], known).worth(n)[0])
+        worth = float(inflation_of_flags(trend[np.newaxis], known).effective_n(n)[0])
         assert 1 <= worth <= n

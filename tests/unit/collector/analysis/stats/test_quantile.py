@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bench.truth.series import autoregressive
 from isochrone_collector.analysis.stats.arrays import Reals, ragged
 from isochrone_collector.analysis.stats.binomial import Quantiles, dependent_ranks, interval_ranks, quantiles
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 from testdata.difficult_series import alternating, steps, swinging
 from testdata.distributions import values_of
@@ -20,9 +20,9 @@ from testdata.quantiles import independent_quantile
 VALUES = st.lists(st.integers(1, 40).map(float), max_size=90)
 
 
-def independent_of(rows: int) -> Inflation:
+def independent_of(rows: int) -> VarianceInflation:
     """A history without any memory."""
-    return Inflation(ratio=np.zeros(rows), freedom=np.full(rows, np.inf))
+    return VarianceInflation(ratio=np.zeros(rows), freedom=np.full(rows, np.inf))
 
 
 def quantile(values: Sequence[float], share: float, *, censored: Sequence[float] = ()) -> Quantile | None:
@@ -151,7 +151,7 @@ def test_values_that_follow_their_neighbours_have_wider_intervals(correlation: f
 def test_the_past_week_widens_what_the_window_does_not_show() -> None:
     """A level that wanders from window to window by as much as a tenth of a value's variance is ten values at most."""
     noise = np.random.default_rng(3).standard_normal((50, 288))
-    history = Inflation(ratio=np.full(50, 0.1), freedom=np.full(50, np.inf))
+    history = VarianceInflation(ratio=np.full(50, 0.1), freedom=np.full(50, np.inf))
     told, alone = (quantiles(ragged(list(noise)), 0.5, history=known) for known in (history, None))
     assert told.n_eff.max() <= 10
     assert alone.n_eff.min() > 60

@@ -6,10 +6,10 @@ import scipy
 
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_collector.analysis.stats.long_run_variance import independent
-from isochrone_collector.analysis.stats.shifts import Separation, separation
+from isochrone_collector.analysis.stats.shifts import TwoSampleShift, separation
 
 
-def apart(x: Reals, y: Reals) -> Separation:
+def apart(x: Reals, y: Reals) -> TwoSampleShift:
     """The separation of independent values."""
     found = separation(x, y, known=independent(2))
     assert found is not None
