@@ -6,6 +6,7 @@ The collector is verified as its identity states (`isochrone_common.trust`), and
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
@@ -104,8 +105,9 @@ class Connections:
 
     def ask(self, url: str) -> tuple[Any, Message]:
         """Return the JSON document at a path with a query, and the headers of the answer."""
-        with self._response(url) as (response, _):
-            body = response.read()
+        until = time.monotonic() + self._timeout_s
+        with self._response(url) as (response, opened):
+            body = b"".join(_pieces(response, opened, until))
         try:
             return json.loads(body), response.headers
         except (ValueError, RecursionError) as error:
@@ -230,6 +232,20 @@ class Connections:
             kind = NoTableError if detail.startswith(_NO_TABLE) else kind
         is_sentence = issubclass(kind, RefusedError | AccessError)
         return kind(detail if is_sentence else f"the collector at {self._address} failed: {detail}", hint=hint)
+
+
+def _pieces(response: HTTPResponse, opened: socket.socket | None, until: float) -> Iterator[bytes]:
+    """Yield the rest of a body. Raises `TimeoutError` at the instant `until`, also if the server sends byte by byte."""
+    while True:
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        if opened is not None:
+            opened.settimeout(left_s)
+        if not (piece := response.read1(_PIECE_BYTES)):
+            response.read()  # which notes its end
+            return
+        yield piece
 
 
 def _reason(error: Exception) -> str:

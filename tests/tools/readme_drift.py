@@ -57,7 +57,7 @@ def check_command(line: str) -> list[str]:
 
     first, *words = line.split()
     program = first.rpartition("/")[2]
-    context = click.Context(PROGRAMS[program], info_name=program)
+    context = click.Context(PROGRAMS[program], info_name=program, **PROGRAMS[program].context_settings)
     path = ""
     for word in words:
         if not isinstance(context.command, click.Group) or not re.fullmatch(r"[a-z][a-z-]*", word):
@@ -66,7 +66,7 @@ def check_command(line: str) -> list[str]:
         command = context.command.get_command(context, word)
         if command is None:
             return [f"`{program} {path}` is no command"]
-        context = click.Context(command, parent=context, info_name=word)
+        context = click.Context(command, parent=context, info_name=word, **command.context_settings)
     options = set(re.findall(r"\s(--[a-z][a-z-]*)", line)) if path else set()
     text = context.get_help() if options else ""
     return [f"`{program} {path}` has no {option}" for option in sorted(options) if option not in text]

@@ -3,8 +3,9 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -228,6 +229,27 @@ def test_a_slow_collector_times_out(observatory: FakeCollector) -> None:
         client.list_targets()
     observatory.released.set()
     assert "--window" in caught.value.hint
+
+
+def test_a_collector_that_answers_byte_by_byte_times_out() -> None:
+    """The timeout is that of the whole answer, however often a part of it arrives."""
+
+    def serve(server: socket.socket) -> None:
+        connected, _ = server.accept()
+        with connected, suppress(OSError):
+            connected.recv(1000)
+            connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(400):
+                time.sleep(0.05)
+                connected.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with ObservatoryClient(address, timeout_us=300_000) as client, pytest.raises(SlowError):
+            client.list_targets()
+        thread.join()
 
 
 def test_a_proxy_is_not_used(observatory: FakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def dialect_law(transcript: str) -> Callable[[], None]:
 
 
 def stamp_law() -> None:
-    module = laws("test_receive_timestamps")
+    module = laws("test_socket_observer")
     vars(module)["read_stamp"] = socket_observer.read_stamp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
@@ -103,7 +103,7 @@ def stamp_law() -> None:
 
 
 CASES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = {
-    "role delta counted": (count_the_role, lambda: laws("test_openai_chat").test_the_role_is_not_a_token()),
+    "role delta counted": (count_the_role, lambda: laws("test_dialects").test_the_role_is_not_a_token()),
     "chunk = token": (count_chunks, lambda: laws("test_measurement").test_a_chunk_is_not_a_token()),
     "usage ignored": (ignore_usage, dialect_law("openai")),
     "wall clock": (trust_the_wall_clock, stamp_law),
