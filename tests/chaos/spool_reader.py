@@ -39,8 +39,8 @@ def copies(data_dir: Path) -> set[Key]:
             db.execute("begin")
             for table in ("waiting", "quarantine"):
                 found |= set(_readable_keys(db, f"select checksum, body from {table}", _sample))
-            for columns in ("sealed", "kept"):
-                found |= set(_readable_keys(db, f"select {_SEALED} from {columns}", _batch))
+            for table in ("sealed", "replay"):
+                found |= set(_readable_keys(db, f"select {_SEALED} from {table}", _batch))
     except sqlite3.Error:
         pass  # damaged
     return found
