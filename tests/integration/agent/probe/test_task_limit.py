@@ -24,9 +24,9 @@ UNIT = Path(__file__).resolve().parents[4] / "deploy" / "agent" / "isochrone-age
 # The real agent. Each lookup takes as long as one over the network, so that all its threads are needed at once.
 SLOW_LOOKUPS = """
 import runpy, time
-from isochrone_agent.probe import resolver
-look_up = resolver._look_up
-resolver._look_up = lambda *arguments: time.sleep(0.3) or look_up(*arguments)
+from isochrone_agent.probe import transport
+look_up = transport._look_up
+transport._look_up = lambda *arguments: time.sleep(0.3) or look_up(*arguments)
 runpy.run_module("isochrone_agent", run_name="__main__", alter_sys=True)
 """
 
