@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -113,8 +113,7 @@ def _started(stack: ExitStack, module: str, *options: str) -> subprocess.Popen[b
 
 def answered(collector: str, window: Window) -> Mapping[str, Shares]:
     """Return the share of failures by surface and interval; last that of the other region."""
-    call = Caller(collector)
-    with call.channel:
+    with closing(Caller(collector)) as call:
         return {surface: by_interval(found) for surface, found in _shares(call, collector, window).items()}
 
 
