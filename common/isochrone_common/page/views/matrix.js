@@ -187,9 +187,9 @@ function cell(row, region, drawing, isFirst) {
   return html("td", { class: classOf(found, region, drawing) },
     html("button", {
       type: "button", tabindex: isFirst ? 0 : -1, "data-key": `${row.target} ${region}`,
-      "aria-label": [shown, note, ...facts.map(([name, text]) => `${name}: ${text}`)].filter(Boolean).join(", "),
+      "aria-label": [`${shown} ${note}`.trim(), ...facts.map(([name, text]) => `${name}: ${text}`)].join(", "),
       ...drawing.context.details(`${row.target} from ${region}`, facts),
-    }, shown, note ? html("small", {}, note) : null));
+    }, ...(note ? [shown, " ", html("small", {}, note)] : [shown])));
 }
 
 /**
