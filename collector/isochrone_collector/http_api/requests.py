@@ -327,7 +327,7 @@ def _between(begin: str, end: str, now_at: int) -> Window:
         raise BadRequest("until needs from, the beginning of the window")
     found = Window(from_at=instant("from", begin), until_at=instant("until", end) if end else now_at)
     if found.from_at >= found.until_at:
-        raise BadRequest("the window ends before it begins")
+        raise BadRequest("the window is empty: until must be after from")
     return found
 
 

@@ -6,7 +6,6 @@ The Unix socket has a server of its own, because an interceptor does not see how
 import os
 import pwd
 from collections.abc import Sequence
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -116,7 +115,6 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
 
 
 def bind_socket(server: grpc.aio.Server, address: Address) -> None:
-    """Bind the server to a Unix socket. Raises `StartError`, and `OSError` for its folder."""
-    Path(address.host.removeprefix(UNIX)).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Bind the server to a Unix socket. Raises `StartError`."""
     check_unix_socket(address)
     bind(server, address, None)

@@ -125,10 +125,12 @@ async def _listen_locally(
     address = settings.unix_socket
     if address is None:
         return None
-    http = Address(f"{UNIX}{http_socket(Path(address.host.removeprefix(UNIX)))}", 0)
+    path = Path(address.host.removeprefix(UNIX))
+    http = Address(f"{UNIX}{http_socket(path)}", 0)
     try:
-        bind_socket(server, address)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_unix_socket(http)
+        bind_socket(server, address)
         await stack.enter_async_context(serving_socket(sources, http))
     except (OSError, StartError) as error:
         if settings.unix_socket_required:

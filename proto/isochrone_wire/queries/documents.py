@@ -84,7 +84,7 @@ FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
         "SampleList": DocumentFormat(
             schema="isochrone.samples/1",
             rows="samples",
-            order=attrgetter("sample.round_at", "sample.dispatched_at", "target"),
+            order=attrgetter("sample.round_at", "sample.dispatched_at", "target", "vantage", "id"),
             inline=("sample",),
             omitted=("resume_at",),
         ),

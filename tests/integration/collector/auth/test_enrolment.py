@@ -437,7 +437,8 @@ def test_plain_text_on_loopback_needs_no_credential(start_collector: StartCollec
     plain = start_collector()
     who = joined(plain, "us-1")
     assert not who.trust.tls
-    for caller in (Caller(plain.address), Caller(plain.address, who)):
+    for identity in (None, who):
+        caller = Caller(plain.address, identity, http=plain.http_address)
         assert {name: refused(lambda ask=ask, c=caller: ask(c)) for name, ask in ASKED.items() if name != "invite"} == {  # type: ignore[misc]  # bound now
             name: grpc.StatusCode.NOT_FOUND if name == "revoke" else None for name in ASKED if name != "invite"
         }

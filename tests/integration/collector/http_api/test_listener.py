@@ -90,12 +90,14 @@ def shown(collector: Collector) -> str:
 
 
 def test_a_taken_port_does_not_stop_the_collector(start_collector: StartCollector) -> None:
-    """A collector that cannot listen for HTTP logs it and runs on; HTTP can also be disabled."""
+    """A collector that cannot listen for HTTP logs it and answers on its Unix socket."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"))
+        collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"), trusting=False)
         assert collector.http == ""
         assert "http.unavailable" in collector.log()
-        assert collector.call.targets().plan_version == 0
+        with ObservatoryClient(f"unix:{collector.data_dir}/collector.sock") as client:
+            assert client.list_targets().plan_version == 0
+        assert collector.call.apply(PLAN).problems == ()
     assert collector.stop() == 0
 
 

@@ -235,6 +235,7 @@ def test_an_unknown_sample_is_not_found(http: httpx.Client) -> None:
         ("/v1/incidents?past=yes", 400, "known: false, true"),
         ("/v1/coverage?format=csv", 400, "unknown format"),
         ("/v1/coverage?window=9999d", 400, "longer than 400 days"),
+        ("/v1/coverage?from=2026-11-21T08:00:00Z&until=10000-01-01T00:00:00Z", 400, "is not an instant"),
         ("/v1/spend?window=24h", 400, "unknown parameter"),
     ],
 )

@@ -225,7 +225,6 @@ def test_an_altered_target_keeps_its_past(world: World) -> None:
         ({"regions": ("us-west",)}, "NOT_FOUND", "unknown region 'us-west'"),
         ({"window": Window(from_at=5, until_at=5)}, "INVALID_ARGUMENT", "window is empty"),
         ({"window": Window(from_at=0, until_at=0)}, "INVALID_ARGUMENT", "window is empty"),
-        ({"window": Window(from_at=0, until_at=2**62)}, "INVALID_ARGUMENT", "window"),
         ({"window": Window(from_at=0, until_at=10**15)}, "INVALID_ARGUMENT", "longer than 400 days"),
     ],
 )
