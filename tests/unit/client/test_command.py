@@ -14,7 +14,7 @@ import isochrone_client
 from isochrone_client import errors
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_client.commands import options
-from isochrone_common.cli.command_line import CONTEXT, CommandGroup
+from isochrone_common.cli.command_line import CommandGroup
 from isochrone_wire import __version__
 
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "vantages", "regions"]
@@ -189,7 +189,7 @@ def test_the_format_of_a_file(output: str | None, name: str, expected: str) -> N
 def test_names_take_dashes_and_underscores(words: list[str], parameter: str, value: str) -> None:
     """A metric, an order and a format may be written with `-` or `_` and in any case."""
     command = COMMANDS[words[0]].load()
-    assert command.make_context("isochrone", words[1:], **CONTEXT).params[parameter] == value
+    assert command.make_context("isochrone", words[1:], **cli.context_settings).params[parameter] == value
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_the_default_format_is_that_of_answers(
         assert isinstance(command, click.Group)
         command = command.get_command(click.Context(command), word) or command
     required = ["--region", "us-east-2", "--file", "-"] if words == ["routes", "export"] else ["--file", "x.csv"]
-    context = command.make_context("isochrone", [] if len(words) == 1 else required, **CONTEXT)
+    context = command.make_context("isochrone", [] if len(words) == 1 else required, **cli.context_settings)
     assert context.params["output"] == expected
     assert context.params["timeout_us"] == 5_000_000
 
