@@ -65,15 +65,15 @@ def pair(target: str, shift: float | None, *, region: str = "a", metric: Metric 
 @pytest.mark.parametrize(
     ("sort", "metric", "order"),
     [
-        ("shift", Metric.TTFT, "bac?"),
+        ("difference", Metric.TTFT, "bac?"),
         ("percent", Metric.TTFT, "bac?"),
         ("target", Metric.TTFT, "?abc"),
-        ("shift", Metric.TOKENS_PER_SECOND, "cab?"),
+        ("difference", Metric.TOKENS_PER_SECOND, "cab?"),
         ("percent", Metric.TOKENS_PER_SECOND, "cab?"),
     ],
 )
 def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
-    """Sorted by shift, a region's best target is first, for a rate the highest; unknown shifts are last."""
+    """Sorted by difference, a region's best target is first, for a rate the highest; unknown shifts are last."""
     rows = tuple(pair(name, shift, metric=metric) for name, shift in [("a", 1.0), ("?", None), ("b", -5.0), ("c", 9.0)])
     answer = DifferentialList(window=WINDOW, differentials=rows)
     assert "".join(row.target for row in select_rows(answer, sort=sort, only=None)) == order
@@ -82,7 +82,7 @@ def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
 def test_regions_stay_together() -> None:
     """Rows are sorted within a region, and regions keep the order of the answer."""
     rows = (pair("x", 3, region="b"), pair("y", 1, region="a"), pair("z", 2, region="b"))
-    arranged = select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
+    arranged = select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="difference", only=None)
     assert [(row.region, row.target) for row in arranged] == [("b", "z"), ("b", "x"), ("a", "y")]
 
 
