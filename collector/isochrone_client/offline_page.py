@@ -145,7 +145,7 @@ def _name(target: str) -> str:
 def _cell(cell: Cell, matrix: Matrix, report: Report) -> str:
     value = number(displayed(cell.value, matrix.metric.unit), decimals=matrix.decimals)
     note = note_of(cell, matrix, now_at=report.generated_at)
-    small = f"<small>{escape(note)}</small>" if note else ""
+    small = f" <small>{escape(note)}</small>" if note else ""
     return f'<td class="cell {_colour(cell)}"><div>{value}{small}</div></td>'
 
 

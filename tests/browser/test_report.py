@@ -152,7 +152,7 @@ def test_the_matrix_has_every_target_and_region(browser: Browser, page: Path, sc
         else:
             browser.open(page, width=1280)
         cells = browser.evaluate(MATRIX)
-        assert ["openai/gpt-5-mini", "320", "513+191"] in [row[:3] for row in cells]
+        assert ["openai/gpt-5-mini", "320", "513 +191"] in [row[:3] for row in cells]
         slow = browser.evaluate("getComputedStyle(document.querySelector('td.worse3')).backgroundColor")
         assert slow == "rgb(240, 163, 168)"
     finally:
