@@ -12,6 +12,7 @@ from psycopg import sql
 
 from isochrone_collector.store import summaries
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.values import parameters_of
 from isochrone_collector.store.probe_queries import Scope, measure
 from isochrone_collector.store.summaries import Series
 from isochrone_wire.answers import Metric
@@ -52,7 +53,7 @@ async def from_samples(conninfo: str, scope: Scope, *, times: int) -> list[Resul
     async def query(connection: Connection) -> Result:
         begun = time.monotonic()
         async with connection.cursor(binary=True) as cursor:
-            await cursor.execute(statement, scope.parameters())
+            await cursor.execute(statement, parameters_of(scope.parameters()))
             rows = await cursor.fetchall()
         seconds = time.monotonic() - begun
         return Result(

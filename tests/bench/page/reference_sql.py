@@ -13,6 +13,7 @@ from psycopg import sql
 
 from isochrone_collector.store import leaderboards, summaries
 from isochrone_collector.store.postgres.pool import Database, Statement, query
+from isochrone_collector.store.postgres.values import parameters_of
 from isochrone_collector.store.probe_queries import KINDS, Scope, measure
 from isochrone_collector.store.summaries import Piece, Resolution
 from isochrone_wire.answers import Metric, Window
@@ -52,7 +53,7 @@ async def run_s(conninfo: str, asked: Sequence[Asked]) -> float:
         async with database.connection() as connection, connection.cursor(binary=True) as cursor:
             begun = time.monotonic()
             for statement, parameters in asked:
-                await cursor.execute(statement, parameters)
+                await cursor.execute(statement, parameters_of(parameters))
                 await cursor.fetchall()
             return time.monotonic() - begun
     finally:
