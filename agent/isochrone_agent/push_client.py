@@ -29,7 +29,7 @@ from isochrone_agent.retry_policy import (
 from isochrone_agent.spool.database import SealedBatch, is_policy_account
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire import __version__
-from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, day_of
+from isochrone_wire.model import SECOND_US, Batch, Heartbeat, day_of
 from isochrone_wire.operations import Receipt
 from isochrone_wire.text import shortened
 
@@ -253,7 +253,6 @@ class PushClient:
             heartbeat=heartbeat,
             sent_at=before.wall_at,
             lineage=self._spool.epoch_history,
-            protocol=PUSH_PROTOCOL,
             kept=await self._spool.replay_ranges() if verifies else (),
         )
         receipt = await self._collector.push(head, batch.content if batch else b"")

@@ -151,7 +151,7 @@ CREATE TABLE ingest_batch (
     received_at timestamp with time zone NOT NULL,
     oldest_round_at timestamp with time zone,
     newest_round_at timestamp with time zone,
-    content_hash bytea
+    content_hash bytea NOT NULL
 );
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';

@@ -4,7 +4,7 @@ The laws:
 
 1. A value's field and the message's field of the same name carry the same quantity in the same unit.
 2. `decode(type(v), encode(v)) == v` for every value v (tests/unit/wire/test_codec.py).
-3. A message that cannot be decoded, for example with an outcome added in a newer version, raises `CodecError` with the
+3. A message that cannot be decoded, for example with an unknown outcome, raises `CodecError` with the
    name of the field, and never another exception.
 
 Theory of operation: the type hints of a value class select one pair of converters per field when the class is first

@@ -405,7 +405,7 @@ class Account:
 class Heartbeat:
     """The state of an agent. `spool_oldest_at` is 0 if the spool is empty; `dropped` counts lost samples by reason.
 
-    `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
+    `epoch` is that of the agent's newest start. `finished` and `stored` exclude
     samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
     `isochrone_wire.model`. `rounds_missed` counts planned rounds that passed before they could start.
     `missing_keys` are sentences on targets that are skipped for want of a key, `refused_targets` as the policy refuses.
@@ -438,10 +438,6 @@ class Heartbeat:
         return Account(finished=self.finished, stored=self.stored, spooled=spooled, dropped=self.dropped)
 
 
-PUSH_PROTOCOL = 1
-"""The value of `Batch.protocol` from an agent that understands that targets are unknown, and that a number is taken."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRange:
     """The batches of one epoch with the numbers from `first_seq` to `last_seq`."""
@@ -455,9 +451,8 @@ class BatchRange:
 class Batch:
     """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
-    `epoch` is a random number per start of an agent, and `lineage` its newest epochs, newest first, if it sends them.
-    `sent_at` is its wall clock, for the exchange of timestamps. `protocol` states which refusals the agent understands,
-    0 from agents that do not send it. `kept` are acknowledged batches of which the agent still has a copy.
+    `epoch` is a random number per start of an agent, and `lineage` its newest epochs, newest first. `sent_at` is its
+    wall clock, for the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"
@@ -469,7 +464,6 @@ class Batch:
     heartbeat: Heartbeat = Heartbeat()
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
-    protocol: int = 0
     kept: tuple[BatchRange, ...] = ()
 
 

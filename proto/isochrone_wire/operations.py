@@ -195,8 +195,8 @@ class AccessList:
 class Receipt:
     """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait
     before the next push. `received_at` and `server_at` are the collector's clock when it received the push and
-    created the reply. `plan_hash` is the content hash of the plan in force, empty from collectors that do not send
-    it. `missing` are those of the `kept` batches that the database does not have.
+    created the reply. `plan_hash` is the content hash of the plan in force. `missing` are those of the
+    `kept` batches that the database does not have.
     """
 
     MESSAGE: ClassVar[str] = "PushResponse"

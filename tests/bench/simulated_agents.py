@@ -22,7 +22,7 @@ import grpc.aio
 from isochrone_agent.retry_policy import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
-from isochrone_wire.model import PUSH_PROTOCOL, SECOND_US, Batch, Heartbeat, Outcome, Sample, TokenSource, Vantage
+from isochrone_wire.model import SECOND_US, Batch, Heartbeat, Outcome, Sample, TokenSource, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 EVERY_SECONDS = 15.0
@@ -152,7 +152,6 @@ class Agent:
             heartbeat=Heartbeat(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
             sent_at=now_at,
             lineage=(self.number + 1,),
-            protocol=PUSH_PROTOCOL,
         )
         message: fleet_pb2.PushRequest = codec.encode(batch)
         return message

@@ -106,18 +106,13 @@ class PlanWatcher:
         while not (self._rounds.plan_version or await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
 
-    async def update_to(self, version: int, content_hash: bytes = b"") -> int:
-        """Fetch the plan if it is not the running one; return the version that is running afterwards. Collectors of
-        earlier versions send no hash.
-        """
-        if self.refused and version == self.refused[0] and content_hash in (b"", self._refused_hash):
+    async def update_to(self, version: int, content_hash: bytes) -> int:
+        """Fetch the plan if it is not the running one; return the version that is running afterwards."""
+        if self.refused and (version, content_hash) == (self.refused[0], self._refused_hash):
             await self._reconsider()
-        elif version and not self._is_running(version, content_hash):
+        elif version and (version, content_hash) != (self._rounds.plan_version, self._rounds.plan_hash):
             await self._fetch(version, content_hash)
         return self._rounds.plan_version
-
-    def _is_running(self, version: int, content_hash: bytes) -> bool:
-        return version == self._rounds.plan_version and content_hash in (b"", self._rounds.plan_hash)
 
     async def _consider_kept(self) -> None:
         try:

@@ -83,10 +83,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             context,
             self._authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
         )
-        plan = self._plans.fetch(
-            request.if_version if request.HasField("if_version") else None,
-            request.if_content_hash if request.HasField("if_content_hash") else None,
-        )
+        if_version = request.if_version if request.HasField("if_version") else None
+        plan = self._plans.fetch(if_version, request.if_content_hash)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
     async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto

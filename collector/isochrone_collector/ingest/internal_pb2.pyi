@@ -34,12 +34,10 @@ class PushEnvelope(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
-    PROTOCOL_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     seq: _builtins.int
     sent_at: _builtins.int
-    protocol: _builtins.int
     @_builtins.property
     def vantage(self) -> _fleet_pb2.Vantage: ...
     @_builtins.property
@@ -60,12 +58,11 @@ class PushEnvelope(_message.Message):
         heartbeat: _fleet_pb2.Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
-        protocol: _builtins.int = ...,
         kept: _abc.Iterable[_fleet_pb2.BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -87,7 +87,6 @@ class RawPush:
             received_at=received_at,
             sent_at=self.envelope.sent_at,
             lineage=tuple(self.envelope.lineage[:MAX_LINEAGE]),
-            protocol=self.envelope.protocol,
             kept=tuple(codec.decode(BatchRange, one) for one in self.envelope.kept[:MAX_KEPT_RANGES]),
         )
 

@@ -21,7 +21,6 @@ import structlog
 from isochrone_collector.analysis.probe_totals import ProbeTotals
 from isochrone_collector.disk_space import DiskLevel
 from isochrone_collector.errors import (
-    BadRequest,
     Conflict,
     DatabaseUnavailable,
     DiskLow,
@@ -215,13 +214,10 @@ class Ingest:
             raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
 
     async def _encode_with_unknown_targets(self, batch: PushBatch) -> EncodedBatch:
-        """Return the encoded batch; samples of targets that are still unknown are rejected. Raises `UnknownTargets`
-        instead if the agent can keep them, and the batch is not in the ledger.
-        """
-        if batch.protocol:
-            unknown = batch.decode_columns().targets() - self._plans.known_targets
-            if unknown and not await self._is_stored(batch):
-                raise UnknownTargets(unknown)
+        """Return the encoded batch. Raises `UnknownTargets` if targets are still unknown, unless it is stored."""
+        unknown = batch.decode_columns().targets() - self._plans.known_targets
+        if unknown and not await self._is_stored(batch):
+            raise UnknownTargets(unknown)
         encoded = await self._encode(batch, final=True)
         assert encoded is not None
         return encoded
@@ -296,17 +292,14 @@ class Ingest:
         )
 
     def _receipt_of_duplicate(self, batch: PushBatch, encoded: EncodedBatch, earlier: LedgerRow) -> Receipt:
-        """Return the ledger's result of this batch, even if validation differs today. Raises `SequenceConflict`, and
-        for earlier agents `BadRequest`: they would repeat the batch for ever, but halve it under new numbers.
-        """
-        refusal = SequenceConflict if batch.protocol else BadRequest
+        """Return the ledger's result of this batch, even if validation differs today. Raises `SequenceConflict`."""
         if earlier.samples != batch.sample_count:
-            raise refusal(
+            raise SequenceConflict(
                 f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples, and this one has "
                 f"{batch.sample_count}; seal its samples under another epoch"
             )
-        if earlier.content_hash not in (None, encoded.content_hash):
-            raise refusal(
+        if earlier.content_hash != encoded.content_hash:
+            raise SequenceConflict(
                 f"batch {batch.seq} of this epoch was stored with other samples; seal these under another epoch"
             )
         return self._receipt(batch, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))

@@ -155,8 +155,8 @@ class PushBatch:
 
     `content` is the whole request as protobuf bytes. `hash_samples` returns the hash of the encoded samples, which are
     the same in every retry. `decode_columns` decodes all samples. `decode_sample` decodes the sample at an index, or
-    returns the reason why this version cannot. `sent_at` is the wall clock of the agent, 0 if it does not send it. For
-    `protocol` and `kept`, see `isochrone_wire.model.Batch`.
+    returns the reason why this version cannot. `sent_at` is the wall clock of the agent. For `kept`,
+    see `isochrone_wire.model.Batch`.
     """
 
     vantage: Vantage
@@ -171,7 +171,6 @@ class PushBatch:
     received_at: int
     sent_at: int = 0
     lineage: tuple[int, ...] = ()
-    protocol: int = 0
     kept: tuple[BatchRange, ...] = ()
 
     @property

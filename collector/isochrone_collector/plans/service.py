@@ -163,11 +163,9 @@ class Plans:
                 await asyncio.sleep(pause_us / SECOND_US)
             await self.refresh()
 
-    def fetch(self, if_version: int | None, if_content_hash: bytes | None = None) -> Plan | None:
-        """Return the plan in force, or `None` if the caller already has it or there is none. Agents of earlier versions
-        send no hash.
-        """
-        is_known = self.version == if_version and if_content_hash in (None, self.content_hash)
+    def fetch(self, if_version: int | None, if_content_hash: bytes) -> Plan | None:
+        """Return the plan in force, or `None` if the caller already has it or there is none."""
+        is_known = (if_version, if_content_hash) == (self.version, self.content_hash)
         return None if is_known else self.current
 
     async def apply(self, document: str, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:

@@ -39,13 +39,13 @@ from isochrone_wire.model import MINUTE_US, BatchRange
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
     """The result of a batch: the numbers of samples received and stored, (index, reason) of each rejected one, and the
-    hash of its content, which batches of earlier collectors lack.
+    hash of its content.
     """
 
     samples: int
     stored: int
     rejections: list[tuple[int, str]] | None
-    content_hash: bytes | None
+    content_hash: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -67,7 +67,7 @@ class ClaimedRow:
     samples: int
     stored: int
     rejections: list[tuple[int, str]] | None
-    content_hash: bytes | None
+    content_hash: bytes
 
     @property
     def key(self) -> BatchKey:

@@ -80,7 +80,7 @@ async def covered(database: Database, *, now_at: int, keep_us: int | None = None
     wanted, today_at = window(now_at, keep_us=keep_us), day_of(now_at)
     async with database.connection() as connection:
         retired_at = await retired_until(connection)
-        # A collector of an earlier version may have created the partition of a retired day again.
+        # A collector whose clock was set back may have created the partition of a retired day again.
         there = {day_at for day_at in await days(connection) if day_at >= retired_at}
     from_at = _reach(range(today_at, wanted.from_at - 1, -DAY_US), there)
     last_at = _reach(range(today_at, wanted.until_at, DAY_US), there)

@@ -48,7 +48,7 @@ grace for a round whose previous probe is about to end is 5 s.
 PUNCTUAL = f"late_us <= {MAX_LATE_US}"
 _STREAMED = f"outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {VALID}"
 _ANSWERED = f"outcome = 'ok' AND {VALID}"
-# A division by a lower one, which earlier versions stored, may overflow.
+# A division by a lower one may overflow.
 HAS_ANSWER_TIME = f"{_ANSWERED} AND tokens_per_second >= 1e-5"
 # The chunk at which the measurement of the speed began. That is the first one, or the first of the answer if the
 # reasoning was only summarised: then the tokens of the answer, at the speed, take from there to the end.

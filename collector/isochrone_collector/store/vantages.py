@@ -107,7 +107,7 @@ class HeartbeatReport:
     it.
 
     `batch_epoch` is the epoch of the push itself, `epoch` the one that the heartbeat counts. `lineage` are the epochs
-    of the agent's spool, empty from agents that do not send them. `newest_round_at` is that of the stored samples.
+    of the agent's spool. `newest_round_at` is that of the stored samples.
     """
 
     vantage_id: int

@@ -143,7 +143,7 @@ CREATE TABLE ingest_batch (
     received_at timestamptz NOT NULL,
     oldest_round_at timestamptz,
     newest_round_at timestamptz,
-    content_hash bytea,
+    content_hash bytea NOT NULL,
     PRIMARY KEY (vantage_id, epoch, seq)
 );
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';

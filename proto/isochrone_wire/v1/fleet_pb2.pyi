@@ -198,7 +198,7 @@ class FetchPlanRequest(_message.Message):
     IF_CONTENT_HASH_FIELD_NUMBER: _builtins.int
     if_version: _builtins.int
     if_content_hash: _builtins.bytes
-    """The content hash of that plan. From agents that do not send it, the version alone decides."""
+    """The content hash of that plan."""
     @_builtins.property
     def vantage(self) -> Global___Vantage: ...
     def __init__(
@@ -206,19 +206,14 @@ class FetchPlanRequest(_message.Message):
         *,
         vantage: Global___Vantage | None = ...,
         if_version: _builtins.int | None = ...,
-        if_content_hash: _builtins.bytes | None = ...,
+        if_content_hash: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash", "_if_version", b"_if_version", "if_content_hash", b"if_content_hash", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash", "_if_version", b"_if_version", "if_content_hash", b"if_content_hash", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_content_hash", b"if_content_hash", "if_version", b"if_version", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__if_content_hash: _TypeAlias = _typing.Literal["if_content_hash"]  # noqa: Y015
-    _WhichOneofArgType__if_content_hash: _TypeAlias = _typing.Literal["_if_content_hash", b"_if_content_hash"]  # noqa: Y015
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__if_content_hash) -> _WhichOneofReturnType__if_content_hash | None: ...
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__if_version) -> _WhichOneofReturnType__if_version | None: ...
 
 Global___FetchPlanRequest: _TypeAlias = FetchPlanRequest  # noqa: Y015
@@ -446,7 +441,6 @@ class PushRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     LINEAGE_FIELD_NUMBER: _builtins.int
-    PROTOCOL_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """A random number per start of an agent; it distinguishes two starts of one vantage."""
@@ -454,10 +448,6 @@ class PushRequest(_message.Message):
     """0 for a heartbeat without samples; sealed batches are numbered from 1."""
     sent_at: _builtins.int
     """The agent's wall clock at sending, the first of the four timestamps of a clock exchange."""
-    protocol: _builtins.int
-    """The statuses that the agent understands: 1 for NOT_FOUND (unknown targets; nothing is stored) and ALREADY_EXISTS
-    (the number is taken); 0 for agents that do not send it.
-    """
     @_builtins.property
     def vantage(self) -> Global___Vantage: ...
     @_builtins.property
@@ -484,12 +474,11 @@ class PushRequest(_message.Message):
         heartbeat: Global___Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
         lineage: _abc.Iterable[_builtins.int] | None = ...,
-        protocol: _builtins.int = ...,
         kept: _abc.Iterable[Global___BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "protocol", b"protocol", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -140,7 +140,7 @@ def test_after_a_long_gap_a_vantage_confirms_the_clock() -> None:
 
 
 def test_a_vantage_without_a_clock_says_nothing() -> None:
-    """Agents of an earlier version do not send their clocks."""
+    """An instant of 0 is no clock."""
     machine = Machine()
     guard = machine.guard()
     guard.hear_vantage(1, 0)

@@ -68,7 +68,7 @@ def test_an_alert_kind_of_the_future_is_kept() -> None:
 
 
 def test_an_outcome_of_the_future_is_named() -> None:
-    """A message of a newer version raises `CodecError` with the name of the field."""
+    """A message with an unknown value raises `CodecError` with the name of the field."""
     message = sample_pb2.Sample(target_id=1, outcome=99)  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(codec.CodecError, match=r"Sample\.outcome"):
         codec.decode(model.Sample, message)

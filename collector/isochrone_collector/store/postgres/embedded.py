@@ -38,9 +38,6 @@ from psycopg.conninfo import make_conninfo
 from isochrone_collector.errors import EmbeddedError
 from isochrone_common.local_socket import is_listening
 
-POSTGRES_FOLDERS = ("postgres", "postgres.new", "socket")
-"""The parts of the data folder that belong to the user of the server."""
-
 _NOBODY = "65534"
 _HINT = "run the collector as another user than root, or give --database-url"
 
@@ -107,7 +104,6 @@ def _user_namespace() -> Privileges | None:
 def _nobody(home: Path) -> Privileges:
     try:
         user = pwd.getpwnam("nobody")
-        _take_back(home, user.pw_uid)
         # To pass through, but not to list.
         home.chmod(0o711)
     except (KeyError, OSError) as error:
@@ -118,15 +114,6 @@ def _nobody(home: Path) -> Privileges:
     if privileges.run(["test", "-x", str(home)]).returncode:
         raise EmbeddedError(f"PostgreSQL does not run as root, and the user nobody cannot reach {home}", hint=_HINT)
     return privileges
-
-
-def _take_back(home: Path, uid: int) -> None:
-    """Make root the owner of what earlier versions gave to `uid`: everything but the folders of PostgreSQL."""
-    if home.stat().st_uid == uid:
-        os.chown(home, 0, 0)
-    for place in home.iterdir():
-        if place.name not in POSTGRES_FOLDERS and place.lstat().st_uid == uid:
-            _give(place, 0, 0)
 
 
 def _give(place: Path, uid: int, gid: int) -> None:

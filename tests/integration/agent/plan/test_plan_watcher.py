@@ -83,10 +83,10 @@ async def agent(tmp_path: Path) -> AsyncIterator[WatcherUnderTest]:
 async def test_a_good_plan_is_taken_up_and_kept(agent: WatcherUnderTest) -> None:
     """A plan runs as soon as a push names its version, and is stored for the next start."""
     agent.serve_plan(GOOD)
-    assert await agent.watcher.update_to(1) == 1
+    assert await agent.watcher.update_to(1, b"") == 1
     assert await agent.spool.last_plan() == GOOD
     assert agent.watcher.refused is None
-    assert await agent.watcher.update_to(1) == 1
+    assert await agent.watcher.update_to(1, b"") == 1
     assert agent.fleet.asked == 1
 
 
@@ -118,16 +118,16 @@ async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: WatcherUnder
     after it is taken up.
     """
     agent.serve_plan(GOOD)
-    await agent.watcher.update_to(1)
+    await agent.watcher.update_to(1, b"")
     agent.serve_plan(bad)
-    assert [await agent.watcher.update_to(2) for _ in range(3)] == [1, 1, 1]
+    assert [await agent.watcher.update_to(2, b"") for _ in range(3)] == [1, 1, 1]
     assert agent.fleet.asked == 2
     assert agent.watcher.refused is not None
     assert agent.watcher.refused[0] == 2
     assert reason in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
     agent.serve_plan(replace(GOOD, version=3))
-    assert await agent.watcher.update_to(3) == 3
+    assert await agent.watcher.update_to(3, b"") == 3
     assert agent.watcher.refused is None
 
 
@@ -146,13 +146,13 @@ ABSURD = {
 @pytest.mark.parametrize("named", ABSURD)
 async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: WatcherUnderTest, named: str) -> None:
     """What no collector of ours would hand out is refused, naming target and limit, never kept, and refused again where
-    an older agent has kept it.
+    it is in the spool.
     """
     agent.serve_plan(GOOD)
-    await agent.watcher.update_to(1)
+    await agent.watcher.update_to(1, b"")
     absurd = Plan(version=2, baseline="us", targets=(ABSURD[named],))
     agent.serve_plan(absurd)
-    assert await agent.watcher.update_to(2) == 1
+    assert await agent.watcher.update_to(2, b"") == 1
     assert agent.watcher.refused is not None
     assert f"p/m has {named}" in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
@@ -164,10 +164,10 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: WatcherUnd
 async def test_a_plan_that_triggers_a_bug_is_refused(agent: WatcherUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that triggers a bug is refused with a sentence: the old plan runs on, and stays the stored one."""
     agent.serve_plan(GOOD)
-    await agent.watcher.update_to(1)
+    await agent.watcher.update_to(1, b"")
     monkeypatch.setattr(ProbeScheduler, "apply_plan", lambda *_: 1 // 0)
     agent.serve_plan(replace(GOOD, version=2))
-    assert await agent.watcher.update_to(2) == 1
+    assert await agent.watcher.update_to(2, b"") == 1
     assert agent.watcher.refused == (2, "the agent failed on the plan: ZeroDivisionError")
     assert await agent.spool.last_plan() == GOOD
 
@@ -175,10 +175,10 @@ async def test_a_plan_that_triggers_a_bug_is_refused(agent: WatcherUnderTest, mo
 async def test_a_plan_of_a_newer_collector_is_refused(agent: WatcherUnderTest) -> None:
     """A plan that this version cannot decode is refused under the version that the push named, without a crash."""
     agent.serve_plan(GOOD)
-    await agent.watcher.update_to(1)
+    await agent.watcher.update_to(1, b"")
     agent.serve_plan(replace(GOOD, version=2))
     agent.fleet.plan.targets[0].overlap = 77
-    assert await agent.watcher.update_to(2) == 1
+    assert await agent.watcher.update_to(2, b"") == 1
     assert agent.watcher.refused is not None
     assert agent.watcher.refused[0] == 2
     assert "overlap" in agent.watcher.refused[1]
@@ -199,8 +199,8 @@ async def test_a_start_with_a_kept_plan_fetches_none(agent: WatcherUnderTest) ->
     await agent.spool.save_plan(GOOD)
     agent.serve_plan(replace(GOOD, version=2))
     await agent.watcher.wait_for_plan()
-    assert (agent.rounds.plan_version, await agent.watcher.update_to(1), agent.fleet.asked) == (1, 1, 0)
-    assert (await agent.watcher.update_to(2), agent.fleet.asked) == (2, 1)
+    assert (agent.rounds.plan_version, await agent.watcher.update_to(1, b""), agent.fleet.asked) == (1, 1, 0)
+    assert (await agent.watcher.update_to(2, b""), agent.fleet.asked) == (2, 1)
 
 
 async def test_a_kept_plan_is_looked_at_again(agent: WatcherUnderTest) -> None:
@@ -217,9 +217,9 @@ async def test_a_kept_plan_is_looked_at_again(agent: WatcherUnderTest) -> None:
 async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: WatcherUnderTest) -> None:
     """After credentials.toml has been corrected, the refused plan runs with the next push."""
     agent.serve_plan(FOREIGN)
-    assert await agent.watcher.update_to(2) == 0
+    assert await agent.watcher.update_to(2, b"") == 0
     agent.watcher._keyring.replace_with(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
-    assert await agent.watcher.update_to(2) == 2
+    assert await agent.watcher.update_to(2, b"") == 2
     assert agent.watcher.refused is None
 
 

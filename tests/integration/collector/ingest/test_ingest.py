@@ -24,7 +24,6 @@ from isochrone_wire.model import (
     Outcome,
     Quality,
     RateLimit,
-    Rejection,
     Sample,
     Spend,
     TokenSource,
@@ -135,7 +134,7 @@ def test_a_batch_is_stored_once(collector: Collector) -> None:
 
 
 def test_samples_of_unknown_targets_stay_with_the_agent(collector: Collector) -> None:
-    """An agent that can keep them gets their ids, and nothing of the batch is stored, unless it was stored before."""
+    """The agent, which keeps them, gets their ids, and nothing of the batch is stored."""
     batch = Batch(
         vantage=VANTAGE,
         epoch=7,
@@ -143,22 +142,18 @@ def test_samples_of_unknown_targets_stay_with_the_agent(collector: Collector) ->
         samples=(a_sample(collector), a_sample(collector, target_id=12), a_sample(collector, target_id=11)),
     )
     with pytest.raises(grpc.RpcError) as refused:
-        collector.call.push(replace(batch, protocol=1))
+        collector.call.push(batch)
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.NOT_FOUND
     assert (UNKNOWN_TARGETS_KEY, "11,12") in [tuple(pair) for pair in error.trailing_metadata()]
     assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
-    earlier = collector.call.push(batch)
-    assert (earlier.stored, earlier.rejected) == (1, 2)
-    repeated = collector.call.push(replace(batch, protocol=1))
-    assert (repeated.duplicate, repeated.rejected) == (1, 2)
 
 
 def test_lost_batches_are_named(collector: Collector) -> None:
     """A heartbeat that lists delivered batches gets those that are not in the ledger, and there is one alert."""
     for seq in (1, 2, 4, 7):
         collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(a_sample(collector),)))
-    heartbeat = Batch(vantage=VANTAGE, epoch=7, seq=0, protocol=1)
+    heartbeat = Batch(vantage=VANTAGE, epoch=7, seq=0)
     known = collector.call.push(replace(heartbeat, kept=(BatchRange(epoch=7, first_seq=1, last_seq=2),)))
     assert known.missing == ()
     kept = (BatchRange(epoch=7, first_seq=1, last_seq=8), BatchRange(epoch=6, first_seq=3, last_seq=4))
@@ -180,7 +175,6 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push."""
     samples = (
         a_sample(collector),
-        a_sample(collector, target_id=1),
         a_sample(collector, ttft_us=-1),
         a_sample(collector, tokens_per_second=float("nan")),
         a_sample(collector, error="x" * 1_000),
@@ -190,27 +184,24 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
     first, second = collector.call.push(batch), collector.call.push(batch)
     reasons = [(rejection.index, rejection.reason.partition(":")[0]) for rejection in first.rejections]
-    assert reasons == [
-        (1, "unknown_target"),
-        (2, "out_of_bounds"),
-        (3, "not_finite"),
-        (4, "too_long"),
-        (5, "absurd_time"),
-    ]
-    assert (first.stored, first.duplicate, first.rejected) == (2, 0, 5)
-    assert (second.stored, second.duplicate, second.rejected) == (0, 2, 5)
+    assert reasons == [(1, "out_of_bounds"), (2, "not_finite"), (3, "too_long"), (4, "absurd_time")]
+    assert (first.stored, first.duplicate, first.rejected) == (2, 0, 4)
+    assert (second.stored, second.duplicate, second.rejected) == (0, 2, 4)
     assert second.rejections == first.rejections
-    assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (6,)]
+    assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (5,)]
 
 
 def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
-    """A sample rejected for its target is rejected again in a retry, not called a duplicate: it was never stored."""
+    """A rejected sample is rejected again in a retry, not called a duplicate: it was never stored. A target of a former
+    plan stays known.
+    """
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.apply(PLAN.replace("model: a", "model: b"))
     later = batch.samples[0].target_id
-    unknown = replace(batch, samples=(replace(batch.samples[0], target_id=12345),))
-    assert collector.call.push(unknown).rejections == (Rejection(index=0, reason="unknown_target: 12345"),)
-    assert collector.call.push(replace(unknown, sent_at=now_at())).rejected == 1
+    invalid = replace(batch, samples=(replace(batch.samples[0], chunks=-1),))
+    (rejection,) = collector.call.push(invalid).rejections
+    assert rejection.reason.startswith("out_of_bounds")
+    assert collector.call.push(replace(invalid, sent_at=now_at())).rejections == (rejection,)
     assert collector.call.push(replace(batch, seq=2)).stored == 1, f"{later} was planned once and stays known"
 
 
@@ -262,28 +253,15 @@ def test_an_invalid_batch_is_refused(shared_collector: Collector, change: dict[s
 
 
 def test_a_sealed_batch_never_changes(collector: Collector) -> None:
-    """Other samples under a used number are refused by name, not counted as duplicates, even as many of them. Agents of
-    earlier versions get a status that makes them halve the batch under new numbers, and not repeat it for ever.
-    """
+    """Other samples under a used number are refused by name, not counted as duplicates, even as many of them."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.push(batch)
     for others in (batch.samples * 2, (a_sample(collector, e2e_us=1_234),)):
         code, details = refusal(collector.call.push, replace(batch, samples=others))
-        assert code is grpc.StatusCode.INVALID_ARGUMENT
-        code, details = refusal(collector.call.push, replace(batch, samples=others, protocol=1))
         assert code is grpc.StatusCode.ALREADY_EXISTS
         assert "another epoch" in details
     assert collector.call.push(replace(batch, sent_at=now_at())).duplicate == 1
     assert rows(collector, "SELECT count(*), max(e2e_us) FROM sample") == [(1, batch.samples[0].e2e_us)]
-
-
-def test_a_batch_of_an_earlier_collector_is_a_duplicate(collector: Collector) -> None:
-    """A batch whose ledger entry has no hash, from before an upgrade, is acknowledged as before."""
-    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
-    collector.call.push(batch)
-    with psycopg.connect(collector.database_url) as connection:
-        connection.execute("UPDATE ingest_batch SET content_hash = NULL")
-    assert collector.call.push(batch).duplicate == 1
 
 
 def test_a_message_too_large_is_refused(collector: Collector) -> None:
@@ -382,7 +360,7 @@ def test_concurrent_pushes_are_all_stored(collector: Collector) -> None:
 def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> None:
     """Of two different batches under one number, pushed at once with others, one is stored and the other refused."""
     sample = a_sample(collector)
-    one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2, protocol=1)
+    one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2)
     group = [one, replace(one, samples=(sample,) * 3), *(replace(one, seq=seq) for seq in range(2, 12))]
 
     def push(batch: Batch) -> int | grpc.StatusCode:

@@ -142,7 +142,7 @@ def test_samples_of_a_clock_that_is_days_off_stay_in_the_spool(
 def test_progress_in_the_future_is_set_back(
     start_collector: StartCollector, clock_file: Path, database_url: str
 ) -> None:
-    """A collector of an earlier version was two days ahead for a while: what it skipped is summarised now."""
+    """A collector was two days ahead for a while: what it skipped is summarised now."""
     collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)
     fleet = Fleet(collector)

@@ -144,12 +144,8 @@ async def test_a_retired_day_is_not_made_again(local: InProcessCollector, databa
     assert (await local.count(hour), await local.count(day)) == (20, 20)
 
 
-async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(
-    local: InProcessCollector, database_url: str
-) -> None:
-    """If a collector of an earlier version creates a retired day's partition again and stores samples there, the
-    summaries stay.
-    """
+async def test_a_retired_day_made_again_is_not_summarised(local: InProcessCollector, database_url: str) -> None:
+    """If a collector creates a retired day's partition again and stores samples there, the summaries stay."""
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US

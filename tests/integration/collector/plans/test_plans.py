@@ -53,8 +53,7 @@ def test_apply_then_fetch(start_collector: StartCollector) -> None:
     assert fetched is not None
     assert (fetched.version, fetched.baseline) == (1, "us-east-2")
     assert fetched.targets == collector.call.targets().targets
-    assert collector.call.fetch_plan(if_version=1) is None
-    assert collector.call.fetch_plan(if_version=7) == fetched
+    assert collector.call.fetch_plan(if_version=7, if_content_hash=fetched.content_hash) == fetched
     assert collector.call.fetch_plan(if_version=1, if_content_hash=fetched.content_hash) is None
     assert collector.call.fetch_plan(if_version=1, if_content_hash=b"another") == fetched
     receipt = collector.call.push(Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=1, seq=0))

@@ -4,6 +4,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -29,7 +30,7 @@ def test_pushes_are_counted(collector: Collector) -> None:
     at = time.time_ns() // 1000
     target_id = collector.call.targets().targets[0].id
     good = Sample(target_id=target_id, round_at=at, outcome=Outcome.OK, dispatched_at=at)
-    strange = Sample(target_id=7, round_at=at, outcome=Outcome.OK, dispatched_at=at)
+    strange = replace(good, chunks=-1)
     batch = Batch(vantage=US, epoch=5, seq=1, samples=(good, good, strange))
     collector.call.push(batch)
     collector.call.push(batch)
@@ -42,7 +43,7 @@ def test_pushes_are_counted(collector: Collector) -> None:
     metrics = collector.scrape()
     assert metrics["isochrone_samples_stored_total"] == 2
     assert metrics["isochrone_samples_duplicate_total"] == 2
-    assert metrics['isochrone_samples_rejected_total{reason="unknown_target"}'] == 2
+    assert metrics['isochrone_samples_rejected_total{reason="out_of_bounds"}'] == 2
     assert metrics['isochrone_pushes_total{status="OK"}'] == 3
     assert metrics[refused] == 1
     assert metrics['isochrone_ledger_claims_total{result="new"}'] == 1

@@ -196,9 +196,7 @@ def test_simultaneous_members_take_turns() -> None:
 
 
 def test_a_plan_without_routes_keeps_its_rounds() -> None:
-    """A target of no route keeps the phase of its id, and so does the member of a route with the smallest: agents of
-    earlier versions probe these in the same rounds.
-    """
+    """A target of no route keeps the phase of its id, and so does the member of a route with the smallest."""
     members = [target(n) for n in (30, 20, 40, 50, 60)]
     first, second, third = route(*members[:2]), route(*members[1:3]), route(members[3], target(99))
     assert phase_ids(members, ()) == {n: n for n in (20, 30, 40, 50, 60)}

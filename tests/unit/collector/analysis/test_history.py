@@ -159,7 +159,7 @@ def test_the_quantile_that_is_near_a_limit(limit: float, near: int) -> None:
 
 
 def test_no_quantile_is_near_without_its_value() -> None:
-    """Levels that an earlier version made have no value, and equal quantiles are near nothing but themselves."""
+    """Without a value none is near, and equal quantiles are near nothing but themselves."""
     unknown = told([100.0, 200.0, 400.0, float("nan")])
     assert unknown.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]
     assert NO_HISTORY.nearest(Metric.TTFT, [(1, "us")], 200.0).tolist() == [-1]

@@ -232,7 +232,7 @@ def test_members_that_stall_together_are_not_raced() -> None:
 
 
 def test_members_that_are_not_probed_together_are_not_raced() -> None:
-    """Rounds of one member only, as from agents of earlier versions, tell nothing of a race, and the reason says so."""
+    """Rounds of one member only tell nothing of a race, and the reason says so."""
     both = raced(member("a", *STALLING, *[nan] * 100), member("b", *[nan] * 100, *STALLING))
     assert both is not None
     assert (both.targets, both.reason) == (("a",), "a alone: fewer than 59 joint rounds with b")
