@@ -38,68 +38,37 @@ from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
 
-
 MAX_CONNECTIONS = 4_000
 """Maximum number of HTTP connections; a quarter of them of one address."""
 
-
 MAX_HEAD_BYTES = 16 * 1024
-
-
 SEND_BUFFER_BYTES = 64 * 1024
-
-
 IDLE_US = 15 * SECOND_US
-
-
 FIRST_BYTE_S = 10.0
-
-
 HANDSHAKE_S = 5.0
-
-
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-
-
 # A flood that overflows the queue delays other connections by seconds, until their packets are repeated. The kernel's
 # own limit, usually as high, is the smaller of the two.
 _BACKLOG = 4_096
-
-
 _GRACE_S = 3
-
-
 _STARTED_WITHIN_S = 5.0
-
-
 # Per turn of the event loop. Accepting or closing takes 50 us; TLS of a new connection takes a millisecond.
 _AT_ONCE = 16
-
-
 _BEGUN_AT_ONCE = 2
-
-
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
 _PAUSE_S = 1.0
-
-
 # The first byte of a TLS connection, with which no request of HTTP begins.
 _TLS_HANDSHAKE = b"\x16"
-
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
 )
 
-
 _PROBLEM = (
     b'{"type":"urn:isochrone:problem:resource-exhausted","title":"Service Unavailable","status":503,'
     b'"detail":"too many connections; retry later, or reuse one connection"}'
 )
-
 
 FULL = _FULL % (len(_PROBLEM), _PROBLEM)
 """The response on a connection above the limit."""

@@ -34,9 +34,7 @@ _PLAIN: dict[object, Schema] = {
     bytes: {"type": "string", "contentEncoding": "base64"},
 }
 
-
 _INSTANT: Schema = {"type": "string", "format": "date-time"}
-
 
 _PROBLEM: Schema = {
     "type": "object",
@@ -56,7 +54,6 @@ _PROBLEM: Schema = {
     "required": ["type", "title", "status", "detail"],
     "additionalProperties": False,
 }
-
 
 _OVERVIEW: Schema = {
     "type": "object",
@@ -102,9 +99,7 @@ _OVERVIEW: Schema = {
     "additionalProperties": False,
 }
 
-
 _ALIVE: Schema = {"type": "object", "properties": {"alive": {"const": True}}, "required": ["alive"]}
-
 
 _READY: Schema = {
     "type": "object",
@@ -119,7 +114,6 @@ _READY: Schema = {
     "required": ["ready", "generation", "stale_since_at"],
 }
 
-
 _TABLE_HEADERS: Schema = {
     "ETag": {"schema": TEXT, "description": "Changes with every table in the answer."},
     "Cache-Control": {"schema": TEXT},
@@ -131,10 +125,7 @@ _TABLE_HEADERS: Schema = {
     },
 }
 
-
 _BOUNDS = ("low", "high", "low_us", "high_us", "shift_low", "shift_high")
-
-
 _SERVER = f"The server's part is {SERVER_CAVEAT}."
 
 
@@ -328,8 +319,6 @@ def _header(name: str, description: str) -> Schema:
 
 
 _ROUTE = _in_query("route", TEXT, "One route; all if missing.")
-
-
 _FORMAT = _described(FORMAT)
 
 

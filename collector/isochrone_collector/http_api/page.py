@@ -61,27 +61,15 @@ from isochrone_wire.text import shortened
 
 MATRIX = "/"
 
-
 VIEWS = (MATRIX, "/fleet", "/routes", "/map", "/status", "/target/{target:path}")
 """The paths of views, all of which have the same document."""
 
-
 SESSION = "/session"
-
-
 _MAX_BODY_BYTES = 4 << 10
-
-
 _UNCACHED = {"Cache-Control": "no-store"}
-
-
 _USUAL_WINDOW = "24h"
-
-
 # As in the page's `matrix_model.js`.
 _QUANTITIES = ("ttft_p50_us", "e2e_p50_us", "tokens_per_second_p50", "success")
-
-
 _WINDOW = re.compile(r"[0-9]{1,6}[a-z]{1,3}")
 
 
@@ -212,17 +200,13 @@ async def _posted_credential(request: Request) -> str:
 
 
 DOCUMENT = "index.html"
-
-
 FOLDER = "/page"
-
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """Content-Security-Policy of every file: nothing of another address is loaded, and no script or style is inline."""
-
 
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -233,7 +217,6 @@ _HEADERS = {
     "Vary": "Accept-Encoding",
 }
 
-
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -241,10 +224,7 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 
-
 _FOR_EVER = "public, max-age=31536000, immutable"
-
-
 _CHECKED = "no-cache"
 
 
@@ -300,20 +280,11 @@ def _digest(*parts: str | bytes) -> str:
 
 
 UNKNOWN_VALUE = "\N{EN DASH}"
-
-
 MAX_LABEL_CHARS = 60
-
-
 _COLOURS = {State.OK: "#1a7f37", State.SLOW: "#8a5a00", State.FAILING: "#b3202c", State.STALE: "#57606a"}
-
-
 _NEUTRAL = "#57606a"
-
-
 # The widths of characters of Verdana at the size of the text: of the usual ones, of capitals, and of others.
 _CHAR_PX, _CAPITAL_PX, _EAST_ASIAN_PX, _MARGIN_PX = 6.8, 7.7, 12.0, 6
-
 
 _WIDTHS_PX = (
     dict.fromkeys("ijl", 3.1)
@@ -322,13 +293,9 @@ _WIDTHS_PX = (
     | dict.fromkeys("mwMW%@<>=+~", 9.5)
 )
 
-
 # Longer latencies are shown in seconds.
 _SECONDS_FROM_US = 10 * SECOND_US
-
-
 _FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
-
 
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" viewBox="0 0 {width} 20" role="img"
@@ -435,33 +402,23 @@ STATUS = Endpoint(
     parameters=(FORMAT,),
 )
 
-
 BADGE = "/badge/{target:path}/{region}.svg"
-
 
 PUBLIC_PATHS = (STATUS.path, BADGE)
 """All paths with data that need no credential with `--public-page`."""
 
-
 MAX_AGE_S = 60.0
 """The greatest age of a shared answer, in seconds; it is that old only if its query took three seconds."""
 
-
 # Requests of the public, of one address and of all.
 _PER_SECOND, _BURST = 10.0, 100.0
-
-
 _ALL_PER_SECOND, _ALL_BURST = 200.0, 400.0
-
-
 _KEPT_S = 10
-
 
 _BADGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-
 
 _Answer = tuple[StatusList, EncodedDocument]
 

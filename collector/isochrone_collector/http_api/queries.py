@@ -79,14 +79,8 @@ from isochrone_wire.routes import Explanation, RouteEventList
 from isochrone_wire.text import shortened
 
 Answer = TypeVar("Answer")
-
-
 _USUAL_SAMPLES, _MAX_SAMPLES = 20, 1_000
-
-
 _MAX_SHOWN = 80
-
-
 _ONLY = (DECIDED, *(decision.value for decision in Decision))
 
 
@@ -385,21 +379,14 @@ ENDPOINTS = (
 )
 """Each path has the answer of a method over gRPC, and the document that a command prints with `--output json`."""
 
-
 MIN_SHARED_S = 1.0
 """How long an answer is shared at least, in seconds, if its callers accept that."""
-
 
 PAGE_AGE_S = 60.0
 """The age of an answer that pages accept, in seconds."""
 
-
 _SHARED_SHARE = 20
-
-
 _MAX_ENTRIES = 256
-
-
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=([0-9]{1,6})(?:$|[\s,])")
 
 

@@ -22,35 +22,15 @@ from isochrone_wire.text import same_name, shortened, unknown
 Schema = dict[str, Any]
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
-
-
 USUAL_WINDOW = "24h"
-
-
 MILLISECOND_US = 1_000
-
-
 _MAX_COUNT = 2**63 - 1
-
-
 _MAX_FIELDS = 500
-
-
 _MAX_SHOWN = 200
-
-
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-
-
 _DIGITS = re.compile(r"[0-9]{1,19}")
-
-
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 _FLAG = ("true", "false")
 
 
@@ -152,32 +132,18 @@ class Endpoint:
 
 
 TEXT: Schema = {"type": "string"}
-
-
 COUNT: Schema = {"type": "integer", "minimum": 0}
-
-
 INSTANT: Schema = {"type": "string", "format": "date-time"}
-
-
 SEVERAL: Schema = {"type": "array", "items": TEXT}
-
-
 FORMAT = Parameter(name="format", schema={"type": "string", "enum": ["json"]}, description="Only json.")
-
-
 TARGET = Parameter(name="target", schema=SEVERAL, description="Names or shell patterns; all if missing.")
-
-
 REGION = Parameter(name="region", schema=SEVERAL, description="Regions; all if missing.")
-
 
 METRIC = Parameter(
     name="metric",
     schema={"type": "string", "enum": [metric.value for metric in Metric]},
     description="ttft if missing.",
 )
-
 
 WINDOW = (
     Parameter(
@@ -189,12 +155,8 @@ WINDOW = (
     Parameter(name="until", schema=INSTANT, description="With from; now if missing."),
 )
 
-
 SELECTION = (TARGET, REGION, *WINDOW, FORMAT)
-
-
 LINES = "application/x-ndjson"
-
 
 EXPORT = (
     Parameter(
@@ -205,7 +167,6 @@ EXPORT = (
     Parameter(name="after", schema=TEXT, description="Continue after the sample with this id; not with newest."),
     *SELECTION,
 )
-
 
 WATCH = (
     Parameter(name="since", schema=INSTANT, description="Samples received from this instant on; now if missing."),

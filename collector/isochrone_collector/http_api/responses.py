@@ -48,46 +48,24 @@ from isochrone_wire.text import shortened
 
 _log = structlog.get_logger()
 
-
 VARY: Mapping[str, str] = MappingProxyType({"Vary": "Accept-Encoding"})
 """The header of answers that differ in compression, also of those without a body."""
 
-
 MEDIA_TYPE = "application/problem+json"
-
 
 MIN_COMPRESSED_BYTES = 1_024
 """Bodies below this size, of about one packet, are sent as they are."""
 
-
 _READ_S = 10.0
-
-
 _IN_THREAD_BYTES = 64 << 10
-
-
 _LEVEL = 6
-
-
 _REFUSED = re.compile(r"q=0(\.0*)?", re.IGNORECASE)
-
-
 _MAX_ENTRIES = 512
-
-
 _VOLATILE = ("answered_at", "stale_since_at")
-
-
 # They change with the instant of the request.
 _CHANGING = ("window", "answered_at")
-
-
 _TAG = r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
-
-
 _TAGS = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
-
-
 _ONE_TAG = re.compile(_TAG)
 
 
@@ -276,14 +254,9 @@ def none_match(headers: Headers) -> str | None:
 
 
 _TYPE = "urn:isochrone:problem:"
-
-
 _RETRY_AFTER_US = 2 * SECOND_US
-
-
 # The maximum number of names in a response.
 _MAX_NAMES = 200
-
 
 # Error → status, and the last part of the problem type.
 STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
@@ -297,7 +270,6 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     DeadlineExceeded: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
     DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
 }
-
 
 _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
 

@@ -44,7 +44,6 @@ _FAST_US = SECOND_US // 2
 
 _log = structlog.get_logger()
 
-
 Found = tuple[SeriesKey, Change, int]
 """A change of a series, and the distance in microseconds within which two changes are the same."""
 

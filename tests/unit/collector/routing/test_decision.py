@@ -33,7 +33,6 @@ CALM = State(
 BETTER = comparison("a", "b", 30, 90)
 CHAT = Route(name="r", members=(), slo=Slo(name="chat", ttft_p95_us=SECOND_US))
 
-
 EXPLAINED = """\
 plan 1; window 1h, epoch 5m; 0 of 4 vantages are suspect, 0 of 2 in eu
 a keeps the objective: maybe: p95 850 ms [600, 1100], limit 1000 ms
