@@ -1,17 +1,16 @@
 """The Starlette application of the HTTP interface."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
@@ -19,9 +18,10 @@ from isochrone_collector.http_api import openapi, responses
 from isochrone_collector.http_api.bearer_auth import BearerAuth
 from isochrone_collector.http_api.page import STATUS, PageRoutes, StatusRoutes
 from isochrone_collector.http_api.queries import ENDPOINTS, QueryRoutes
+from isochrone_collector.http_api.requests import JSON, Endpoint, routes
 from isochrone_collector.http_api.responses import JsonResponse, encode_line
-from isochrone_collector.http_api.route_tables import DiscoveryRoutes, TableRoutes
-from isochrone_collector.http_api.streams import ChangeRoutes, SampleStreams
+from isochrone_collector.http_api.route_tables import DISCOVERY, TABLES, DiscoveryRoutes, TableRoutes
+from isochrone_collector.http_api.streams import CHANGES, SAMPLES, ChangeRoutes, SampleStreams
 from isochrone_collector.names import EVERY_NAME, NameFilter
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.changes import Changes
@@ -29,16 +29,9 @@ from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_common.metrics_server import encode_metrics
-from isochrone_wire.json_format import rfc3339
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-DESCRIBED = (*ENDPOINTS, STATUS)
-"""The paths of queries in the OpenAPI document."""
-
-_GET = ["GET"]
-_POST = ["POST"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,47 +65,21 @@ def create_app(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
     changes = ChangeRoutes(changes=sources.changes, authenticator=sources.authenticator)
-    page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
-    status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
-    queries = QueryRoutes(sources.query_context)
     streams = SampleStreams(query_context=sources.query_context, authenticator=sources.authenticator)
     discovery = DiscoveryRoutes(snapshots=sources.snapshots, rejections=sources.rejections)
-    # One after the other, because the metrics of many series take much of a second.
-    scrape = asyncio.Lock()
-
-    async def readyz(_request: Request) -> Response:
-        """Report that tables are served, and since when without the database."""
-        since_at = sources.publisher.stale_since_at
-        value = {
-            "ready": True,
-            "generation": sources.publisher.generation,
-            "stale_since_at": None if since_at is None else rfc3339(since_at),
-        }
-        return _uncached(value)
-
-    async def metrics(request: Request) -> Response:
-        """Return the metrics in a format of Prometheus."""
-        accept = request.headers.get("accept", "")
-        async with scrape:
-            content, media_type = await asyncio.to_thread(encode_metrics, sources.metrics(), accept)
-        return Response(content, headers={"Cache-Control": "no-store", "Content-Type": media_type})
-
+    page = PageRoutes(authenticator=sources.authenticator, has_public_page=public_page)
+    status = StatusRoutes(sources.query_context, is_public=public_page, targets=public_targets)
+    served = (
+        (TABLES, tables),
+        (SAMPLES, streams),
+        (CHANGES, changes),
+        (DISCOVERY, discovery),
+        (PROCESS, ProcessRoutes(sources)),
+    )
     app = Starlette(
         routes=[
-            Route("/v1/routes", tables.overview, methods=_GET),
-            Route("/v1/routes/watch", tables.watch_all, methods=_GET),
-            Route("/v1/routes/{client_region}", tables.region, methods=_GET),
-            Route("/v1/routes/{client_region}/watch", tables.watch, methods=_GET),
-            Route("/v1/samples/export", streams.export, methods=_GET),
-            Route("/v1/samples/watch", streams.watch, methods=_GET),
-            *(Route(endpoint.path, queries.handler(endpoint), methods=_GET) for endpoint in ENDPOINTS),
-            Route("/v1/changes", changes.watch, methods=_GET),
-            Route("/v3/discovery:clusters", discovery.clusters, methods=_POST),
-            Route("/v3/discovery:routes", discovery.routes, methods=_POST),
-            Route("/v1/openapi.json", _openapi, methods=_GET),
-            Route("/metrics", metrics, methods=_GET),
-            Route("/healthz", _healthz, methods=_GET),
-            Route("/readyz", readyz, methods=_GET),
+            *(route for endpoints, owner in served for route in routes(endpoints, owner, sources.clock)),
+            *QueryRoutes(sources.query_context).routes,
             *status.routes,
             *page.routes,
         ],
@@ -125,31 +92,81 @@ def create_app(
                 is_exposed=public_page,
             )
         ],
-        exception_handlers={
-            CollectorError: responses.handle,
-            HTTPException: responses.handle,
-            Exception: responses.handle,
-        },
+        exception_handlers=dict.fromkeys((CollectorError, HTTPException, Exception), responses.handle),
     )
     # A redirect would answer for another name than the requested one.
     app.router.redirect_slashes = False
     return app
 
 
-async def _openapi(_request: Request) -> Response:
-    """Return the OpenAPI document."""
-    return JsonResponse(_description(), headers={"Cache-Control": "no-cache"})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """The process answers."""
+
+    alive: Literal[True] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """Tables are served."""
+
+    ready: Literal[True] = True
+    generation: int
+    stale_since_at: Annotated[
+        int | None, "The instant since when the database is unavailable; the tables known then are served."
+    ]
+
+
+class ProcessRoutes:
+    """The state of the process, and the description of its interface."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        # One after the other, because the metrics of many series take much of a second.
+        self._scrape = asyncio.Lock()
+
+    async def openapi(self, _request: Request) -> Response:
+        """Return the OpenAPI document."""
+        return JsonResponse(_description(), headers={"Cache-Control": "no-cache"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Return the metrics in a format of Prometheus."""
+        accept = request.headers.get("accept", "")
+        async with self._scrape:
+            content, media_type = await asyncio.to_thread(encode_metrics, self._sources.metrics(), accept)
+        return Response(content, headers={"Cache-Control": "no-store", "Content-Type": media_type})
+
+    async def healthz(self, _request: Request) -> Response:
+        """Report that this process answers."""
+        return JsonResponse(encode_line(Alive()), headers={"Cache-Control": "no-store"})
+
+    async def readyz(self, _request: Request) -> Response:
+        """Report that tables are served, and since when without the database."""
+        publisher = self._sources.publisher
+        ready = Ready(generation=publisher.generation, stale_since_at=publisher.stale_since_at)
+        return JsonResponse(encode_line(ready), headers={"Cache-Control": "no-store"})
+
+
+def _of_process(path: str, summary: str, work: Callable[..., Any], answer: Any, media_type: str = JSON) -> Endpoint:  # noqa: ANN401  # a type
+    return Endpoint(path=path, summary=summary, work=work, parameters=None, answer=answer, media_type=media_type)
+
+
+PROCESS = (
+    _of_process("/v1/openapi.json", "This document.", ProcessRoutes.openapi, dict),
+    _of_process(
+        "/metrics",
+        "The metrics of this collector and of what it measured, for Prometheus.",
+        ProcessRoutes.metrics,
+        str,
+        "text/plain",
+    ),
+    _of_process("/healthz", "Liveness of the process; open to all.", ProcessRoutes.healthz, Alive),
+    _of_process("/readyz", "Readiness to serve tables; open to all.", ProcessRoutes.readyz, Ready),
+)
+DESCRIBED = (*TABLES, *SAMPLES, *CHANGES, *DISCOVERY, *PROCESS, *ENDPOINTS, *STATUS)
+"""The paths in the OpenAPI document."""
 
 
 @cache
 def _description() -> bytes:
     return encode_line(openapi.document(DESCRIBED))
-
-
-async def _healthz(_request: Request) -> Response:
-    """Report that this process answers."""
-    return _uncached({"alive": True})
-
-
-def _uncached(value: Mapping[str, object]) -> Response:
-    return JsonResponse(encode_line(value), headers={"Cache-Control": "no-store"})

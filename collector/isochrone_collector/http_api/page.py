@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from math import ceil
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from unicodedata import east_asian_width
@@ -39,10 +38,9 @@ from isochrone_collector.auth.limits import BucketPerKey, LeakyBucket, RefusalPa
 from isochrone_collector.errors import BadRequest, Forbidden, ResourceExhausted, Unauthenticated, UnknownName
 from isochrone_collector.http_api import requests, responses
 from isochrone_collector.http_api.bearer_auth import ROLES, authenticate, cookie_name, proxy_user
-from isochrone_collector.http_api.queries import SharedAnswers
-from isochrone_collector.http_api.requests import FORMAT, Endpoint, ParsedRequest
+from isochrone_collector.http_api.queries import SharedAnswers, document_response
+from isochrone_collector.http_api.requests import FORMAT, Endpoint
 from isochrone_collector.http_api.responses import (
-    VARY,
     EncodedDocument,
     JsonResponse,
     accepts_gzip,
@@ -394,18 +392,7 @@ def _char_px(char: str) -> float:
     return _WIDTHS_PX.get(char, _CAPITAL_PX if char.isupper() else _CHAR_PX)
 
 
-STATUS = Endpoint(
-    path="/v1/status",
-    summary="The state of each target from each region. Open to all with --public-page.",
-    answer=StatusList,
-    query=lambda context, _request: status.status(context),
-    parameters=(FORMAT,),
-)
-
 BADGE = "/badge/{target:path}/{region}.svg"
-
-PUBLIC_PATHS = (STATUS.path, BADGE)
-"""All paths with data that need no credential with `--public-page`."""
 
 MAX_AGE_S = 60.0
 """The greatest age of a shared answer, in seconds; it is that old only if its query took three seconds."""
@@ -437,31 +424,27 @@ class StatusRoutes:
         self._of_all = LeakyBucket(per_second=_ALL_PER_SECOND, burst=_ALL_BURST)
         self._pause = RefusalPause()
         self.routes = (
-            Route(STATUS.path, self._status, methods=["GET"]),
+            *requests.routes(STATUS, self, query_context.clock),
             Route(BADGE, self._badge, methods=["GET"], include_in_schema=False),
         )
-        """The routes of `PUBLIC_PATHS`."""
+        """All paths with data that need no credential with `--public-page`."""
 
     def is_public(self, path: str) -> bool:
         """Return whether a path needs no credential."""
         return self._is_public and any(route.path_regex.match(path) for route in self.routes)
 
-    async def _status(self, request: Request) -> Response:
-        STATUS.parse(request.scope["query_string"], path={}, now_at=self._query_context.clock())
+    async def status(self, request: Request) -> Response:
+        """Return the status of all targets."""
         (_, document), age_s = await self._answer(request)
-        headers = {"Cache-Control": self._cache_control, "ETag": responses.weak(document.etag), **VARY}
-        if age_s:
-            headers["Age"] = str(ceil(age_s))
-        if responses.is_current(responses.none_match(request.headers), document.etag):
-            return Response(status_code=304, headers=headers)
-        return JsonResponse(document.content, headers=headers)
+        return document_response(request, document, age_s, cache_control=self._cache_control)
 
     async def _badge(self, request: Request) -> Response:
         """Return the badge of a target from a region; a neutral one with 404 if either is unknown."""
-        query = requests.parse(request.scope["query_string"], known=["metric"])
-        metric = ParsedRequest(query=query, now_at=0).choice("metric", METRICS) or "state"
+        values = requests.parse(request.scope["query_string"], known=["metric"])
+        metric = requests.choice(values, "metric", METRICS) or "state"
         (found, _), _ = await self._answer(request)
-        row = _row_of(found, request.path_params["target"], request.path_params["region"])
+        wanted = request.path_params["target"], request.path_params["region"]
+        row = next((row for row in found.rows if (row.target, row.region) == wanted), None)
         badge = unknown_badge() if row is None else badge_of(row, metric)
         headers = {
             "Cache-Control": self._cache_control,
@@ -483,7 +466,7 @@ class StatusRoutes:
         if self._is_public:
             await self._limit(request)
         with without_details() if self._is_public else nullcontext():
-            return await self._shared.get(STATUS.path, self._make, max_age_s=MAX_AGE_S)
+            return await self._shared.get(STATUS[0].path, self._make, max_age_s=MAX_AGE_S)
 
     async def _make(self) -> _Answer:
         found = await status.status(self._query_context, shown=self._targets)
@@ -497,5 +480,12 @@ class StatusRoutes:
             raise ResourceExhausted("too many requests; the answer changes every few seconds only")
 
 
-def _row_of(found: StatusList, target: str, region: str) -> TargetStatus | None:
-    return next((row for row in found.rows if (row.target, row.region) == (target, region)), None)
+STATUS = (
+    Endpoint(
+        path="/v1/status",
+        summary="The state of each target from each region. Open to all with --public-page.",
+        work=StatusRoutes.status,
+        parameters=(FORMAT,),
+        answer=StatusList,
+    ),
+)

@@ -1,15 +1,20 @@
-"""Requests: the parsing of query strings and paths, and descriptions of the paths of queries, from which their routes,
-their parsing and the OpenAPI document follow.
+"""Paths and their requests: each path is one `Endpoint`, from which its route, the parsing of its query string and its
+part of the OpenAPI document follow.
 
-Pure; all functions raise `BadRequest`. The parameters are the options of the commands, by the same names.
+The parameters are the options of the commands, by the same names. All functions raise `BadRequest`.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from inspect import signature
 from typing import Any
 from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.routing import Route
 
 from isochrone_collector.analysis.time_series import MAX_POINTS
 from isochrone_collector.errors import BadRequest
@@ -20,10 +25,13 @@ from isochrone_wire.queries.windows import WindowError, parse_window
 from isochrone_wire.text import same_name, shortened, unknown
 
 Schema = dict[str, Any]
+Values = Mapping[str, tuple[str, ...]]
+"""The values of a query string by the name of the parameter."""
 
 MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
 USUAL_WINDOW = "24h"
 MILLISECOND_US = 1_000
+JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 _MAX_COUNT = 2**63 - 1
 _MAX_FIELDS = 500
 _MAX_SHOWN = 200
@@ -31,198 +39,23 @@ _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FLAG = ("true", "false")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """A query parameter. One whose schema is an array may be repeated."""
-
-    name: str
-    schema: Schema
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueryParameters:
-    """The parameters of a query string, by name."""
-
-    values: dict[str, tuple[str, ...]]
-
-    def one(self, name: str) -> str:
-        """Return the value of a parameter, empty if missing. Raises `BadRequest` if it is repeated."""
-        values = self.values.get(name, ())
-        if len(values) > 1:
-            raise BadRequest(f"{name} is given {len(values)} times; give it once")
-        return values[0] if values else ""
-
-    def all(self, name: str) -> tuple[str, ...]:
-        """Return all values of a parameter."""
-        return self.values.get(name, ())
+def one(values: Values, name: str) -> str:
+    """Return the value of a parameter, empty if missing."""
+    found = values.get(name, ())
+    if len(found) > 1:
+        raise BadRequest(f"{name} is given {len(found)} times; give it once")
+    return found[0] if found else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedRequest:
-    """The parameters of a request: those of the path and of the query, and the instant of the request in microseconds
-    since the epoch. All methods raise `BadRequest`.
-    """
-
-    path: Mapping[str, str] = field(default_factory=dict)
-    query: QueryParameters
-    now_at: int
-
-    @property
-    def window(self) -> Window:
-        """The window: `window`, or `from` and `until`."""
-        return window(self.query, now_at=self.now_at)
-
-    @property
-    def selection(self) -> Selection:
-        """The window, with the targets and regions."""
-        return Selection(window=self.window, targets=self.query.all("target"), regions=self.query.all("region"))
-
-    def text(self, name: str) -> str:
-        """Return a text, empty if missing."""
-        return self.query.one(name)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return all values of a parameter."""
-        return self.query.all(name)
-
-    def count(self, name: str) -> int:
-        """Return a whole number, 0 if missing."""
-        return count(self.query.one(name), name=name)
-
-    def seconds_us(self, name: str) -> int:
-        """Return a number of seconds as microseconds, 0 if missing."""
-        return seconds_us(self.query.one(name), name=name)
-
-    def number(self, name: str) -> float:
-        """Return a positive number, 0 if missing."""
-        return number(self.query.one(name), name=name)
-
-    def flag(self, name: str) -> bool:
-        """Return a truth value, false if missing."""
-        return self.choice(name, _FLAG) == "true"
-
-    def choice(self, name: str, known: Collection[str]) -> str | None:
-        """Return one of the `known` values, in any case and with `-` for `_`; `None` if missing."""
-        text = self.query.one(name)
-        found = same_name(text, known)
-        if text and found is None:
-            raise BadRequest(unknown(name, text, known))
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """A path that answers a query. `query` takes the query context and the request, and returns an `answer`."""
-
-    path: str
-    summary: str
-    answer: type
-    query: Callable[[Any, ParsedRequest], Awaitable[object]]
-    parameters: tuple[Parameter, ...] = ()
-
-    def parse(self, query: bytes, *, path: Mapping[str, str], now_at: int) -> ParsedRequest:
-        """Parse the query string of a request. Raises `BadRequest`."""
-        parameters = parse(query, known=[one.name for one in self.parameters])
-        require_json(parameters.one("format"))
-        return ParsedRequest(path=path, query=parameters, now_at=now_at)
-
-
-TEXT: Schema = {"type": "string"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-INSTANT: Schema = {"type": "string", "format": "date-time"}
-SEVERAL: Schema = {"type": "array", "items": TEXT}
-FORMAT = Parameter(name="format", schema={"type": "string", "enum": ["json"]}, description="Only json.")
-TARGET = Parameter(name="target", schema=SEVERAL, description="Names or shell patterns; all if missing.")
-REGION = Parameter(name="region", schema=SEVERAL, description="Regions; all if missing.")
-
-METRIC = Parameter(
-    name="metric",
-    schema={"type": "string", "enum": [metric.value for metric in Metric]},
-    description="ttft if missing.",
-)
-
-WINDOW = (
-    Parameter(
-        name="window",
-        schema={"type": "string", "examples": ["24h", "7d", "today", "2026-11-01..2026-11-08"]},
-        description="As the commands' --window; 24h if missing.",
-    ),
-    Parameter(name="from", schema=INSTANT, description="Instead of window."),
-    Parameter(name="until", schema=INSTANT, description="With from; now if missing."),
-)
-
-SELECTION = (TARGET, REGION, *WINDOW, FORMAT)
-LINES = "application/x-ndjson"
-
-EXPORT = (
-    Parameter(
-        name="newest",
-        schema={**COUNT, "maximum": 10_000},
-        description="So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
-    ),
-    Parameter(name="after", schema=TEXT, description="Continue after the sample with this id; not with newest."),
-    *SELECTION,
-)
-
-WATCH = (
-    Parameter(name="since", schema=INSTANT, description="Samples received from this instant on; now if missing."),
-    TARGET,
-    REGION,
-)
-
-
-def limit(description: str) -> Parameter:
-    """A limit on a latency in seconds, at most a day."""
-    return Parameter(
-        name="limit",
-        schema={"type": "number", "minimum": 0.001, "maximum": DAY_US // SECOND_US},
-        description=description,
-    )
-
-
-def points(usual: int) -> Parameter:
-    """The number of points of a series; `usual` is that of requests without it."""
-    return Parameter(
-        name="points",
-        schema={**COUNT, "maximum": MAX_POINTS},
-        description=f"Maximum number of points of a series; {usual} if 0 or missing.",
-    )
-
-
-def parse(query: bytes, *, known: Collection[str]) -> QueryParameters:
-    """Parse a query string. Raises `BadRequest` if it is not UTF-8, too long, or has unknown parameters."""
-    require_readable(query)
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
-    except ValueError as error:
-        raise BadRequest(f"the query has more than {_MAX_FIELDS} parameters, or is not ASCII") from error
-    values: dict[str, tuple[str, ...]] = {}
-    for name, value in pairs:
-        if name not in known:
-            raise BadRequest(unknown("parameter", name, known))
-        values[name] = (*values.get(name, ()), value)
-    return QueryParameters(values)
-
-
-def require_readable(escaped: bytes) -> None:
-    """Check the escapes of a query or path. Raises `BadRequest` unless it is UTF-8 without control characters."""
-    if _BROKEN_ESCAPE.search(escaped):
-        raise BadRequest("a % is not followed by two hexadecimal digits")
-    try:
-        text = re.sub(rb"%(..)", lambda match: bytes.fromhex(match[1].decode()), escaped).decode()
-    except UnicodeDecodeError as error:
-        raise BadRequest("the percent-encoded text is not UTF-8") from error
-    if not text.isprintable():
-        raise BadRequest("the percent-encoded text has control characters")
-
-
-def generation(text: str, *, name: str) -> int:
-    """Parse a generation, 0 if empty."""
-    return count(text, name=name, what="a generation (a whole number)")
+def choice(values: Values, name: str, known: Collection[str]) -> str | None:
+    """Return one of the `known` values, in any case and with `-` for `_`; `None` if missing."""
+    text = one(values, name)
+    found = same_name(text, known)
+    if text and found is None:
+        raise BadRequest(unknown(name, text, known))
+    return found
 
 
 def count(text: str, *, name: str, what: str = "a whole number") -> int:
@@ -232,6 +65,10 @@ def count(text: str, *, name: str, what: str = "a whole number") -> int:
     if _DIGITS.fullmatch(text) is None or int(text) > _MAX_COUNT:
         raise BadRequest(f"{name}: {text[:40]!r} is not {what}")
     return int(text)
+
+
+generation = partial(count, what="a generation (a whole number)")
+"""Parse the number of a table as `count` does."""
 
 
 def seconds_us(text: str, *, name: str) -> int:
@@ -251,51 +88,21 @@ def number(text: str, *, name: str) -> float:
     return float(text or 0)
 
 
-def wait_us(text: str) -> int:
+def wait_us(text: str, *, name: str) -> int:
     """Parse the time to wait for a newer table, in microseconds; 0 if empty."""
     if not text:
         return 0
     try:
         wait = durations.parse_us(text)
     except ValueError as error:
-        raise BadRequest(f"wait: {error}") from error
+        raise BadRequest(f"{name}: {error}") from error
     if not MIN_WAIT_US <= wait <= MAX_WAIT_US:
-        raise BadRequest(f"wait={text} is outside 1s to 60s")
+        raise BadRequest(f"{name}={text} is outside 1s to 60s")
     return wait
 
 
-def require_json(text: str) -> None:
-    """Check that the format is JSON, the only one over HTTP. Raises `BadRequest`."""
-    if text not in ("", "json"):
-        raise BadRequest(f"{unknown('format', text, ['json'])}; `isochrone routes export` writes others")
-
-
-def window(parameters: QueryParameters, *, now_at: int) -> Window:
-    """Parse `window` as commands do, or `from=…&until=…` as RFC 3339; the last 24 hours by default."""
-    begin, end, span = parameters.one("from"), parameters.one("until"), parameters.one("window")
-    if begin or end:
-        if span:
-            raise BadRequest("window and from/until exclude each other")
-        return _between(begin, end, now_at)
-    try:
-        return parse_window(span or USUAL_WINDOW, now_at=now_at)
-    except WindowError as error:
-        raise BadRequest(shortened(str(error), _MAX_SHOWN), hint=error.hint) from error
-
-
-def _between(begin: str, end: str, now_at: int) -> Window:
-    if not begin:
-        raise BadRequest("until needs from, the beginning of the window")
-    found = Window(from_at=instant("from", begin), until_at=instant("until", end) if end else now_at)
-    if found.from_at >= found.until_at:
-        raise BadRequest("the window is empty: until must be after from")
-    return found
-
-
-def instant(name: str, text: str) -> int:
-    """Parse an RFC 3339 instant as microseconds since the epoch, 0 if empty; a space stands for a `+` that was not
-    escaped.
-    """
+def instant(text: str, *, name: str) -> int:
+    """Parse an RFC 3339 instant as microseconds since the epoch, 0 if empty; a space stands for an unescaped `+`."""
     if not text:
         return 0
     try:
@@ -306,3 +113,177 @@ def instant(name: str, text: str) -> int:
             f"{name}: {text[:40]!r} is not an instant with offset, such as 2026-11-21T08:00:00Z"
         ) from error
     return since // timedelta(microseconds=1)
+
+
+def parsed(parse: Callable[..., Any]) -> Callable[[Values, str], Any]:
+    """Return the reader of a parameter whose text is parsed by one of the functions above."""
+    return lambda values, name: parse(one(values, name), name=name)
+
+
+# The reader of a parameter by the type in its schema.
+_READERS: Mapping[str, Callable[[Values, str], Any]] = {
+    "array": lambda values, name: values.get(name, ()),
+    "boolean": lambda values, name: choice(values, name, ("true", "false")) == "true",
+    "integer": parsed(count),
+    "number": parsed(number),
+    "string": one,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter, and how its values are read for the `argument`, of the same name by default. One whose schema
+    is an array may be repeated.
+    """
+
+    name: str
+    schema: Schema
+    description: str
+    argument: str = ""
+    read: Callable[[Values, str], Any] | None = None
+
+    def value(self, values: Values) -> Any:  # noqa: ANN401  # of the type of the argument
+        """Return the value of the argument."""
+        return (self.read or _READERS[self.schema["type"]])(values, self.name)
+
+
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+INSTANT: Schema = {"type": "string", "format": "date-time"}
+SEVERAL: Schema = {"type": "array", "items": TEXT}
+FLAG: Schema = {"type": "boolean"}
+FORMAT = Parameter("format", {"type": "string", "enum": ["json"]}, "Only json.")
+TARGET = Parameter("target", SEVERAL, "Names or shell patterns; all if missing.")
+REGION = Parameter("region", SEVERAL, "Regions; all if missing.")
+ROUTE = Parameter("route", TEXT, "One route; all if missing.")
+WINDOW = (
+    Parameter(
+        "window",
+        {"type": "string", "examples": ["24h", "7d", "today", "2026-11-01..2026-11-08"]},
+        "As the commands' --window; 24h if missing.",
+    ),
+    Parameter("from", INSTANT, "Instead of window."),
+    Parameter("until", INSTANT, "With from; now if missing."),
+)
+SELECTION = (TARGET, REGION, *WINDOW, FORMAT)
+_SELECTING = frozenset(parameter.name for parameter in SELECTION)
+
+
+def enum(values: Iterable[str]) -> Schema:
+    """Return the schema of one of some texts."""
+    return {"type": "string", "enum": list(values)}
+
+
+METRIC = Parameter("metric", enum(metric.value for metric in Metric), "ttft if missing.")
+
+
+def limit(description: str) -> Parameter:
+    """A limit on a latency in seconds, at most a day."""
+    schema = {"type": "number", "minimum": 0.001, "maximum": DAY_US // SECOND_US}
+    return Parameter("limit", schema, description, "limit_us", parsed(seconds_us))
+
+
+def points(usual: int) -> Parameter:
+    """The number of points of a series; `usual` is that of requests without it."""
+    description = f"Maximum number of points of a series; {usual} if 0 or missing."
+    return Parameter("points", {**COUNT, "maximum": MAX_POINTS}, description)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A path. Its `work` is a query function, or a method that gets the request. Its arguments are the parameters,
+    those of the path, and a `selection` or a `window` if it takes one. The query string of a path without
+    `parameters` is ignored. `answer` is the type of the answer or of its events, by default that which `work` returns.
+    `request_headers`, the `headers` of the answer, `other` statuses and the `body` are for the OpenAPI document.
+    """
+
+    path: str
+    summary: str
+    work: Callable[..., Awaitable[Any]]
+    parameters: tuple[Parameter, ...] | None = ()
+    answer: Any = None
+    method: str = "GET"
+    media_type: str = JSON
+    request_headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Schema = field(default_factory=dict)
+    other: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+
+    def arguments(self, request: Request, *, now_at: int) -> dict[str, Any]:
+        """Return the arguments of `work` in a request. Raises `BadRequest`."""
+        if self.parameters is None:
+            return dict(request.path_params)
+        values = parse(request.scope["query_string"], known=[parameter.name for parameter in self.parameters])
+        if (text := one(values, FORMAT.name)) not in ("", "json"):
+            raise BadRequest(f"{unknown('format', text, ['json'])}; `isochrone routes export` writes others")
+        own = [parameter for parameter in self.parameters if parameter.name not in _SELECTING]
+        found = {parameter.argument or parameter.name: parameter.value(values) for parameter in own}
+        wanted = _wanted(self.work)
+        if "selection" in wanted:
+            targets, regions = values.get(TARGET.name, ()), values.get(REGION.name, ())
+            found["selection"] = Selection(window=window(values, now_at=now_at), targets=targets, regions=regions)
+        if "window" in wanted:
+            found["window"] = window(values, now_at=now_at)
+        return found | request.path_params
+
+
+@cache
+def _wanted(work: Callable[..., Any]) -> Collection[str]:
+    return frozenset(signature(work).parameters)
+
+
+def routes(endpoints: Iterable[Endpoint], owner: object, clock: Callable[[], int]) -> list[Route]:
+    """Return the routes of paths whose `work` is a method of the class of `owner`."""
+
+    def handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Any]]:
+        async def handle(request: Request) -> Any:  # noqa: ANN401  # a response
+            return await endpoint.work(owner, request, **endpoint.arguments(request, now_at=clock()))
+
+        return handle
+
+    return [Route(endpoint.path, handler(endpoint), methods=[endpoint.method]) for endpoint in endpoints]
+
+
+def parse(query: bytes, *, known: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Parse a query string. Raises `BadRequest` if it is not UTF-8, too long, or has unknown parameters."""
+    require_readable(query)
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise BadRequest(f"the query has more than {_MAX_FIELDS} parameters, or is not ASCII") from error
+    values: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise BadRequest(unknown("parameter", name, known))
+        values[name] = (*values.get(name, ()), value)
+    return values
+
+
+def require_readable(escaped: bytes) -> None:
+    """Check the escapes of a query or path. Raises `BadRequest` unless it is UTF-8 without control characters."""
+    if _BROKEN_ESCAPE.search(escaped):
+        raise BadRequest("a % is not followed by two hexadecimal digits")
+    try:
+        text = re.sub(rb"%(..)", lambda match: bytes.fromhex(match[1].decode()), escaped).decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest("the percent-encoded text is not UTF-8") from error
+    if not text.isprintable():
+        raise BadRequest("the percent-encoded text has control characters")
+
+
+def window(values: Values, *, now_at: int) -> Window:
+    """Parse `window` as commands do, or `from=…&until=…` as RFC 3339; the last 24 hours by default."""
+    begin, end, span = one(values, "from"), one(values, "until"), one(values, "window")
+    if not begin and not end:
+        try:
+            return parse_window(span or USUAL_WINDOW, now_at=now_at)
+        except WindowError as error:
+            raise BadRequest(shortened(str(error), _MAX_SHOWN), hint=error.hint) from error
+    if span:
+        raise BadRequest("window and from/until exclude each other")
+    if not begin:
+        raise BadRequest("until needs from, the beginning of the window")
+    found = Window(from_at=instant(begin, name="from"), until_at=instant(end, name="until") if end else now_at)
+    if found.from_at >= found.until_at:
+        raise BadRequest("the window is empty: until must be after from")
+    return found

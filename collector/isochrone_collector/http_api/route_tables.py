@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from google.protobuf.json_format import Parse, ParseError
 from starlette.requests import Request
@@ -14,8 +15,21 @@ from starlette.responses import Response
 from isochrone_collector.auth.authenticator import MAX_WATCHES, Authenticator, while_valid
 from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import BadRequest, UnknownName
-from isochrone_collector.http_api import bearer_auth, requests, streams
-from isochrone_collector.http_api.requests import QueryParameters
+from isochrone_collector.http_api import bearer_auth, streams
+from isochrone_collector.http_api.requests import (
+    COUNT,
+    EVENTS,
+    FORMAT,
+    INSTANT,
+    JSON,
+    ROUTE,
+    TEXT,
+    Endpoint,
+    Parameter,
+    generation,
+    parsed,
+    wait_us,
+)
 from isochrone_collector.http_api.responses import (
     EncodedTables,
     JsonResponse,
@@ -36,18 +50,39 @@ from isochrone_collector.xds.snapshots import Rejections, Snapshots
 from isochrone_collector.xds.stream_state import Rejection
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import RegionTables, RouteTable
+from isochrone_wire.routes import RegionTables, RouteState, RouteTable
 
 GENERATION = "X-Isochrone-Generation"
 ANSWERED_AT = "X-Isochrone-Answered-At"
 STALE_SINCE = "X-Isochrone-Stale-Since"
 
-ONE_REGION = ("route", "format", "wait", "after")
-WATCHING = ("route", "after")
-WATCHING_ALL = ("client_region", *WATCHING)
-
 MAX_AGE_US = 5 * SECOND_US
 """The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table and its state."""
+
+    client_region: str
+    route: str
+    generation: int
+    state: RouteState
+    built_at: int
+    weights: Annotated[Mapping[str, float], "The weights of the members from 0 to 1, by their targets in rank order."]
+    fresh_until_at: int
+    stale_until_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The regions and routes that have a table."""
+
+    generation: Annotated[int, "The newest generation of all tables."]
+    plan_version: int
+    client_regions: tuple[str, ...]
+    routes: Annotated[tuple[str, ...], "The routes of the plan in force."]
+    tables: tuple[TableState, ...]
 
 
 class TableRoutes:
@@ -63,79 +98,66 @@ class TableRoutes:
         self._encoded = EncodedTables()
         self._watches = StreamCounts(each=MAX_WATCHES)
 
-    async def overview(self, request: Request) -> Response:
+    async def overview(self, _request: Request) -> Response:
         """Return the regions and routes that have a table, with its state."""
-        requests.parse(request.scope["query_string"], known=())
         tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
-        overview = {
-            "generation": max((table.generation for table in tables), default=0),
-            "plan_version": self._plans.version,
-            "client_regions": sorted({table.client_region for table in tables}),
-            "routes": self._planned(),
-            "tables": [
-                {
-                    "client_region": table.client_region,
-                    "route": table.route,
-                    "generation": table.generation,
-                    "state": table.state.value,
-                    "built_at": rfc3339(table.built_at),
-                    "weights": {entry.target: entry.weight for entry in table.entries},
-                    "fresh_until_at": rfc3339(table.fresh_until_at),
-                    "stale_until_at": rfc3339(table.stale_until_at),
-                }
-                for table in tables
-            ],
-        }
-        headers = {"Cache-Control": "no-cache", **self._staleness()}
-        return JsonResponse(encode_line(overview), headers=headers)
+        states = tuple(
+            TableState(
+                client_region=table.client_region,
+                route=table.route,
+                generation=table.generation,
+                state=table.state,
+                built_at=table.built_at,
+                weights={entry.target: entry.weight for entry in table.entries},
+                fresh_until_at=table.fresh_until_at,
+                stale_until_at=table.stale_until_at,
+            )
+            for table in tables
+        )
+        overview = Overview(
+            generation=max((table.generation for table in tables), default=0),
+            plan_version=self._plans.version,
+            client_regions=tuple(sorted({table.client_region for table in tables})),
+            routes=tuple(self._planned()),
+            tables=states,
+        )
+        return JsonResponse(encode_line(overview), headers={"Cache-Control": "no-cache", **self._staleness()})
 
-    async def region(self, request: Request) -> Response:
+    async def region(self, request: Request, *, client_region: str, route: str, wait_us: int, after: int) -> Response:
         """Return the tables of a region, at once or as soon as there is a newer one than the client has."""
-        parameters = requests.parse(request.scope["query_string"], known=ONE_REGION)
-        requests.require_json(parameters.one("format"))
-        wait_us = requests.wait_us(parameters.one("wait"))
-        after = requests.generation(parameters.one("after"), name="after")
-        route = parameters.one("route")
         if_none_match = none_match(request.headers)
-        found = self._find(request, route)
+        found = self._find(client_region, route)
         if wait_us and is_current(if_none_match, found.etag):
             after = max(after, found.generation)
         if wait_us and after:
             waiting = self._wait(request, found, route, after=after, wait_us=wait_us)
             has_newer = await while_valid(_unless_disconnected(request, waiting), self._authenticate(request))
-            found = self._find(request, route)
+            found = self._find(client_region, route)
             if not has_newer and if_none_match is None:
                 return Response(status_code=204, headers=self._headers(found))
         if is_current(if_none_match, found.etag):
             return Response(status_code=304, headers=self._headers(found))
-        return Response(self._encoded.region(found), headers=self._headers(found), media_type="application/json")
+        return Response(self._encoded.region(found), headers=self._headers(found), media_type=JSON)
 
-    async def watch(self, request: Request) -> Response:
+    async def watch(self, request: Request, *, client_region: str, route: str, after: int) -> Response:
         """Stream the tables of a region as server-sent events."""
-        parameters = requests.parse(request.scope["query_string"], known=WATCHING)
-        found = self._find(request, parameters.one("route"))
-        return await self._stream(request, parameters, found.client_region)
+        self._find(client_region, route)
+        return await self.watch_all(request, client_region=client_region, route=route, after=after)
 
-    async def watch_all(self, request: Request) -> Response:
+    async def watch_all(self, request: Request, *, client_region: str, route: str, after: int) -> Response:
         """Stream the tables of all regions, or of one, as server-sent events."""
-        parameters = requests.parse(request.scope["query_string"], known=WATCHING_ALL)
-        return await self._stream(request, parameters, parameters.one("client_region"))
-
-    async def _stream(self, request: Request, parameters: QueryParameters, client_region: str) -> Response:
-        after = requests.generation(
-            request.headers.get("last-event-id") or parameters.one("after"), name="Last-Event-ID or after"
-        )
+        if event_id := request.headers.get("last-event-id"):
+            after = generation(event_id, name="Last-Event-ID")
         if request.method == "HEAD":
-            return Response(headers=streams.HEADERS, media_type=streams.MEDIA_TYPE)
+            return Response(headers=streams.HEADERS, media_type=EVENTS)
         return await streams.start(
-            self._watched(request, client_region, parameters.one("route"), after=after),
+            self._watched(request, client_region, route, after=after),
             event=self._encoded.event,
             authenticate=self._authenticate(request),
         )
 
-    def _find(self, request: Request, route: str) -> RegionTables:
+    def _find(self, region: str, route: str) -> RegionTables:
         """Return the tables in force. Raises `UnknownName`, and `NotBuilt` if a table is not built yet."""
-        region: str = request.path_params["client_region"]
         planned = self._planned()
         if route and route not in planned:
             raise UnknownName.among("route", route, planned)
@@ -218,6 +240,60 @@ def _seconds(us: int) -> int:
     return max(0, us) // SECOND_US
 
 
+def _watch(path: str, work: Callable[..., Awaitable[Response]], *parameters: Parameter) -> Endpoint:
+    after = "Resume after this generation; a snapshot comes first if it is missing."
+    return Endpoint(
+        path=path,
+        summary="Tables as they change, as server-sent events: id is the generation, data one RouteTable.",
+        work=work,
+        parameters=(*parameters, ROUTE, Parameter("after", COUNT, after, read=parsed(generation))),
+        answer=RouteTable,
+        media_type=EVENTS,
+        request_headers={"Last-Event-ID": "As after, with precedence."},
+    )
+
+
+_WAIT = {"type": "string", "examples": ["30s"]}
+
+TABLES = (
+    Endpoint(
+        path="/v1/routes",
+        summary="The regions and routes that have a table.",
+        work=TableRoutes.overview,
+        answer=Overview,
+    ),
+    _watch(
+        "/v1/routes/watch",
+        TableRoutes.watch_all,
+        Parameter("client_region", TEXT, "One region; all if missing."),
+    ),
+    Endpoint(
+        path="/v1/routes/{client_region}",
+        summary="The tables of a client region.",
+        work=TableRoutes.region,
+        parameters=(
+            ROUTE,
+            FORMAT,
+            Parameter("wait", _WAIT, "Wait for a newer table, 1s to 60s; see after.", "wait_us", parsed(wait_us)),
+            Parameter("after", COUNT, "The newest generation the client has.", read=parsed(generation)),
+        ),
+        answer=RegionTables,
+        request_headers={"If-None-Match": "The ETag the client has."},
+        headers={
+            "ETag": {"schema": TEXT, "description": "Changes with every table in the answer."},
+            "Cache-Control": {"schema": TEXT},
+            GENERATION: {"schema": COUNT, "description": "The newest generation in the answer."},
+            ANSWERED_AT: {"schema": INSTANT},
+            STALE_SINCE: {
+                "schema": INSTANT,
+                "description": "Present while the database is unavailable to the collector: newer tables may exist.",
+            },
+        },
+        other={"204": "No newer table while waiting.", "304": "The tables of If-None-Match are current."},
+    ),
+    _watch("/v1/routes/{client_region}/watch", TableRoutes.watch),
+)
+
 MAX_BODY_BYTES = 256 << 10
 """Maximum size of a request body. Envoy lists its extensions in it."""
 
@@ -261,3 +337,24 @@ class DiscoveryRoutes:
             "resources": [one.document for one in resources.values()],
         }
         return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})
+
+
+_DISCOVERY = Endpoint(
+    path="/v3/discovery:clusters",
+    summary="The clusters of a region, for Envoy.",
+    work=DiscoveryRoutes.clusters,
+    parameters=None,
+    answer=dict,
+    method="POST",
+    other={"304": "The version in the request is the newest."},
+    body="A DiscoveryRequest of Envoy's API, version 3, with node.locality.region.",
+)
+DISCOVERY = (
+    _DISCOVERY,
+    replace(
+        _DISCOVERY,
+        path="/v3/discovery:routes",
+        summary="The routes of a region, for Envoy.",
+        work=DiscoveryRoutes.routes,
+    ),
+)

@@ -18,22 +18,35 @@ from starlette.types import Message, Receive, Scope, Send
 from isochrone_collector.auth.authenticator import Authenticator, while_valid
 from isochrone_collector.auth.limits import StreamCounts
 from isochrone_collector.errors import CollectorError
-from isochrone_collector.http_api import bearer_auth, requests
-from isochrone_collector.http_api.requests import EXPORT, LINES, WATCH, Parameter, ParsedRequest
+from isochrone_collector.http_api import bearer_auth
+from isochrone_collector.http_api.requests import (
+    COUNT,
+    EVENTS,
+    INSTANT,
+    LINES,
+    REGION,
+    SELECTION,
+    TARGET,
+    TEXT,
+    Endpoint,
+    Parameter,
+    count,
+    instant,
+    parsed,
+)
 from isochrone_collector.http_api.responses import encode
 from isochrone_collector.publishing.change_event import ChangeEvent
 from isochrone_collector.publishing.changes import Changes
 from isochrone_collector.queries import samples
 from isochrone_collector.queries.context import QueryContext
-from isochrone_wire.answers import Selection, Window
-from isochrone_wire.fleet import StoredSample
+from isochrone_wire.answers import Selection
+from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.queries.json_text import plain_text
 
 SEND_TIMEOUT_US = 20 * SECOND_US
-MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 # A refusal comes at once and becomes a status code; later errors end the stream.
@@ -100,12 +113,12 @@ class EventStream(Response, Generic[Item]):
             await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:
             _log.info("watcher.ended", reason=str(error))
-            return self.media_type == MEDIA_TYPE
+            return self.media_type == EVENTS
         return True
 
     async def _copy(self, send: Send) -> None:
         # Without a task for each event: a table goes to a thousand readers at once.
-        if self.media_type == MEDIA_TYPE:
+        if self.media_type == EVENTS:
             await send(_body(_RETRY))
         with suppress(StopAsyncIteration):
             item = await self._first
@@ -119,7 +132,7 @@ async def start(
     *,
     event: Callable[[Item], bytes],
     authenticate: Callable[[], Awaitable[object]],
-    media_type: str = MEDIA_TYPE,
+    media_type: str = EVENTS,
     first_timeout_s: float | None = _FIRST_TIMEOUT_S,
 ) -> EventStream[Item]:
     """Start a stream of items as events. Raises the errors of the first item, such as `ResourceExhausted`."""
@@ -156,7 +169,7 @@ MAX_PAGES = 200
 
 
 class ChangeRoutes:
-    """The route of the stream."""
+    """The stream of notices."""
 
     def __init__(self, *, changes: Changes, authenticator: Authenticator) -> None:
         self._changes = changes
@@ -165,9 +178,8 @@ class ChangeRoutes:
 
     async def watch(self, request: Request) -> Response:
         """Stream notices: at most one a second, and a heartbeat without topics at once and every ten seconds."""
-        requests.parse(request.scope["query_string"], known=())
         if request.method == "HEAD":
-            return Response(headers=HEADERS, media_type=MEDIA_TYPE)
+            return Response(headers=HEADERS, media_type=EVENTS)
         return await start(
             self._counted(request),
             event=_event,
@@ -186,6 +198,17 @@ def _event(notice: ChangeEvent) -> bytes:
     return b"event: change\ndata: %s\n\n" % encode(notice)
 
 
+CHANGES = (
+    Endpoint(
+        path="/v1/changes",
+        summary="Notices of new data, as server-sent events named `change`: at most one a second, and a heartbeat "
+        "without topics at once and every ten seconds.",
+        work=ChangeRoutes.watch,
+        answer=ChangeEvent,
+        media_type=EVENTS,
+    ),
+)
+
 MAX_STREAMS = 16
 """Maximum number of streams of samples of one caller, of each of the two kinds."""
 
@@ -193,36 +216,25 @@ _record = FORMATS["SampleList"].record
 
 
 class SampleStreams:
-    """The routes of both streams."""
+    """The streams of samples."""
 
     def __init__(self, *, query_context: QueryContext, authenticator: Authenticator) -> None:
         self._query_context = query_context
         self._authenticator = authenticator
         self._exports, self._watches = StreamCounts(each=MAX_STREAMS), StreamCounts(each=MAX_STREAMS)
 
-    async def export(self, request: Request) -> Response:
+    async def export(self, request: Request, *, selection: Selection, newest: int, after: str) -> Response:
         """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
-        asked = self._parsed(request, EXPORT)
-        found = samples.export(
-            self._query_context, asked.selection, newest=asked.count("newest"), after=asked.text("after")
-        )
+        found = samples.export(self._query_context, selection, newest=newest, after=after)
         return await self._start(request, self._lines(request, found), media_type=LINES)
 
-    async def watch(self, request: Request) -> Response:
+    async def watch(self, request: Request, *, selection: Selection, since_at: int) -> Response:
         """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
-        asked = self._parsed(request, WATCH)
-        event_id, since = request.headers.get("last-event-id", ""), asked.text("since")
-        since_at = requests.count(event_id, name="Last-Event-ID") or requests.instant("since", since)
-        selection = Selection(
-            window=Window(from_at=0, until_at=1), targets=asked.texts("target"), regions=asked.texts("region")
-        )
-        return await self._start(request, self._events(request, selection, since_at), media_type=MEDIA_TYPE)
-
-    def _parsed(self, request: Request, parameters: Sequence[Parameter]) -> ParsedRequest:
-        query = requests.parse(request.scope["query_string"], known=[one.name for one in parameters])
-        return ParsedRequest(query=query, now_at=self._query_context.clock())
+        event_id = request.headers.get("last-event-id", "")
+        events = self._events(request, selection, count(event_id, name="Last-Event-ID") or since_at)
+        return await self._start(request, events, media_type=EVENTS)
 
     async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
         if request.method == "HEAD":
@@ -261,3 +273,39 @@ def _encoded_event(resume_at: int, portion: Sequence[StoredSample]) -> bytes:
     rows = ",".join(plain_text(_record(one)) for one in portion)
     data = f'{{"resume_at":"{rfc3339(resume_at)}","rows":[{rows}]}}'
     return b"id: %d\nevent: samples\ndata: %s\n\n" % (resume_at, data.encode())
+
+
+SAMPLES = (
+    Endpoint(
+        path="/v1/samples/export",
+        summary="All samples of a selection, as lines of JSON with the rows of /v1/samples; complete if the body ends.",
+        work=SampleStreams.export,
+        parameters=(
+            Parameter(
+                "newest",
+                {**COUNT, "maximum": 10_000},
+                "So many of the newest samples, newest first; all, oldest round first, if 0 or missing.",
+            ),
+            Parameter("after", TEXT, "Continue after the sample with this id; not with newest."),
+            *SELECTION,
+        ),
+        answer=SampleList,
+        media_type=LINES,
+    ),
+    Endpoint(
+        path="/v1/samples/watch",
+        summary="Samples as they are stored, as server-sent events: data has rows as /v1/samples, and resume_at, which "
+        "is the id in microseconds: samples received before it have been sent, later ones may have been.",
+        work=SampleStreams.watch,
+        parameters=(
+            Parameter(
+                "since", INSTANT, "Samples received from this instant on; now if missing.", "since_at", parsed(instant)
+            ),
+            TARGET,
+            REGION,
+        ),
+        answer=SampleList,
+        media_type=EVENTS,
+        request_headers={"Last-Event-ID": "Continue from this id."},
+    ),
+)

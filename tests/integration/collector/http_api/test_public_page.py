@@ -127,7 +127,7 @@ def test_every_other_path_needs_a_credential(public: Public) -> None:
             tried += 1
     assert tried > 20
     assert public.http.get("/metrics", headers=public.operator).status_code == 200
-    assert page.PUBLIC_PATHS == ("/v1/status", "/badge/{target:path}/{region}.svg")
+    assert (page.STATUS[0].path, page.BADGE) == ("/v1/status", "/badge/{target:path}/{region}.svg")
     for path in ("/v1/status/", "/v1/status/x", "/v1/statusx", "/badge/x", "/badge/a/b.svg/c", "/v1/../v1/targets"):
         assert public.http.get(path).status_code == 401, path
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import requests
-from isochrone_collector.http_api.requests import QueryParameters
 from isochrone_wire.answers import Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, SECOND_US
@@ -17,7 +16,7 @@ NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 
 
 def window(**said: str) -> Window:
-    return requests.window(QueryParameters({name.rstrip("_"): (value,) for name, value in said.items()}), now_at=NOW_AT)
+    return requests.window({name.rstrip("_"): (value,) for name, value in said.items()}, now_at=NOW_AT)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_any_query_is_read_or_refused(query: bytes) -> None:
         found = requests.parse(query, known=("route", "after"))
     except BadRequest:
         return
-    assert set(found.values) <= {"route", "after"}
+    assert set(found) <= {"route", "after"}
 
 
 @given(st.text(max_size=30))
@@ -77,7 +76,7 @@ def test_any_number_is_read_or_refused(text: str) -> None:
     with suppress(BadRequest):
         assert 0 <= requests.generation(text, name="after") < 2**63
     with suppress(BadRequest):
-        assert 0 <= requests.wait_us(text) <= requests.MAX_WAIT_US
+        assert 0 <= requests.wait_us(text, name="wait") <= requests.MAX_WAIT_US
 
 
 @pytest.mark.parametrize(
