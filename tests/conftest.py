@@ -28,7 +28,6 @@ pytest_plugins = [
     "fixtures.portkey",
     "fixtures.postgres",
     "fixtures.otlp",
-    "fixtures.page",
     "fixtures.prometheus",
     "fixtures.simulator",
     "fixtures.table_server",

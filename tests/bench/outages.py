@@ -28,8 +28,16 @@ from bench.simulator import WORLD, Simulator
 from fixtures.collector import Caller
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import SECOND_US
-from testdata.outage_answers import Shares, coverage_shares, leaderboard_shares, route_shares, slo_shares
-from testdata.outages import CYCLE_US, OUTAGE_SHARE, OUTAGE_US
+from testdata.outages import (
+    CYCLE_US,
+    OUTAGE_SHARE,
+    OUTAGE_US,
+    Shares,
+    coverage_shares,
+    leaderboard_shares,
+    route_shares,
+    slo_shares,
+)
 
 REGIONS = ("us-east-2", "ap-southeast-1")
 HOST = "providers.example"

@@ -19,7 +19,7 @@ from isochrone_wire.model import (
     TokenSource,
     Vantage,
 )
-from testdata.sample_rows import Row, sample_row
+from testdata.samples import Row, sample_row
 
 BATCH_SAMPLES = 500
 BODIES = 20

@@ -17,7 +17,7 @@ from isochrone_collector.clock import now_at
 from isochrone_common import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
-from testdata.printed import printed_rows
+from testdata.commands import printed_rows
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
 from testdata.waiting import eventually
 

@@ -13,28 +13,20 @@ from pathlib import Path
 import click
 
 from chaos import disk, experiment, faults, report
-from chaos.faults import NEEDS_DISK, Kind
+from chaos.faults import FAULT_TYPES
 from chaos.oracle import judge_all
 from chaos.testbed import Scale
 
-KINDS = click.Choice([kind.value for kind in Kind])
+KINDS = click.Choice(list(FAULT_TYPES))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kills", type=click.IntRange(1), default=200, show_default=True, help="Number of faults.")
 @click.option("--seed", type=int, help="Repeat the faults of an earlier run.  [default: a random seed]")
 @click.option("--agents", type=click.IntRange(1, 5), default=3, show_default=True, help="Number of agents.")
-@click.option(
-    "--collectors",
-    type=click.IntRange(1, 5),
-    default=2,
-    show_default=True,
-    help="Number of collectors.",
-)
-@click.option("--rate", type=click.FloatRange(0.05, 5), default=1.0, show_default=True, help="Faults per second.")
+@click.option("--collectors", type=click.IntRange(1, 5), default=2, show_default=True, help="Number of collectors.")
 @click.option("--tls/--plain", default=True, show_default=True, help="Use TLS and credentials, or plain text.")
 @click.option("--only", type=KINDS, multiple=True, help="Inject only this kind of fault; repeatable.")
-@click.option("--without", type=KINDS, multiple=True, help="Leave out this kind of fault; repeatable.")
 @click.option("--measure/--no-measure", default=True, show_default=True, help="Measure two recoveries at the end.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep spools, journals and logs here.")
 def main(
@@ -43,10 +35,8 @@ def main(
     seed: int | None,
     agents: int,
     collectors: int,
-    rate: float,
     tls: bool,
     only: tuple[str, ...],
-    without: tuple[str, ...],
     measure: bool,
     keep: Path | None,
 ) -> None:
@@ -60,32 +50,25 @@ def main(
       make chaos ARGS="--kills 200"
     """
     seed = secrets.randbits(32) if seed is None else seed
-    kinds = [kind for kind in Kind if kind.value in (only or list(Kind)) and kind.value not in without]
-    reason = disk.unavailable_reason()
-    for kind in sorted(NEEDS_DISK.intersection(kinds)) if reason else ():
+    reason, kinds = disk.unavailable_reason(), list(only or FAULT_TYPES)
+    for kind in [kind for kind in kinds if reason and FAULT_TYPES[kind].needs_disk]:
         kinds.remove(kind)
         click.echo(f"without {kind}: {reason}")
-    transport = "TLS" if tls else "plain text"
-    parts = f"{agents} agents, {collectors} collectors, {transport}"
+    parts = f"{agents} agents, {collectors} collectors, {'TLS' if tls else 'plain text'}"
     click.echo(f"seed {seed}, {kills} faults, {parts}\n{report.sentences(kinds)}\n")
-    schedule = faults.schedule(seed=seed, faults=kills, agents=agents, per_second=rate, kinds=kinds)
+    schedule = faults.schedule(seed=seed, faults=kills, agents=agents, per_second=1.0, kinds=kinds)
     scale = Scale(agents=agents, collectors=collectors, own_disks=reason is None, tls=tls)
     signal.signal(signal.SIGTERM, _interrupted)
     with _folder(keep) as folder:
         outcome = asyncio.run(experiment.run(folder, schedule, scale, measure=measure, echo=click.echo))
-    sys.exit(_conclude(outcome))
-
-
-def _conclude(outcome: experiment.Outcome) -> int:
     verdict = judge_all(outcome.evidence)
     recoveries = report.recoveries_s(outcome.measured, outcome.timeline)
-    kinds = len({event.fault.kind for event in outcome.events})
     click.echo(f"\n{report.table(outcome.events, outcome.timeline)}\n")
     for sentence in outcome.unexpected_exits:
         click.echo(sentence)
-    click.echo(report.result(verdict, recoveries, kills=len(outcome.events), kinds=kinds))
+    click.echo(report.result(verdict, recoveries, outcome.events))
     in_time = all(seconds <= report.MAX_RECOVERY_S for seconds in recoveries.values())
-    return 0 if verdict.conserved and in_time else 1
+    sys.exit(0 if verdict.conserved and in_time else 1)
 
 
 @contextmanager

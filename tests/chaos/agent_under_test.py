@@ -1,11 +1,9 @@
 """The agent under test: the real `isochrone-agent`, with a journal beside its spool and an adjustable wall clock.
 
-The journal has one line per sample, written with a single system call right after the spool has committed the sample,
-in the spool's own thread. A SIGKILL can therefore only occur before or after the line. A sample committed in that gap
-is still in the spool, where the harness finds it. The agent's code knows neither the journal nor the clock.
-
-The folder HOME has the journal, a file with an instant per acknowledged batch, and a file with the clock's offset in
-nanoseconds, which the agent reads at its start and on SIGUSR1.
+The spool's own thread writes one line per sample with a single system call right after the commit, so that a SIGKILL
+can only occur before or after it. A sample committed in that gap is still in the spool, where the harness finds it.
+The folder HOME has the journal, a file with an instant per acknowledged batch, and one with the clock's offset in
+nanoseconds, which is read at the start and on SIGUSR1.
 
 usage: python -m chaos.agent_under_test HOME run --vantage …
 """

@@ -1,11 +1,48 @@
 """The collectors under test: two on one database, with one certificate and with adjustable wall clocks."""
 
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.commands import Operator
 from chaos.process import Program
+from isochrone_wire.model import Vantage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """The operator of the collector at `address`. Under TLS, `identity` is the file that the collector wrote."""
+
+    address: str
+    identity: Path | None = None
+
+    def apply(self, plan: Path) -> None:
+        """Apply a plan."""
+        _run("isochrone_collector", "apply", str(plan), "--yes", *self._where())
+
+    def invite(self, vantage: Vantage) -> str:
+        """Create a join token."""
+        arguments = ("vantage", "add", vantage.name, "--region", vantage.region, "--output", "json")
+        return str(json.loads(_run("isochrone_collector", *arguments, *self._where()))["token"])
+
+    def _where(self) -> Sequence[str]:
+        return ["--collector", self.address, *(("--identity", str(self.identity)) if self.identity else ())]
+
+
+def join(address: str, token: str, data_dir: Path) -> None:
+    """Exchange a token for the identity of an agent, stored in its data folder."""
+    _run("isochrone_agent", "join", address, "--token", token, "--data-dir", str(data_dir))
+
+
+def _run(module: str, *words: str) -> str:
+    command = [sys.executable, "-m", module, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise RuntimeError(f"{module} {words[0]} failed: {done.stderr}")
+    return done.stdout
 
 
 @dataclass(eq=False, slots=True)
@@ -33,11 +70,9 @@ class Collector:
 
 
 async def start_collectors(
-    stack: AsyncExitStack, folder: Path, url: str, *, collectors: int, tls: bool
+    stack: AsyncExitStack, folder: Path, url: str, collectors: int, *, tls: bool
 ) -> tuple[list[Collector], Operator]:
-    """Start collectors on the database at `url`; return them and the operator of the first, whose certificate all
-    of them use.
-    """
+    """Start collectors on a database; return them and the operator of the first, whose certificate all use."""
     first, operator = await _start(stack, folder / "collector-1", url, ("--tls",) if tls else ())
     files = folder / "collector-1" / "tls"
     shared = ("--certificate", str(files / "certificate.pem"), "--key", str(files / "key.pem")) if tls else ()
@@ -47,12 +82,8 @@ async def start_collectors(
 
 async def _start(stack: AsyncExitStack, home: Path, url: str, tls: tuple[str, ...]) -> tuple[Collector, Operator]:
     clock = home / "clock"
-    program = Program(
-        name="collector",
-        module="testdata.collector_with_clock",
-        folder=home,
-        environment={"TEST_CLOCK_FILE": str(clock)},
-    )
+    variables = {"TEST_CLOCK_FILE": str(clock)}
+    program = Program(name="collector", module="chaos.collector_with_clock", folder=home, environment=variables)
     collector = Collector(program, clock)
     collector.set_clock(0.0)
     program.arguments = _arguments(home, url, 0, tls)

@@ -15,12 +15,11 @@ from typing import TypeVar
 
 import psycopg
 
-from chaos import disk, stored_samples
+from chaos import disk, records
 from chaos.journal import Key
 from isochrone_collector.errors import EmbeddedError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from testdata.database_relay import DatabaseRelay, url_through
-from testdata.replication import back_up, promote, start_standby
+from testdata.database_servers import DatabaseRelay, back_up, promote, start_standby, url_through
 
 DISK_MB = 1024
 RESTART_SECONDS = 60.0
@@ -121,11 +120,11 @@ class Database:
         try:
             server = self.primary
             server.relay.swallowing = True
-            before = await _patiently(lambda: stored_samples.stored(server.postgres.conninfo))
+            before = await _patiently(lambda: records.stored(server.postgres.conninfo))
             for one in (self.primary, self.standby):
                 one.signal(signal.SIGKILL)
             await asyncio.to_thread(server.replace, backup)
-            after = await stored_samples.stored(server.postgres.conninfo)
+            after = await records.stored(server.postgres.conninfo)
             note({vantage: keys.keys() - after[vantage].keys() for vantage, keys in before.items()})
             server.relay.cut()
             server.relay.swallowing = False

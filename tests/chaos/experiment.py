@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos import spool_reader, stored_samples
-from chaos.fault_injection import INJECTORS
-from chaos.faults import FAULT_TYPES, Fault, Kind
+from chaos import records, report
+from chaos.faults import FAULT_TYPES, Fault
 from chaos.journal import Key, Status
 from chaos.oracle import Evidence
-from chaos.report import KIND_WIDTH, Event, Timeline
+from chaos.report import Event, Timeline
 from chaos.testbed import Scale, Testbed, TestedAgent, testbed
 
 # A backlog of this size fits into the last push of a stopping agent.
@@ -25,16 +24,14 @@ FIRST_SAMPLE_SECONDS = 120.0
 # Longer than the time limits of a statement and of a connection, so that all of them are reached.
 BLACKHOLE_SECONDS = 20.0
 RECOVERY_SECONDS = 90.0
-MEASURED: Mapping[str, Kind] = {"recovery_blackhole": Kind.DATABASE_BLACKHOLED, "recovery_promotion": Kind.FAILOVER}
+MEASURED = {"recovery_blackhole": "database-blackholed", "recovery_promotion": "failover"}
 
 Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a run for the oracle and the report. `measured` are faults without any other fault beside them.
-    `unexpected_exits` lists exits that no fault caused.
-    """
+    """The result of a run. `measured` faults had no other fault beside them; no fault caused `unexpected_exits`."""
 
     evidence: Sequence[Evidence]
     events: Sequence[Event]
@@ -44,9 +41,7 @@ class Outcome:
 
 
 async def run(folder: Path, faults: Sequence[Fault], scale: Scale, *, measure: bool, echo: Echo) -> Outcome:
-    """Inject the faults into a new testbed in `folder`, let it settle, measure recoveries if asked to, and collect the
-    evidence.
-    """
+    """Inject the faults into a new testbed in `folder`, let it settle, `measure` recoveries, and return the outcome."""
     async with testbed(folder, scale) as running:
         watching = asyncio.create_task(running.watch())
         try:
@@ -81,9 +76,7 @@ async def _measure(running: Testbed, echo: Echo) -> dict[str, Event]:
 
 
 async def _have_recorded(agents: Sequence[TestedAgent]) -> None:
-    """Wait until every agent has recorded samples, after the last damage too: what never ran cannot be disturbed, and
-    an agent that is stopped before it has replaced a damaged spool delivers nothing of it.
-    """
+    """Wait until every agent has recorded samples, also since the last damage; before, its spool has none."""
     deadline = time.monotonic() + FIRST_SAMPLE_SECONDS
     while not all(agent.has_recorded() for agent in agents):
         if time.monotonic() > deadline:
@@ -102,27 +95,28 @@ async def _inject_all(running: Testbed, faults: Sequence[Fault], echo: Echo) -> 
 
 async def _inject(running: Testbed, fault: Fault, echo: Echo) -> Event:
     from_ns = time.monotonic_ns()
-    note = await INJECTORS[fault.kind](running, fault)
+    kind = FAULT_TYPES[fault.kind]
+    note = await kind.inject(running, fault)
     names = [agent.vantage.name for agent in running.agents]
-    vantages = [names[fault.agent]] if FAULT_TYPES[fault.kind].one_agent else names
-    affected = vantages[0] if FAULT_TYPES[fault.kind].one_agent else ""
-    echo(f"{fault.number:>4} {fault.kind:<{KIND_WIDTH}} {affected:<8} {note}")
+    vantages = [names[fault.agent]] if kind.one_agent else names
+    echo(f"{fault.number:>4} {report.padded(fault.kind)} {vantages[0] if kind.one_agent else '':<8} {note}")
     return Event(fault=fault, from_ns=from_ns, until_ns=time.monotonic_ns(), vantages=tuple(vantages), note=note)
 
 
 async def _drained(agents: Sequence[TestedAgent], *, below: int = NEARLY_EMPTY) -> None:
-    """Wait until fewer than `below` samples wait in each spool. An agent whose spool was damaged waits up to 30 s."""
+    """Wait until each agent records and fewer than `below` samples wait in its spool, which takes 30 s after damage.
+
+    One that was just started would otherwise be stopped before it handles the signal.
+    """
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(1.0)
-        if all(agent.program.runs and spool_reader.waiting_count(agent.data_dir) < below for agent in agents):
+        if all(agent.is_recording() and records.waiting_count(agent.data_dir) < below for agent in agents):
             return
 
 
 async def _delivered_again(running: Testbed) -> None:
-    """Wait until what restores removed is stored again. Agents whose pushes did not fail notice a restore at their next
-    start, or within 15 minutes: these are restarted.
-    """
+    """Wait until what restores removed is stored again. Agents notice a restore within 15 minutes, or at a start."""
     lacking = await _lacking(running)
     for agent in lacking:
         async with agent.program.lock:
@@ -138,11 +132,11 @@ async def _lacking(running: Testbed) -> list[TestedAgent]:
     """Return the agents with copies of removed samples that the database does not have again."""
     if not any(agent.removed for agent in running.agents):
         return []
-    stored = await stored_samples.stored(running.database.primary.postgres.conninfo)
+    stored = await records.stored(running.database.primary.postgres.conninfo)
     return [
         agent
         for agent in running.agents
-        if agent.removed & spool_reader.copies(agent.data_dir) - stored[agent.vantage.name].keys()
+        if agent.removed & records.copies(agent.data_dir) - stored[agent.vantage.name].keys()
     ]
 
 
@@ -165,7 +159,7 @@ async def _stop_agents(running: Testbed) -> bool:
 async def _collect_evidence(running: Testbed, events: Sequence[Event], measured: Mapping[str, Event]) -> Outcome:
     for agent in running.agents:
         agent.program.kill()
-    stored = await stored_samples.stored(running.database.primary.postgres.conninfo)
+    stored = await records.stored(running.database.primary.postgres.conninfo)
     return Outcome(
         evidence=[_evidence(agent, stored[agent.vantage.name]) for agent in running.agents],
         events=events,
@@ -188,7 +182,7 @@ def _timeline(running: Testbed) -> Timeline:
 
 def _evidence(agent: TestedAgent, stored: Counter[Key]) -> Evidence:
     kept = {entry.key for entry in agent.journal() if entry.status is Status.KEPT}
-    account = spool_reader.account(agent.data_dir)
+    account = records.account(agent.data_dir)
     return Evidence(
         vantage=agent.vantage.name,
         recorded=kept | agent.seen,
@@ -198,5 +192,5 @@ def _evidence(agent: TestedAgent, stored: Counter[Key]) -> Evidence:
         irrecoverable=agent.removed & agent.without_copy,
         counted=agent.dropped(account.dropped),
         unbalanced=account.missing,
-        left=agent.read_spool() | spool_reader.quarantined(agent.data_dir),
+        left=agent.read_spool() | records.quarantined(agent.data_dir),
     )

@@ -44,11 +44,11 @@ class Verdict:
 
     recorded: int = 0
     stored: int = 0
-    spooled: int = 0
-    dropped: int = 0
-    rolled_back: int = 0
     lost: int = 0
     duplicated: int = 0
+    dropped: int = 0
+    rolled_back: int = 0
+    spooled: int = 0
     invented: int = 0
     unbalanced: int = 0
 

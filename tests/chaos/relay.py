@@ -6,9 +6,41 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from chaos.payload_meter import PayloadMeter, PlainTextMeter, TlsMeter
+HEADER_BYTES = 5
+# TLS 1.3: the authentication tag and the content type.
+TLS_OVERHEAD_BYTES = 17
+_APPLICATION_DATA = 23
+
+
+class TlsMeter:
+    """Measures one direction of a connection without the overhead of TLS, chunk by chunk: a record counts in the chunk
+    that completes its header, a handshake record as 0.
+    """
+
+    def __init__(self) -> None:
+        self._header = b""
+        self._left = 0
+
+    def payload_bytes(self, data: bytes) -> int:
+        """Return the number of payload bytes in a chunk."""
+        payload = 0
+        while data:
+            passed = min(self._left, len(data))
+            self._left, data = self._left - passed, data[passed:]
+            missing = HEADER_BYTES - len(self._header)
+            self._header, data = self._header + data[:missing], data[missing:]
+            if len(self._header) == HEADER_BYTES:
+                payload += self._begin_record()
+        return payload
+
+    def _begin_record(self) -> int:
+        kind, self._left = self._header[0], int.from_bytes(self._header[3:], "big")
+        self._header = b""
+        return max(self._left - TLS_OVERHEAD_BYTES, 0) if kind == _APPLICATION_DATA else 0
+
 
 # A push of samples, and the reply to it, are larger than the control frames of HTTP/2.
 PUSH_BYTES = 200
@@ -24,8 +56,8 @@ class _Connection:
 
     agent: asyncio.StreamWriter
     collector: asyncio.StreamWriter
-    upstream: PayloadMeter
-    downstream: PayloadMeter
+    upstream_bytes: Callable[[bytes], int]
+    downstream_bytes: Callable[[bytes], int]
     settled_at_s: float
     blocking: bool = False
     blocked_bytes: int = 0
@@ -75,9 +107,7 @@ class Relay:
             self._refusing = False
 
     async def cut_next_reply(self, patience_s: float) -> bool:
-        """Forward the next push, but cut its connection instead of forwarding the reply. Return true if a push was sent
-        and replied to within `patience_s` seconds.
-        """
+        """Cut the connection of the next push instead of forwarding its reply; false if none came in `patience_s`."""
         async with self._one_cut:
             self._pending_cut = asyncio.get_running_loop().create_future()
             try:
@@ -97,10 +127,7 @@ class Relay:
         forwarding.add_done_callback(self._forwarding.discard)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._refusing:
-            writer.transport.abort()
-            return
-        upstream = await self._connect()
+        upstream = None if self._refusing else await self._connect()
         if upstream is None:
             writer.transport.abort()
             return
@@ -124,17 +151,16 @@ class Relay:
         return None
 
     def _connection_for(self, agent: asyncio.StreamWriter, collector: asyncio.StreamWriter) -> _Connection:
-        if self._tls:
-            return _Connection(agent, collector, TlsMeter(), TlsMeter(), time.monotonic() + HANDSHAKE_SECONDS)
-        return _Connection(agent, collector, PlainTextMeter(), PlainTextMeter(), 0.0)
+        if not self._tls:
+            return _Connection(agent, collector, len, len, 0.0)
+        meters = TlsMeter().payload_bytes, TlsMeter().payload_bytes
+        return _Connection(agent, collector, *meters, time.monotonic() + HANDSHAKE_SECONDS)
 
     async def _forward_upstream(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                is_push = (
-                    connection.upstream.payload_bytes(data) >= PUSH_BYTES
-                    and time.monotonic() >= connection.settled_at_s
-                )
+                is_large = connection.upstream_bytes(data) >= PUSH_BYTES
+                is_push = is_large and time.monotonic() >= connection.settled_at_s
                 if is_push and self._pending_cut is not None and self._cutting is None:
                     connection.blocking = True
                     self._cutting = asyncio.create_task(self._cut_when_replied(connection, self._pending_cut))
@@ -145,7 +171,7 @@ class Relay:
     async def _forward_downstream(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                payload = connection.downstream.payload_bytes(data)
+                payload = connection.downstream_bytes(data)
                 if connection.blocking:
                     connection.blocked_bytes += payload
                     if connection.blocked_bytes >= REPLY_BYTES:

@@ -2,15 +2,15 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from statistics import median
 
-from chaos.faults import FAULT_TYPES, Fault, Kind
+from chaos.faults import FAULT_TYPES, Fault
 from chaos.oracle import Verdict
 
 SECOND_NS = 1_000_000_000
-KIND_WIDTH = max(map(len, Kind))
+KIND_WIDTH = max(map(len, FAULT_TYPES))
 MAX_RECOVERY_S = 30.0
 """The goal for each measured recovery."""
 
@@ -28,24 +28,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The activity of each vantage: when samples were recorded and when batches were acknowledged, both in order and on
-    CLOCK_MONOTONIC.
-    """
+    """When each vantage recorded samples, and when its batches were acknowledged: in order, on CLOCK_MONOTONIC."""
 
     recorded_ns: Mapping[str, Sequence[int]]
     delivered_ns: Mapping[str, Sequence[int]]
 
     def recovery_ns(self, event: Event) -> int | None:
-        """Return the time from the end of a fault (the restart, for a kill) until every affected vantage has delivered
-        a batch.
-        """
+        """Return the time from the end of a fault until every affected vantage has delivered a batch."""
         first = [_after(self.delivered_ns[vantage], event.until_ns) for vantage in event.vantages]
         return max(found for found in first if found) - event.until_ns if all(first) else None
 
     def recorded_during(self, event: Event) -> int:
-        """Return the number of samples that the affected vantages recorded from the start of the fault to their
-        recovery.
-        """
+        """Return how many samples the affected vantages recorded from the start of the fault to their recovery."""
         until_ns = event.until_ns + (self.recovery_ns(event) or 0)
         return sum(_between(self.recorded_ns[vantage], event.from_ns, until_ns) for vantage in event.vantages)
 
@@ -53,14 +47,19 @@ class Timeline:
 def table(events: Iterable[Event], timeline: Timeline) -> str:
     """Return a table of the kinds: count, samples recorded until recovery, and recovery times."""
     events = list(events)
-    rows = [_row(kind, [event for event in events if event.fault.kind is kind], timeline) for kind in Kind]
+    rows = [_row(kind, [event for event in events if event.fault.kind == kind], timeline) for kind in FAULT_TYPES]
     head = f"{'fault':<{KIND_WIDTH}}{'times':>6}{'recorded until':>16}{'recovery':>10}{'longest':>10}"
     return "\n".join([head, f"{'':<{KIND_WIDTH + 6}}{'recovery':>16}{'median s':>10}{'s':>10}", *filter(None, rows)])
 
 
-def sentences(kinds: Iterable[Kind]) -> str:
+def padded(kind: str) -> str:
+    """Return the name of a kind as a column."""
+    return f"{kind:<{KIND_WIDTH}}"
+
+
+def sentences(kinds: Iterable[str]) -> str:
     """Return the descriptions of the kinds."""
-    return "\n".join(f"{kind:<{KIND_WIDTH}} {FAULT_TYPES[kind].sentence}" for kind in kinds)
+    return "\n".join(f"{padded(kind)} {FAULT_TYPES[kind].sentence}" for kind in kinds)
 
 
 def recoveries_s(measured: Mapping[str, Event], timeline: Timeline) -> dict[str, float]:
@@ -69,32 +68,20 @@ def recoveries_s(measured: Mapping[str, Event], timeline: Timeline) -> dict[str,
     return {name: inf if ns is None else ns / SECOND_NS for name, ns in found.items()}
 
 
-def result(verdict: Verdict, recoveries: Mapping[str, float], *, kills: int, kinds: int) -> str:
-    """Return the RESULT line; `kinds` is the number of kinds of faults, `recoveries` are in seconds."""
-    parts = {
-        "recorded": verdict.recorded,
-        "stored": verdict.stored,
-        "lost": verdict.lost,
-        "duplicated": verdict.duplicated,
-        "dropped": verdict.dropped,
-        "rolled_back": verdict.rolled_back,
-        "spooled": verdict.spooled,
-        "invented": verdict.invented,
-        "unbalanced": verdict.unbalanced,
-        "kills": kills,
-        "faults": kinds,
-        **{f"{name}_s": f"{seconds:.1f}" for name, seconds in recoveries.items()},
-    }
+def result(verdict: Verdict, recoveries: Mapping[str, float], events: Sequence[Event]) -> str:
+    """Return the RESULT line, with the numbers of faults and of their kinds; `recoveries` are in seconds."""
+    measured = {f"{name}_s": f"{seconds:.1f}" for name, seconds in recoveries.items()}
+    parts = {**asdict(verdict), "kills": len(events), "faults": len({event.fault.kind for event in events}), **measured}
     return "RESULT " + " ".join(f"{name}={value}" for name, value in parts.items())
 
 
-def _row(kind: Kind, events: Sequence[Event], timeline: Timeline) -> str:
+def _row(kind: str, events: Sequence[Event], timeline: Timeline) -> str:
     if not events:
         return ""
     took = [ns / SECOND_NS for event in events if (ns := timeline.recovery_ns(event)) is not None]
     recorded = sum(timeline.recorded_during(event) for event in events)
     times = f"{median(took):>10.1f}{max(took):>10.1f}" if took else f"{'-':>10}{'-':>10}"
-    return f"{kind:<{KIND_WIDTH}}{len(events):>6}{recorded:>16}{times}"
+    return f"{padded(kind)}{len(events):>6}{recorded:>16}{times}"
 
 
 def _after(instants: Sequence[int], at_ns: int) -> int | None:

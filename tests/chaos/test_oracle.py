@@ -1,5 +1,6 @@
 """The oracle detects violations: a check that always passes proves nothing."""
 
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -7,11 +8,14 @@ from random import Random
 import psycopg
 import pytest
 
-from chaos import faults, journal, oracle, spool_damage, stored_samples
-from chaos.faults import Kind
+from chaos import disk, faults, journal, oracle, records, testbed
 from chaos.journal import Entry, Key, Status
 from chaos.oracle import Evidence
-from isochrone_wire.model import Outcome, Sample
+from chaos.process import Program
+from chaos.relay import Relay
+from isochrone_agent.settings import Drain
+from isochrone_agent.spool.spool import Spool
+from isochrone_wire.model import Outcome, Sample, Vantage
 
 KEYS = [Key(7, 1_000_000 * number) for number in range(5)]
 ALL = Counter(KEYS)
@@ -65,16 +69,14 @@ def test_nothing_recorded_proves_nothing() -> None:
     ],
 )
 async def test_a_row_less_or_more_is_found(database_url: str, tamper: str | None, lost: int, duplicated: int) -> None:
-    """One deleted row in the real tables is one lost sample, one doubled row is one duplicate. A row that was set
-    aside because its round is stored is neither: it stands for nothing.
-    """
+    """A deleted row is a lost sample, a doubled one a duplicate, and one that was set aside is neither."""
     with psycopg.connect(database_url) as connection:
         connection.execute("insert into vantage values (1, 'a', 'here', now(), now())")
         for place, key in enumerate(KEYS):
             connection.execute(INSERT, (*key, place))
         if tamper:
             connection.execute(tamper.encode())
-    stored = await stored_samples.stored(database_url)
+    stored = await records.stored(database_url)
     verdict = oracle.judge(Evidence(vantage="a", recorded=set(KEYS), stored=stored["a"]))
     assert (verdict.lost, verdict.duplicated, verdict.invented) == (lost, duplicated, 0)
 
@@ -82,12 +84,11 @@ async def test_a_row_less_or_more_is_found(database_url: str, tamper: str | None
 def test_a_seed_decides_the_faults() -> None:
     """The same seed gives the same schedule, so that a failure can be repeated; another seed gives another."""
     first, again, other = (
-        faults.schedule(seed=seed, faults=50, agents=3, per_second=1, kinds=list(Kind)) for seed in (1, 1, 2)
+        faults.schedule(seed=seed, faults=50, agents=3, per_second=1, kinds=faults.FAULT_TYPES) for seed in (1, 1, 2)
     )
     assert first == again != other
-    assert {
-        fault.kind for fault in faults.schedule(seed=1, faults=500, agents=3, per_second=1, kinds=list(Kind))
-    } == set(Kind)
+    many = faults.schedule(seed=1, faults=500, agents=3, per_second=1, kinds=faults.FAULT_TYPES)
+    assert {fault.kind for fault in many} == faults.FAULT_TYPES.keys()
 
 
 def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
@@ -105,7 +106,48 @@ def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
 def test_damage_changes_the_file(tmp_path: Path, seed: int) -> None:
     """Damage changes the file and never makes it longer."""
     file = tmp_path / "spool"
-    file.write_bytes(bytes(10 * spool_damage.PAGE_BYTES))
-    assert spool_damage.damage(file, Random(seed))
-    assert file.read_bytes() != bytes(10 * spool_damage.PAGE_BYTES)
-    assert file.stat().st_size <= 10 * spool_damage.PAGE_BYTES
+    file.write_bytes(bytes(10 * disk.PAGE_BYTES))
+    assert disk.damage(file, Random(seed))
+    assert file.read_bytes() != bytes(10 * disk.PAGE_BYTES)
+    assert file.stat().st_size <= 10 * disk.PAGE_BYTES
+
+
+DELIVERED, LATER = (Sample(target_id=1, round_at=at, outcome=Outcome.OK, dispatched_at=at) for at in (1, 2))
+KEY = Key(DELIVERED.target_id, DELIVERED.round_at)
+
+
+def agent_with_a_copy(folder: Path) -> testbed.TestedAgent:
+    """An agent, not running, whose spool has a copy of one delivered sample."""
+    agent = testbed.TestedAgent(
+        vantage=Vantage(name="a", region="here"),
+        folder=folder,
+        relay=Relay(),
+        program=Program(name="agent", module="none", folder=folder),
+    )
+    agent.data_dir.mkdir()
+    spool = Spool(agent.spool, drain=Drain.OLDEST)
+    spool.record(DELIVERED)
+    batch = spool.lease()
+    assert batch is not None
+    spool.acknowledge(batch)
+    spool.close()
+    return agent
+
+
+def note_recorded(agent: testbed.TestedAgent, sample: Sample) -> None:
+    """Write a line of the journal, as an agent under test does."""
+    with (agent.folder / journal.FILE).open("ab") as file:
+        file.write(journal.line(Status.KEPT, at_ns=time.monotonic_ns(), sample=sample))
+
+
+def test_a_damaged_spool_has_no_copies(tmp_path: Path) -> None:
+    """A damaged spool is replaced without its copies when the agent starts again; until then they are lost."""
+    agent = agent_with_a_copy(tmp_path)
+    note_recorded(agent, DELIVERED)
+    agent.without_copy = records.copies(agent.data_dir)
+    agent.damaged_ns = time.monotonic_ns()
+    agent.note_removed({KEY})
+    assert agent.removed == agent.without_copy == {KEY}
+    note_recorded(agent, LATER)
+    agent.note_removed({KEY})
+    assert not agent.without_copy

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from chaos.payload_meter import TLS_OVERHEAD_BYTES, TlsMeter
-from chaos.relay import HANDSHAKE_SECONDS, PUSH_BYTES, Relay
+from chaos.relay import HANDSHAKE_SECONDS, PUSH_BYTES, TLS_OVERHEAD_BYTES, Relay, TlsMeter
 
 PUSH = b"p" * PUSH_BYTES
 

@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos import commands, database, disk, journal, spool_reader
+from chaos import database, disk, journal, records
 from chaos.agent_under_test import LATER
-from chaos.collectors import Collector, start_collectors
-from chaos.commands import Operator
+from chaos.collectors import Collector, Operator, join, start_collectors
 from chaos.database import Database
 from chaos.journal import Entry, Key, Status
 from chaos.process import Program
@@ -30,21 +29,18 @@ _BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fa
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class TestedAgent:
-    """One agent with its relay and its disk, and the samples found in its spool at every kill. `cloned` are the samples
-    that its clones recorded, `removed` those that restores of the database have removed, and `without_copy` those whose
-    copies a damaged or full disk may have destroyed.
-    """
+    """One agent with its relay and its disk, and what is known of its samples beside its journal."""
 
     vantage: Vantage
     folder: Path
     relay: Relay
     program: Program
     offset_ns: int = 0
-    seen: set[Key] = field(default_factory=set)
+    seen: set[Key] = field(default_factory=set)  # in its spool at a kill
     at_risk: set[Key] = field(default_factory=set)
-    cloned: set[Key] = field(default_factory=set)
-    removed: set[Key] = field(default_factory=set)
-    without_copy: set[Key] = field(default_factory=set)
+    cloned: set[Key] = field(default_factory=set)  # recorded by its clones
+    removed: set[Key] = field(default_factory=set)  # by restores of the database
+    without_copy: set[Key] = field(default_factory=set)  # whose copies a damaged or full disk may have destroyed
     damaged_ns: int = 0
 
     @property
@@ -55,13 +51,13 @@ class TestedAgent:
     @property
     def spool(self) -> Path:
         """The file of its spool."""
-        return self.data_dir / spool_reader.FILE
+        return self.data_dir / records.FILE
 
     def read_spool(self) -> set[Key]:
         """Return and remember the samples that wait in the spool of this agent, which must not run."""
         if self.damaged_ns and not self.has_recorded():
             return set()
-        waiting = spool_reader.waiting(self.data_dir)
+        waiting = records.waiting(self.data_dir)
         self.seen |= waiting
         return waiting
 
@@ -69,24 +65,25 @@ class TestedAgent:
         """Note samples that the database has no longer. No batch may be acknowledged meanwhile."""
         self.removed |= keys
         if self.has_recorded():
-            self.without_copy -= spool_reader.copies(self.data_dir)
+            self.without_copy -= records.copies(self.data_dir)
 
     def has_recorded(self) -> bool:
-        """Return whether samples were recorded, since the damage to its spool if there was any. Until then, the content
-        may be noise, and the agent has yet to replace it, without the copies of delivered samples.
-        """
+        """Return whether samples were recorded since the last damage: before, the content of its spool may be noise."""
         recorded = self.journal()
         return bool(recorded) and recorded[-1].at_ns >= self.damaged_ns
 
+    def is_recording(self) -> bool:
+        """Return whether the running process has recorded samples."""
+        recorded = self.journal()
+        return self.program.runs and bool(recorded) and recorded[-1].at_ns >= self.program.started * 1e9
+
     def dropped(self, counted: Mapping[str, int]) -> int:
-        """Return the number of recorded samples that this agent reports as dropped. Its counters include samples that
-        its spool refused, which were never recorded. If damage destroyed the counters too, the agent reports that the
-        number is unknown.
+        """Return the number of dropped samples that this agent reports, without those that its spool refused.
+
+        If damage destroyed the counters too, the agent reports that the number is unknown.
         """
-        events = (
-            json.loads(line) for line in self.program.log_file.read_text().splitlines() if '"spool.salvaged"' in line
-        )
-        if any(not event["lost_is_known"] for event in events):
+        salvages = (line for line in self.program.log_file.read_text().splitlines() if '"spool.salvaged"' in line)
+        if any(not json.loads(line)["lost_is_known"] for line in salvages):
             return len(self.at_risk)
         refused = sum(entry.status is Status.REFUSED for entry in self.journal())
         return max(sum(counted.values()) - refused, 0)
@@ -141,14 +138,12 @@ class Testbed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The size of a testbed. Agents and servers of the database have their own disks if `own_disks`. With `tls`, the
-    agents join with a token and use TLS; otherwise plain text without credentials.
-    """
+    """The size of a testbed."""
 
     agents: int
     collectors: int
-    own_disks: bool
-    tls: bool
+    own_disks: bool  # of agents and servers of the database
+    tls: bool  # agents join with a token; otherwise plain text without credentials
 
 
 @asynccontextmanager
@@ -162,13 +157,19 @@ async def testbed(folder: Path, scale: Scale) -> AsyncIterator[Testbed]:
             name="sim",
             module="isochrone_sim",
             folder=folder,
-            arguments=("serve", "--faults", "--listen", "127.0.0.1:0"),
+            arguments=["serve", "--faults", "--listen", "127.0.0.1:0"],
         )
-        base_url = str((await _ready(stack, simulator))["endpoints"].popitem()[1])
-        serving, operator = await start_collectors(
-            stack, folder, servers.url, collectors=scale.collectors, tls=scale.tls
-        )
-        await asyncio.to_thread(operator.apply, _plan(folder, base_url))
+        stack.callback(simulator.kill)
+        simulator.start()
+        base_url = str((await simulator.ready_line())["endpoints"].popitem()[1])
+        serving, operator = await start_collectors(stack, folder, servers.url, scale.collectors, tls=scale.tls)
+        targets = [
+            {**target, "name": f"{number}", "base_url": base_url, "workload": {"max_output_tokens": number}}
+            for number, target in enumerate([*_IDLE * 3, *_BUSY], 1)
+        ]
+        plan = folder / "plan.yaml"
+        plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets}))
+        await asyncio.to_thread(operator.apply, plan)
         ports = [collector.port for collector in serving]
         tested = [
             await _start_agent(stack, folder, number, ports, own_disks=scale.own_disks, operator=operator)
@@ -177,35 +178,8 @@ async def testbed(folder: Path, scale: Scale) -> AsyncIterator[Testbed]:
         yield Testbed(folder=folder, database=servers, collectors=serving, agents=tested)
 
 
-async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str, str]]:
-    program.start()
-    stack.callback(program.kill)
-    return await program.ready_line()
-
-
-def _plan(folder: Path, base_url: str) -> Path:
-    targets = [
-        {
-            **target,
-            "name": f"{target['model']}-{number}",
-            "base_url": base_url,
-            "workload": {"max_output_tokens": number},
-        }
-        for number, target in enumerate([*_IDLE * 3, *_BUSY], 1)
-    ]
-    plan = folder / "plan.yaml"
-    plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets}))
-    return plan
-
-
 async def _start_agent(
-    stack: AsyncExitStack,
-    folder: Path,
-    number: int,
-    ports: Sequence[int],
-    *,
-    own_disks: bool,
-    operator: Operator,
+    stack: AsyncExitStack, folder: Path, number: int, ports: Sequence[int], *, own_disks: bool, operator: Operator
 ) -> TestedAgent:
     vantage = Vantage(name=f"agent-{number}", region=REGIONS[number % len(REGIONS)])
     home = folder / vantage.name
@@ -221,22 +195,15 @@ async def _start_agent(
     options: Sequence[str] = ("--vantage", vantage.name, "--region", vantage.region, "--collector", address)
     if operator.identity is not None:
         token = await asyncio.to_thread(operator.invite, vantage)
-        await asyncio.to_thread(commands.join, address, token, disk_folder)
+        await asyncio.to_thread(join, address, token, disk_folder)
         # A joined agent needs no other options.
         options = ()
-    arguments = (
-        str(home),
-        "run",
-        *options,
-        "--data-dir",
-        str(disk_folder),
-        "--log-format",
-        "json",
-    )
-    # Every second agent is of a later version.
-    environment = {LATER: "1"} if number % 2 else {}
     program = Program(
-        name="agent", module="chaos.agent_under_test", folder=home, arguments=arguments, environment=environment
+        name="agent",
+        module="chaos.agent_under_test",
+        folder=home,
+        arguments=[str(home), "run", *options, "--data-dir", str(disk_folder), "--log-format", "json"],
+        environment={LATER: "1"} if number % 2 else {},  # every second agent is of a later version
     )
     agent = TestedAgent(vantage=vantage, folder=home, relay=relay, program=program)
     agent.set_clock(0)

@@ -1,5 +1,5 @@
-"""Samples of an agent during outages, in simulated time: the agent's round runner with its schedule, limits and overlap
-policy, and a provider that answers at once or, if the request begins in an outage, never.
+"""Samples of the agent's scheduler in simulated time, whose provider answers at once or, in an outage, never; and the
+share of failed requests by target in the answers of a collector.
 """
 
 import asyncio
@@ -11,11 +11,14 @@ from typing import Any, cast
 
 import pytest
 
+from fixtures.collector import Caller
 from isochrone_agent.plan import probe_scheduler
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.spool import AsyncSpool
+from isochrone_client.client import ObservatoryClient
+from isochrone_wire.answers import Selection
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
 
 OUTAGE_US, CYCLE_US = 100 * SECOND_US, 600 * SECOND_US
@@ -118,3 +121,34 @@ def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Han
         patch.setattr(probe_scheduler, "MAX_SLEEP_US", DAY_US)
         runner.run(run())
     return sorted(spool.samples, key=lambda sample: (sample.round_at, sample.target_id))
+
+
+Shares = dict[str, float]
+
+
+def coverage_shares(call: Caller, selection: Selection) -> Shares:
+    """Return the shares in the outcomes of `coverage`."""
+    counts = {
+        line.target: (line.outcomes.get(Outcome.TIMED_OUT, 0), line.outcomes.get(Outcome.OK, 0))
+        for line in call.coverage(selection)
+    }
+    return {target: late / (late + ok) for target, (late, ok) in counts.items() if late + ok}
+
+
+def leaderboard_shares(call: Caller, selection: Selection) -> Shares:
+    """Return what the leaderboard's success leaves."""
+    standings = call.leaderboard(selection).standings
+    return {line.target: 1 - line.success.value for line in standings if line.success is not None}
+
+
+def slo_shares(call: Caller, selection: Selection) -> Shares:
+    """Return what the goodput under the latency target `web` leaves."""
+    lines = call.latency_budgets(selection, "web")
+    return {line.target: 1 - line.goodput.value for line in lines if line.goodput is not None}
+
+
+def route_shares(address: str, region: str) -> Shares:
+    """Return what the success of the members of all routes leaves."""
+    with ObservatoryClient(address) as client:
+        entries = [entry for table in client.get_tables(region).tables for entry in table.entries]
+    return {entry.target: 1 - entry.success.value for entry in entries if entry.success is not None}

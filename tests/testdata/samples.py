@@ -1,7 +1,11 @@
-"""Realistic samples of a working agent: nearly all fields set, and provider-generated values random."""
+"""Realistic samples of a working agent, and their rows of the table `sample`, made one by one."""
 
+from dataclasses import asdict
 from random import Random
+from typing import Any
 
+from isochrone_collector.store.batches import Origin
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.model import Outcome, RateLimit, Sample, TokenSource
 
 _TARGETS = 20
@@ -62,3 +66,13 @@ def realistic_sample(number: int) -> Sample:
         cost_usd=tokens * 6e-7,
         http_status=200,
     )
+
+
+Row = tuple[Any, ...]
+
+
+def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
+    """Return a sample as a row of `sample`, in the order of `COLUMNS`. `idx` is its index in the batch."""
+    limits = {f"ratelimit_{name}": value for name, value in asdict(sample.ratelimit or RateLimit()).items()}
+    values = {**asdict(sample), **limits, **asdict(origin), "idx": idx}
+    return tuple(values[name] for name in COLUMNS)

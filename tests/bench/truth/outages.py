@@ -8,7 +8,7 @@ import structlog
 from isochrone_collector.analysis.distribution import outcome_counts
 from isochrone_wire.model import SECOND_US
 from testdata.outages import CYCLE_US, OUTAGE_SHARE, in_outage, record
-from testdata.routing_simulation import target
+from testdata.routing_worlds import target
 
 CYCLES = 48
 EVERY_S = (10, 30, 60)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, autoregressive
 from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
-from testdata.routing_simulation import START_AT, RoutingSimulation
+from testdata.routing_worlds import START_AT, RoutingSimulation
 
 DAYS = 6
 EPOCHS_OF_A_DAY = 288

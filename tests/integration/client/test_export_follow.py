@@ -18,10 +18,9 @@ from isochrone_client.gateways import FORMATS
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
-from testdata.followed_exports import following, options
+from testdata.commands import following, options
 from testdata.ports import free_port
-from testdata.routes import VOICE
-from testdata.served_tables import fresh
+from testdata.routes import VOICE, fresh
 from testdata.waiting import eventually
 
 PATIENCE = 10.0

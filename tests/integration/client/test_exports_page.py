@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fixtures.fake_collector import FakeCollector
 from testdata.documented_commands import blocks_of, section
-from testdata.served_tables import fresh
+from testdata.routes import fresh
 from testdata.waiting import eventually
 
 PAGE = section("gateways.md", "Files")

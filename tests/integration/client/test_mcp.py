@@ -22,7 +22,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
-from testdata.printed import printed
+from testdata.commands import printed
 from testdata.pushed_rounds import FIRST, PLAN, SG, THIRD, US, Fleet, rounds_until, without
 from testdata.routes import EXPLANATION
 from testdata.waiting import eventually

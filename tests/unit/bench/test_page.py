@@ -9,7 +9,7 @@ from bench.page import pacing
 from bench.page.__main__ import Usage, core_pct
 from bench.page.browsing import transferred_kib
 from bench.page.pacing import PLAN, Pacing
-from fixtures.page import STATIC
+from fixtures.node import STATIC
 from isochrone_collector.http_api.queries import PAGE_AGE_S
 
 

@@ -16,7 +16,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
-from testdata.followed_exports import following
+from testdata.commands import following
 from testdata.waiting import eventually
 
 PATIENCE = 10.0

@@ -19,7 +19,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.gateways import renderer
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
-from testdata.followed_exports import following
+from testdata.commands import following
 from testdata.ports import dead_url
 from testdata.routes import CHAT
 from testdata.waiting import eventually

@@ -21,8 +21,7 @@ from isochrone_client.kubernetes.election import Election
 from isochrone_client.kubernetes.reconciler import Reconciler
 from isochrone_client.kubernetes.route_objects import HTTP_ROUTE, change_of
 from testdata.preforked import Program
-from testdata.routes import CHAT
-from testdata.served_tables import fresh
+from testdata.routes import CHAT, fresh
 from testdata.waiting import eventually
 
 PATIENCE = 20.0

@@ -13,7 +13,7 @@ import yaml
 from fixtures.fake_collector import FakeCollector
 from fixtures.kubernetes import API_OF, NAMESPACE, ApiServer
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
-from testdata.served_tables import fresh
+from testdata.routes import fresh
 from testdata.waiting import eventually
 
 PAGE = section("gateways.md", "Kubernetes")

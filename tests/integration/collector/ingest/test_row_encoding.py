@@ -18,7 +18,7 @@ from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire import codec
 from isochrone_wire.model import DAY_US, Outcome, Quality, RateLimit, Sample, TokenSource
-from testdata.sample_rows import sample_row
+from testdata.samples import sample_row
 
 NOW_AT = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()) * 1_000_000
 ORIGIN = Origin(vantage_id=2**63 - 1, region="ap-südost-1", epoch=-(2**63), seq=3, received_at=NOW_AT + 5)

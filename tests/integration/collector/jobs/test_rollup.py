@@ -17,7 +17,7 @@ from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Vantage
-from testdata.quantiles import independent_quantile
+from testdata.columns import independent_quantile
 
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 

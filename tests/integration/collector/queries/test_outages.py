@@ -12,8 +12,17 @@ from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Selection, Source, Window
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Target, Vantage
-from testdata.outage_answers import Shares, coverage_shares, leaderboard_shares, route_shares, slo_shares
-from testdata.outages import CYCLE_US, OUTAGE_SHARE, in_outage, record
+from testdata.outages import (
+    CYCLE_US,
+    OUTAGE_SHARE,
+    Shares,
+    coverage_shares,
+    in_outage,
+    leaderboard_shares,
+    record,
+    route_shares,
+    slo_shares,
+)
 from testdata.waiting import eventually
 
 US, SG = "us-east-2", "ap-southeast-1"

@@ -25,8 +25,7 @@ from isochrone_collector.store.postgres.connection import Connection
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
-from testdata.database_relay import DatabaseRelay
-from testdata.replication import ask, make_standby, promote, url_of_all
+from testdata.database_servers import DatabaseRelay, ask, make_standby, promote, url_of_all
 from testdata.waiting import BUSY
 
 US = Vantage(name="us-1", region="us")

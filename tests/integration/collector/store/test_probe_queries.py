@@ -20,7 +20,7 @@ from isochrone_collector.store.samples import COLUMNS
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Sample
-from testdata.sample_rows import sample_row
+from testdata.samples import sample_row
 
 NOW_AT = 1_795_248_000_123_456
 US = Origin(vantage_id=7, region="us-east-2", epoch=1, seq=1, received_at=NOW_AT)

@@ -12,7 +12,7 @@ import pytest
 from fixtures.simulator import Simulator
 from fixtures.table_server import TableServer
 from testdata.documented_commands import ROOT
-from testdata.served_tables import fresh, simulated_member
+from testdata.routes import fresh, simulated_member
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 WRITTEN = "http://127.0.0.1:4680"

@@ -8,8 +8,8 @@ from isochrone_client.demo.display import Progress, View, changes, screen
 from isochrone_client.demo.scenario import SUGGESTIONS
 from isochrone_client.pages.matrix import CHANGED_MARK, Cell, Matrix, by_place
 from isochrone_wire.answers import Decision, Metric
-from testdata.matrices import cell as cell_of
-from testdata.matrices import difference
+from testdata.client_answers import cell as cell_of
+from testdata.client_answers import difference
 
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1")
 TARGETS = (

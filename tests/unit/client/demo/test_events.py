@@ -5,7 +5,7 @@ import pytest
 from isochrone_client.demo.scenario import EPISODE, FAULTS, Episode, Timeline
 from isochrone_client.pages.matrix import Matrix
 from isochrone_wire.answers import Metric
-from testdata.matrices import cell, difference
+from testdata.client_answers import cell, difference
 
 SLOW = Episode(provider="acme", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 

@@ -9,8 +9,8 @@ from isochrone_client.live_view.state import Question
 from isochrone_client.pages.matrix import METRICS, SORTS, arranged, median
 from isochrone_wire.answers import Metric, Order
 from isochrone_wire.durations import MINUTE_US
+from testdata.client_answers import ANSWERS, BASELINE, EQUAL, FAILING, FAST, NEW, OTHER, REGION, SLOW
 from testdata.insights import NOW_AT
-from testdata.live_answers import ANSWERS, BASELINE, EQUAL, FAILING, FAST, NEW, OTHER, REGION, SLOW
 
 BOARD = matrix_of(ANSWERS)
 

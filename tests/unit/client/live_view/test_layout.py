@@ -13,8 +13,8 @@ from isochrone_client.live_view.state import Question, ViewState
 from isochrone_client.pages.matrix import FAILING_MARK, STALE_MARK
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import MINUTE_US, SECOND_US
+from testdata.client_answers import ANSWERS, DETAIL, EQUAL, FAILING, FAST, NEW, SLOW, TARGETS
 from testdata.insights import NOW_AT
-from testdata.live_answers import ANSWERS, DETAIL, EQUAL, FAILING, FAST, NEW, SLOW, TARGETS
 
 GOLDEN = Path(__file__).parent / "golden"
 STATE = ViewState(question=Question())

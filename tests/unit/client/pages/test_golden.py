@@ -59,6 +59,7 @@ from isochrone_wire.insights import (
 from isochrone_wire.model import Outcome
 from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.routes import ChangeKind, RouteEventList
+from testdata.client_answers import ANSWERS as LIVE_ANSWERS
 from testdata.insights import (
     ALERTS,
     DRIFT,
@@ -73,7 +74,6 @@ from testdata.insights import (
     SIMULATIONS,
     TIERS,
 )
-from testdata.live_answers import ANSWERS as LIVE_ANSWERS
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GLOSSARY = Path(__file__).parents[4] / "docs" / "glossary.md"

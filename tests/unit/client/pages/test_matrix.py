@@ -18,8 +18,8 @@ from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile
 from isochrone_wire.insights import Standing
+from testdata.client_answers import BASELINE, OTHER, REGION, cell, difference
 from testdata.insights import NOW_AT
-from testdata.matrices import BASELINE, OTHER, REGION, cell, difference
 
 TARGETS = ("acme/large", "acme/small")
 KINDS = (Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)

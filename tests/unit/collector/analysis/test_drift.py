@@ -10,7 +10,7 @@ import pytest
 
 from isochrone_collector.analysis.drift import MIN_ROUNDS, MIN_ROUNDS_AFTER, Change, Series, SeriesState, changes
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
-from testdata.synthetic_series import SeriesModel
+from testdata.series import SeriesModel
 
 SERIES_OF_A_TARGET = 6
 HISTORY_DAYS = 7

@@ -6,7 +6,7 @@ import pytest
 from isochrone_collector.analysis.drift import NO_SEASONALITY, estimate_seasonality
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US
-from testdata.synthetic_series import START_AT
+from testdata.series import START_AT
 
 HOURS = START_AT + np.arange(7 * 24, dtype=np.int64) * HOUR_US
 SWING = 0.3 * np.sin((HOURS % DAY_US) / DAY_US * 2 * np.pi)

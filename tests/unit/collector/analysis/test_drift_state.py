@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from isochrone_collector.analysis.drift import MAX_ROUNDS, SeriesState
-from testdata.synthetic_series import SeriesModel
+from testdata.series import SeriesModel
 
 NATURE = SeriesModel(sigma=0.1)
 

@@ -13,7 +13,7 @@ from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import RELATIVE_ERROR, Histogram
 from isochrone_collector.analysis.stats.binomial import interval_ranks as exact_ranks
 from isochrone_collector.analysis.stats.long_run_variance import independent
-from testdata.quantiles import independent_quantile
+from testdata.columns import independent_quantile
 
 # Rounding of logarithms of the largest and smallest of these moves an edge by less.
 SLACK = 1e-9

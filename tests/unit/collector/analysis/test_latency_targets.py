@@ -23,9 +23,8 @@ from isochrone_collector.analysis.leaderboard import Entry
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible, LatencyBudget
-from testdata.difficult_series import DAY, SERIES
-from testdata.distributions import values_of
-from testdata.requests import requests_of
+from testdata.columns import requests_of, values_of
+from testdata.series import DAY, SERIES
 
 MS = 1000
 # Summaries of so many hours take no request for another's neighbour.

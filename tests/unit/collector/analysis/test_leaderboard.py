@@ -19,8 +19,8 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.leaderboard import Entry, standings
 from isochrone_wire.answers import Metric, Order
-from testdata.difficult_series import SERIES
-from testdata.distributions import values_of
+from testdata.columns import values_of
+from testdata.series import SERIES
 
 TEN = range(1, 11)
 

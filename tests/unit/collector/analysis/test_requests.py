@@ -6,7 +6,7 @@ import pytest
 from isochrone_collector.analysis.goodput import Ending, by_series
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import SECOND_US
-from testdata.requests import requests_of
+from testdata.columns import requests_of
 
 ANSWERED, FAILED, THROTTLED, NONE = Ending
 NAN = float("nan")

@@ -24,7 +24,7 @@ from isochrone_collector.analysis.simulation import (
     race,
     rank_members,
 )
-from testdata.difficult_series import SERIES
+from testdata.series import SERIES
 
 # Other tests and processes share these cores.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

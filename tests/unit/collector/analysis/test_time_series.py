@@ -12,9 +12,7 @@ from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 from isochrone_wire.queries.series import SeriesPoint
-from testdata.probes import Row, probes
-from testdata.quantiles import independent_quantile
-from testdata.requests import requests_of
+from testdata.columns import Row, independent_quantile, probes, requests_of
 
 AT = 1_795_248_000_000_000
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.time_series import FEWEST_BINS, MAX_BINS, bins_of, packed_values
-from testdata.probes import Row, probes
+from testdata.columns import Row, probes
 
 VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e10), max_size=40)
 

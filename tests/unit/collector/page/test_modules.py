@@ -1,6 +1,6 @@
 """The JavaScript modules of the live page."""
 
-from fixtures.page import PageModules
+from fixtures.node import PageModules
 
 
 def test_pure_functions(page_modules: PageModules) -> None:

@@ -5,7 +5,7 @@ from isochrone_collector.queries import differentials
 from isochrone_collector.store.vantages import VantageRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US
-from testdata.probes import Row, probes
+from testdata.columns import Row, probes
 
 NOW_AT = 1_795_219_200_000_000
 

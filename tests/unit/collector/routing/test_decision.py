@@ -13,7 +13,7 @@ from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
-from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, joint_rounds, target_named
+from testdata.routing_worlds import AT, RULES, comparison, evidence, inputs_for, joint_rounds, target_named
 
 EPOCH = RULES.epoch_us
 A, B = evidence("a", 350), evidence("b", 350)

@@ -13,7 +13,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table import build_table, explain_steps, replay
 from isochrone_wire.model import Route, Slo
 from isochrone_wire.routes import RouteState, RouteTable
-from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
+from testdata.routing_worlds import AT, RULES, comparison, evidence, inputs_for, target_named
 
 NAMES = ("a", "b", "c")
 ROUNDING = 1e-5

@@ -25,8 +25,8 @@ from isochrone_collector.routing.switch import State
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Plan, Route, Slo
-from testdata.difficult_series import SERIES
-from testdata.routing_inputs import RULES, target_named
+from testdata.routing_worlds import RULES, target_named
+from testdata.series import SERIES
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
 EVERY_US = 60 * SECOND_US

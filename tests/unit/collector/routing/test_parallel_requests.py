@@ -26,7 +26,7 @@ from isochrone_collector.routing.switch import State, remember_tails
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Timeouts, Workload
 from isochrone_wire.routes import RaceSet
-from testdata.routing_inputs import AT, RULES, evidence, inputs_for, joint_rounds, target_named
+from testdata.routing_worlds import AT, RULES, evidence, inputs_for, joint_rounds, target_named
 
 DELAY_MS = 400.0
 

@@ -13,7 +13,7 @@ import pytest
 
 from isochrone_wire.model import SECOND_US, Slo
 from isochrone_wire.routes import ChangeKind, RouteState
-from testdata.routing_simulation import SWITCHES, DecisionRecord, RoutingSimulation, plan_of, target
+from testdata.routing_worlds import SWITCHES, DecisionRecord, RoutingSimulation, plan_of, target
 
 DAY = 288
 WARM = 14

@@ -13,7 +13,7 @@ from isochrone_collector.routing.table import build_table
 from isochrone_collector.routing.weights import UNASSIGNED, caps, ramp, transfer, wanted_weights, within_plan
 from isochrone_wire.model import Route
 from isochrone_wire.routes import ChangeKind
-from testdata.routing_inputs import AT, RULES, evidence, inputs_for
+from testdata.routing_worlds import AT, RULES, evidence, inputs_for
 
 NAMES = ("a", "b", "c")
 EPOCH = RULES.epoch_us

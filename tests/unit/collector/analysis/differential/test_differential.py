@@ -10,7 +10,7 @@ from isochrone_collector.analysis.differential.differential import ComparisonCon
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
-from testdata.probes import Row, probes, series
+from testdata.columns import Row, probes, series
 
 MS = 1_000
 

@@ -10,7 +10,7 @@ from isochrone_collector.analysis.differential.differential import ComparisonCon
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.panel import Changes, build_panel
 from isochrone_wire.answers import Decision, Differential, Metric
-from testdata.probes import Row, probes, series
+from testdata.columns import Row, probes, series
 
 MS = 1_000
 SEED = 14

@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_collector.analysis.differential.panel import Pairs, build_panel, pair_up
-from testdata.probes import Row, probes, series
+from testdata.columns import Row, probes, series
 
 
 def matched(found: Pairs) -> list[tuple[int, int, float, float]]:

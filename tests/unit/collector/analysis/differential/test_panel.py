@@ -8,7 +8,7 @@ import pytest
 
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.probes import Probes
-from testdata.probes import NAN, Row, probes
+from testdata.columns import NAN, Row, probes
 
 MS = 1_000.0
 

@@ -16,7 +16,7 @@ from isochrone_collector.analysis.differential.participation import (
 from isochrone_collector.analysis.history import HOURS, NO_HISTORY, SUCCESS, History, Levels, SeriesLevels
 from isochrone_collector.analysis.probes import Kind
 from isochrone_wire.answers import Window
-from testdata.probes import Row, probes
+from testdata.columns import Row, probes
 
 WINDOW = Window(from_at=0, until_at=100)
 

@@ -13,9 +13,8 @@ from isochrone_collector.analysis.stats.arrays import Reals, ragged
 from isochrone_collector.analysis.stats.binomial import Quantiles, dependent_ranks, interval_ranks, quantiles
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
-from testdata.difficult_series import alternating, steps, swinging
-from testdata.distributions import values_of
-from testdata.quantiles import independent_quantile
+from testdata.columns import independent_quantile, values_of
+from testdata.series import alternating, steps, swinging
 
 VALUES = st.lists(st.integers(1, 40).map(float), max_size=90)
 

@@ -1,12 +1,32 @@
-"""`isochrone routes export --follow` as a process."""
+"""Commands of `isochrone`: what they print as JSON, and `routes export --follow` as a process."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from click.testing import CliRunner
+
+from isochrone_client.cli import cli
 from testdata.preforked import Program
+
+
+def printed(address: str, *words: str) -> dict[str, Any]:
+    """Return the document that a command prints about the collector at an address."""
+    done = CliRunner().invoke(cli, [*words, "--collector", address, "--output", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def printed_rows(address: str, *words: str) -> list[dict[str, Any]]:
+    """Return the rows of that document."""
+    rows: list[dict[str, Any]] = printed(address, *words)["rows"]
+    return rows
+
 
 REGION = "us-east-2"
 _END_S = 40.0

@@ -1,20 +1,123 @@
-"""A routing simulation with known ground truth and its own clock, in which routes are decided epoch by epoch."""
+"""Inputs of routing decisions: written by hand, and from a simulation with known truth, decided epoch by epoch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 
 import numpy as np
 
+from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.stats.binomial import wilson
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.evidence import ProbeTable
-from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, JointRounds, Rules
 from isochrone_collector.routing.inputs_builder import build_inputs, rules_of
 from isochrone_collector.routing.switch import State
-from isochrone_wire.model import SECOND_US, Plan, Route, Slo, Target
+from isochrone_wire.answers import Quantile, Window
+from isochrone_wire.model import SECOND_US, Plan, Price, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind
+
+RULES = Rules()
+AT = 1_800_000_000_000_000 // RULES.epoch_us * RULES.epoch_us
+
+
+def target_named(name: str, *, usd: float | None = None, region: str | None = None, paused: bool = False) -> Target:
+    """Return a target as described in the plan; `usd` per million output tokens."""
+    price = None if usd is None else Price(usd_per_m_output=usd)
+    return Target(
+        id=ord(name[0]),
+        name=name,
+        provider=name,
+        model="m",
+        base_url=f"http://{name}",
+        price=price,
+        region=region,
+        paused=paused,
+    )
+
+
+def evidence(
+    name: str,
+    p50_ms: float,
+    *,
+    p95_ms: tuple[float, float] | None = None,
+    ok: int = 100,
+    n: int = 100,
+    newest_at: int = AT,
+) -> Evidence:
+    """Return the evidence on a member of which `ok` of `n` probes succeeded; by default its p95 is twice its p50."""
+    low, high = p95_ms or (p50_ms * 2, p50_ms * 2)
+    return Evidence(
+        target=name,
+        n=ok,
+        n_eff=float(ok),
+        vantages=2,
+        ttft_p50_us=Quantile(value=p50_ms * 1e3),
+        ttft_p95_us=Quantile(value=(low + high) / 2 * 1e3, low=low * 1e3, high=high * 1e3),
+        success=wilson(ok, n),
+        outcomes={"ok": ok, "failed": n - ok},
+        newest_at=newest_at,
+        histogram={int(buckets_of([p50_ms * 1e3])[0]): ok},
+    )
+
+
+def shift(low_ms: float, high_ms: float) -> Shift:
+    """Return a shift in the middle of its interval."""
+    return Shift(estimate=(low_ms + high_ms) / 2 * 1e3, low=low_ms * 1e3, high=high_ms * 1e3)
+
+
+def comparison(
+    left: str, right: str, low_ms: float, high_ms: float, *, short: tuple[float, float] | None = None
+) -> Comparison:
+    """Return the comparison in which `left` takes longer than `right` by this interval."""
+    found = shift(low_ms, high_ms)
+    return Comparison(
+        left=left, right=right, n=100, window=found, middle=found, short=None if short is None else shift(*short)
+    )
+
+
+def joint_rounds(every_us: int = RULES.epoch_us // 6, /, **ttft_ms: Sequence[float]) -> JointRounds:
+    """Return rounds until `AT`, with the TTFTs of each member in milliseconds, oldest first; NaN without one."""
+    count = max(map(len, ttft_ms.values()), default=0)
+    return JointRounds(
+        round_at=tuple(AT - (count - 1 - place) * every_us for place in range(count)),
+        ttft={
+            name: tuple(None if isnan(ms) else int(buckets_of([ms * 1e3])[0]) for ms in column)
+            for name, column in ttft_ms.items()
+        },
+    )
+
+
+def inputs_for(
+    *known: Evidence,
+    compared: tuple[Comparison, ...] = (),
+    route: Route | None = None,
+    targets: Mapping[str, Target] | None = None,
+    at: int = AT,
+    joint: JointRounds | None = None,
+) -> Inputs:
+    """Return the inputs of a decision over these members."""
+    names = tuple(one.target for one in known)
+    return Inputs(
+        at=at,
+        client_region="eu",
+        route=replace(route, members=names) if route else Route(name="r", members=names),
+        plan_version=1,
+        window=Window(from_at=at - RULES.window_us, until_at=at),
+        rules=RULES,
+        targets=tuple((targets or {}).get(name) or target_named(name) for name in names),
+        evidence=known,
+        comparisons=compared,
+        vantages=4,
+        suspects=0,
+        vantages_here=2,
+        joint=joint or JointRounds(),
+    )
+
 
 START_AT = 1_800_000_000 * SECOND_US
 SWITCHES = (ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD)
@@ -112,25 +215,7 @@ class RoutingSimulation:
         decisions_per_epoch: int = 1,
         here: int = 0,
     ) -> list[DecisionRecord]:
-        """Advance by `epochs` epochs and decide for region `here`, `decisions_per_epoch` times in each. With `silent`,
-        no samples arrive.
-        """
-        return list(
-            self._decisions(
-                epochs, medians_ms, fails, silent=silent, decisions_per_epoch=decisions_per_epoch, here=here
-            )
-        )
-
-    def _decisions(
-        self,
-        epochs: int,
-        medians_ms: Sequence[float],
-        fails: Fails,
-        *,
-        silent: bool,
-        decisions_per_epoch: int,
-        here: int,
-    ) -> Iterator[DecisionRecord]:
+        """Advance and decide for region `here`, several times in each epoch. With `silent`, no samples arrive."""
         rules = rules_of(self.plan.routes[0], self.plan)
         until_at = self.at + epochs * rules.epoch_us
         if not silent:
@@ -140,10 +225,12 @@ class RoutingSimulation:
             ]
         rows = np.concatenate(self._rows, axis=1)
         self._rows = [rows[:, np.argsort(rows[3], kind="stable")]]
+        found = []
         for _ in range(epochs * decisions_per_epoch):
             self.at += rules.epoch_us // decisions_per_epoch
             from_place, to_place = np.searchsorted(self._rows[0][3], [self.at - rules.window_us, self.at])
-            yield self.decide_now(self._rows[0][:, from_place:to_place], here)
+            found.append(self.decide_now(self._rows[0][:, from_place:to_place], here))
+        return found
 
     def decide_now(self, rows: Reals, here: int = 0) -> DecisionRecord:
         """Decide now from these rows."""

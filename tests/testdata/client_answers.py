@@ -1,9 +1,12 @@
-"""Answers for the live view: five targets from three regions, one in each state that a cell can be in."""
+"""Answers for matrices and the live view: five targets from three regions, one in each state of a cell."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from isochrone_client.live_view.answers import Answers, Detail
 from isochrone_client.live_view.state import Question
+from isochrone_client.pages.matrix import Cell
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Proportion, Quantile, Window
 from isochrone_wire.fleet import Coverage, CoverageList
 from isochrone_wire.insights import Alert, AlertKind, Incident, Leaderboard, Standing
@@ -11,8 +14,46 @@ from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.queries.series import Series, SeriesList, SeriesPoint
 from testdata.insights import NOW_AT, PARTS
 
-HOUR = Window(from_at=NOW_AT - 60 * MINUTE_US, until_at=NOW_AT)
 BASELINE, REGION, OTHER = "us-east-2", "ap-southeast-1", "eu-central-1"
+
+
+def difference(
+    shift: float | None,
+    *errors: float,
+    target: str = "acme/large",
+    region: str = REGION,
+    n: int = 10,
+    decision: Decision = Decision.SLOWER,
+    **more: Any,
+) -> Differential:
+    """A difference whose interval ends so far below and above it; without a shift, one that is not known yet."""
+    below, above = errors or (2.0, 2.0)
+    return Differential(
+        target=target,
+        provider="acme",
+        model=target.partition("/")[2],
+        metric=Metric.TTFT,
+        unit="us",
+        baseline=BASELINE,
+        region=region,
+        shift=None if shift is None else 1000 * shift,
+        shift_low=None if shift is None else 1000 * (shift - below),
+        shift_high=None if shift is None else 1000 * (shift + above),
+        n=0 if shift is None else n,
+        baseline_n=n + 1,
+        region_n=n,
+        decision=Decision.UNDECIDED if shift is None else decision,
+        margin=20_000.0,
+        **more,
+    )
+
+
+def cell(value: float, row: Differential, **more: Any) -> Cell:
+    """A cell with a difference."""
+    return Cell(value=1000 * value, rounds=row.n or row.region_n, difference=row, **more)
+
+
+HOUR = Window(from_at=NOW_AT - 60 * MINUTE_US, until_at=NOW_AT)
 FAST, SLOW, EQUAL, NEW, FAILING = (
     "deepseek/deepseek-v4-flash",
     "openai/gpt-5-mini",
@@ -58,22 +99,9 @@ def _standing(target: str, region: str) -> Standing:
 
 def _differential(target: str, region: str) -> Differential:
     ms, decision = SHIFTS_MS.get((target, region), (None, Decision.UNDECIDED))
-    shift = None if ms is None else 1000 * ms
-    return Differential(
-        metric=Metric.TTFT,
-        unit="us",
-        baseline=BASELINE,
-        region=region,
-        shift=shift,
-        shift_low=None if shift is None else shift - 4_000,
-        shift_high=None if shift is None else shift + 5_000,
-        n=58 if shift is not None else 3,
-        baseline_n=58,
-        region_n=58,
-        decision=decision,
-        parts=PARTS if region == REGION else (),
-        **_parts(target),
-    )
+    parts = PARTS if region == REGION else ()
+    found = difference(ms, 4.0, 5.0, target=target, region=region, decision=decision, parts=parts)
+    return replace(found, n=3 if ms is None else 58, baseline_n=58, region_n=58, margin=None, **_parts(target))
 
 
 def _series(target: str, region: str) -> Series:
@@ -132,21 +160,18 @@ ANSWERS = Answers(
         raised_at=NOW_AT - 30 * MINUTE_US,
     ),
 )
+
+
+def _of_slow(rows: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(row for row in rows if row.target == SLOW)
+
+
 DETAIL = Detail(
     target=SLOW,
     baseline=BASELINE,
-    leaderboard=Leaderboard(
-        window=HOUR, standings=tuple(row for row in ANSWERS.leaderboard.standings if row.target == SLOW)
-    ),
-    differentials=DifferentialList(
-        window=HOUR, differentials=tuple(row for row in ANSWERS.differentials.differentials if row.target == SLOW)
-    ),
-    series=SeriesList(
-        window=HOUR,
-        metric=Metric.TTFT,
-        bucket_us=BUCKET_US,
-        series=tuple(one for one in ANSWERS.series.series if one.target == SLOW),
-    ),
+    leaderboard=Leaderboard(window=HOUR, standings=_of_slow(ANSWERS.leaderboard.standings)),
+    differentials=DifferentialList(window=HOUR, differentials=_of_slow(ANSWERS.differentials.differentials)),
+    series=replace(ANSWERS.series, series=_of_slow(ANSWERS.series.series)),
     coverage=CoverageList(
         window=HOUR,
         coverage=tuple(

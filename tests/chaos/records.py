@@ -1,11 +1,14 @@
-"""A reader of an agent's spool: its samples and its counters."""
+"""The samples in the spool of an agent, with its counters, and those in PostgreSQL."""
 
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+import psycopg
 
 from chaos.journal import Key
 from isochrone_agent.errors import SpoolDamaged
@@ -29,9 +32,7 @@ def waiting(data_dir: Path) -> set[Key]:
 
 
 def copies(data_dir: Path) -> set[Key]:
-    """Return the readable samples in a spool that an agent may have open: those that wait, are in quarantine, or were
-    delivered and are kept in case that the database is restored.
-    """
+    """Return the readable samples in a spool, which may be open: also those in quarantine and kept after delivery."""
     found = set[Key]()
     try:
         with closing(database.connect_read_only(data_dir / FILE)) as db:
@@ -98,3 +99,22 @@ def _copy(data_dir: Path) -> Iterator[sqlite3.Connection]:
                 shutil.copyfile(source, Path(folder, FILE + suffix))
         with closing(sqlite3.connect(Path(folder, FILE), isolation_level=None)) as db:
             yield db
+
+
+_STORED = """
+select v.name, s.target_id, (extract(epoch from s.round_at) * 1000000)::bigint, s.rows from (
+    select vantage_id, target_id, round_at, count(*) as rows from (
+        select vantage_id, target_id, round_at from sample
+        union all select vantage_id, target_id, round_at from sample_late where reason <> 'already_stored'
+    ) as everything group by 1, 2, 3
+) as s join vantage as v on v.id = s.vantage_id
+"""
+
+
+async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
+    """Return the number of rows per vantage and sample, except rows set aside because their round is in `sample`."""
+    found: defaultdict[str, Counter[Key]] = defaultdict(Counter)
+    async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+        for vantage, target_id, round_at, rows in await (await connection.execute(_STORED)).fetchall():
+            found[vantage][Key(target_id, round_at)] = rows
+    return found
