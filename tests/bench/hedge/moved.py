@@ -29,9 +29,7 @@ def envoy_moved_ms(changes: int) -> float | str:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         providers = {name: Provider(name) for name in ROUTE_MEMBERS}
         for provider in providers.values():
-            server = provider.serve()
-            stack.callback(server.server_close)
-            stack.callback(server.shutdown)
+            stack.enter_context(provider.serving())
         postgres = stack.enter_context(EmbeddedPostgres(folder / "postgres"))
         collector = stack.enter_context(running_collector(folder, postgres.conninfo))
         urls = {name: f"http://127.0.0.1:{provider.port}/v1" for name, provider in providers.items()}
