@@ -71,10 +71,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampExchange:
-    """The four wall-clock timestamps of a push, in microseconds since the epoch.
-
-    The collector's two are 0 if it does not send them.
-    """
+    """The four wall-clock timestamps of a push, in microseconds since the epoch."""
 
     sent_at: int
     received_at: int

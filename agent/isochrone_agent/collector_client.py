@@ -112,10 +112,7 @@ class ReconnectingChannel:
         return self._current
 
     def refresh(self) -> None:
-        """Open the channel again if the identity file or the client certificate has changed.
-
-        An identity that cannot be used is logged, and the current channel stays.
-        """
+        """Open the channel again if its files have changed. With an unusable identity, the current one stays."""
         if not self._watch.changed():
             return
         try:

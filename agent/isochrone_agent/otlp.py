@@ -255,9 +255,7 @@ class Phase:
 
 
 def attributes(target: Target, sample: Sample) -> Attributes:
-    """Return the attributes of metrics and spans. `error.type` is the HTTP status of a refused request, otherwise the
-    outcome.
-    """
+    """Return the attributes of metrics and spans. `error.type` is the status of a refused request, else the outcome."""
     url = urlsplit(target.base_url)
     found: Attributes = {
         "gen_ai.operation.name": _OPERATIONS.get(target.dialect, _CHAT),

@@ -198,9 +198,7 @@ class PushClient:
         await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
 
     async def _next_batch(self) -> SealedBatch | None:
-        """Lease the next batch. While the collector is unreachable, waiting samples are not sealed until they fill a
-        batch.
-        """
+        """Lease the next batch; without a reachable collector, samples wait unsealed until they fill one."""
         seal = self._healthy and time.monotonic() >= self._seal_due
         if seal:
             self._seal_due = time.monotonic() + LINGER_SECONDS

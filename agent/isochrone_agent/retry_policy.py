@@ -55,10 +55,7 @@ RETRY_ACTIONS: dict[str, RetryAction] = {
 
 
 def action_for(status: str, details: str = "") -> RetryAction:
-    """The action for a push that ended with this gRPC status.
-
-    A message that is too large has the same status as a busy collector; only its details differ.
-    """
+    """Return the action. A message that is too large has the status of a busy collector; only its details differ."""
     if status == "RESOURCE_EXHAUSTED" and _TOO_LARGE in details:
         return RetryAction.SPLIT
     return RETRY_ACTIONS.get(status, RetryAction.RETRY)
@@ -71,9 +68,7 @@ def unknown_targets(metadata: Metadata) -> frozenset[int]:
 
 
 def spread_delay_us(delay_us: int, chance: float) -> int:
-    """The wait for a delay that the collector asked for, in microseconds: up to twice as long, because it may have
-    asked the whole fleet for the same one. At most `MAX_DELAY_US`; `chance` is uniform in [0, 1).
-    """
+    """Return up to twice the delay that was asked for, perhaps of the whole fleet; `chance` is uniform in [0, 1)."""
     return int(min(max(delay_us, 0), MAX_DELAY_US // 2) * (1 + chance))
 
 
@@ -84,9 +79,7 @@ class Backoff:
     ceiling_us: int = FIRST_WAIT_US
 
     def next_wait_us(self, metadata: Metadata, chance: float) -> int:
-        """The wait after a failure, in microseconds, which a refusal may state in its trailing metadata; `chance` is
-        uniform in [0, 1).
-        """
+        """The wait after a failure in microseconds, or what a refusal states; `chance` is uniform in [0, 1)."""
         for key, text in metadata:
             if key == _PUSHBACK and isinstance(text, str) and text.isdecimal():
                 return spread_delay_us(int(text) * 1000, chance)

@@ -148,9 +148,7 @@ def metrics_endpoint(
     export: "OtlpExport | None" = None,
     delivery: "Callable[[], Iterable[Metric]]" = tuple,
 ) -> Iterator[None]:
-    """Serve metrics during the block, with those of `delivery`, if the settings ask for them. `refused` returns the
-    plan that was refused last. A port that is in use is logged, not an error.
-    """
+    """Serve metrics during the block, if the settings ask for them. A port that is in use is logged, not an error."""
     if settings.metrics is None:
         yield
         return

@@ -29,9 +29,7 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialOptions:
-    """Options for connecting: `family` is 4, 6 or 0 for either; `connect_to` redirects connections from one host and
-    port to another, like curl's option of that name, without changing URL, Host header or TLS name.
-    """
+    """`family` is 4, 6 or 0 for either; `connect_to` redirects connections, like curl's option of that name."""
 
     family: int = 0
     connect_to: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
@@ -147,10 +145,7 @@ def _kept_size(text: str) -> int:
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
-    """Return the collector's address, by default that of the identity, else the Unix socket of this user's collector.
-
-    Without an identity only this machine is allowed. Raises `SettingsError`.
-    """
+    """Return the collector's address. Raises `SettingsError` for another machine without an identity."""
     try:
         written = parse_local_address(text) if text else None
     except ValueError as error:
@@ -219,9 +214,7 @@ def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Pat
 
 
 def _standalone(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> dict[str, Any]:
-    """Return the values of an agent without a collector, whose vantage and region have a default. Raises
-    `SettingsError`.
-    """
+    """Return the values without a collector, with default vantage and region. Raises `SettingsError`."""
     if values.get("collector"):
         raise SettingsError("--plan runs without a collector", hint="omit --collector, or --plan")
     if identity:

@@ -62,10 +62,7 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
 def open_channel(
     address: Address, trust: Trust, credential: str | None = None, *, more: Sequence[tuple[str, int]] = ()
 ) -> grpc.Channel:
-    """Open a blocking channel, with the gRPC options in `more` in addition to `CLIENT_OPTIONS`.
-
-    Raises `ValueError` for plain text to another machine, and for a client certificate that cannot be read.
-    """
+    """Open a blocking channel. Raises `ValueError`, also for a client certificate that cannot be read."""
     require_private(address, trust)
     if not trust.tls:
         return grpc.insecure_channel(str(address), options=[*_options(address, trust), *more])

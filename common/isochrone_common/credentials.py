@@ -33,9 +33,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinToken:
-    """The id and secret of an invitation, and the SHA-256 of the collector's certificate (DER). The fingerprint is
-    empty if the collector listens in plain text on loopback.
-    """
+    """An invitation's id and secret, and the SHA-256 of the collector's certificate (DER), empty without TLS."""
 
     id: int
     secret: bytes = field(repr=False)
@@ -68,9 +66,7 @@ def derive_credential(token: JoinToken, client_key: bytes) -> Credential:
 
 
 def derive_successor(credential: Credential, renewal_key: bytes) -> Credential:
-    """Return the successor of a credential. `renewal_key` is the collector's, so that a copy of the earlier credential
-    is worth nothing after its end.
-    """
+    """Return the successor. `renewal_key` is the collector's, so that an old copy is worth nothing after its end."""
     return _derived(credential.secret, b"isochrone renewal" + renewal_key)
 
 

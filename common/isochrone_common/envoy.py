@@ -210,9 +210,7 @@ def _cluster_name(table: RouteTable, entry: RouteEntry) -> str:
 
 
 def _aggregate_clusters(table: RouteTable) -> Iterator[dict[str, Any]]:
-    """One aggregate cluster per member, whatever its weight, so that after a switch the routes refer to clusters that
-    Envoy already has.
-    """
+    """One cluster per member, whatever its weight: after a switch the routes refer to clusters that Envoy has."""
     members = _reachable(table)
     for entry in members:
         yield {

@@ -7,10 +7,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file, with the permissions `mode`, in place of what is there, and wait until it is on disk.
-
-    The folder must exist. Raises `OSError`.
-    """
+    """Replace a file, with the permissions `mode`, and wait until it is on disk. Raises `OSError`."""
     beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -180,10 +180,7 @@ def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity
 
 
 def store(path: Path, earlier: Identity, later: Identity) -> bool:
-    """Replace `earlier` in the file by `later`; return false if the file has another identity by now, from `join`.
-
-    Raises `OSError` and `ValueError`.
-    """
+    """Replace `earlier` by `later`; return false if the file has another identity. Raises `OSError`, `ValueError`."""
     if read(path).credential not in (earlier.credential, later.credential):
         return False
     write(path, later)

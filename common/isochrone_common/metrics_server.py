@@ -34,9 +34,7 @@ class _CallbackCollector:
 
 
 def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, str]:
-    """Return these metrics, and the memory and CPU use of this process, in the format that the value of an `Accept`
-    header requests; with the media type.
-    """
+    """Return these metrics, and those of this process, in the format of an `Accept` header; with the media type."""
     from prometheus_client import ProcessCollector  # noqa: PLC0415  # see above
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415  # as above
 
@@ -50,9 +48,7 @@ def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, st
 
 
 def parse_listen(text: str, *, default_port: int) -> Address | None:
-    """Parse `host:port` (port 0 selects a free port); return `None` for `off`. Raises `ValueError` with a message for
-    users.
-    """
+    """Parse `host:port` (port 0 selects a free port); `None` for `off`. Raises `ValueError`."""
     return None if text == "off" else parse_address(text, default_port=default_port)
 
 

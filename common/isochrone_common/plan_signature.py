@@ -78,10 +78,7 @@ def sign(plan: Plan, key: "Ed25519PrivateKey", *, signed_at: int) -> bytes:
 
 
 def verify(encoded: bytes, public_key: bytes | None = None) -> SignedPlan:
-    """Return what was signed, by `public_key` or, without one, by the key that the signature names.
-
-    Raises `SignatureError`.
-    """
+    """Return what was signed, by `public_key` or by the key that it names. Raises `SignatureError`."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # few agents need it
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415  # as above
 

@@ -100,10 +100,7 @@ OFFSETS = tuple(accumulate((histogram.classes for histogram in HISTOGRAMS), init
 
 @dataclass(slots=True, kw_only=True)
 class ProbeCounts:
-    """The probes of one target from one region. `counts` has one number per outcome, in the order of `OUTCOMES`, then
-    the classes of each histogram; `sums` the sum of each histogram. `limits` are of the newest probe with any, which
-    began at `limits_at`.
-    """
+    """The probes of one target from one region: by outcome (`OUTCOMES`), then by the classes of each histogram."""
 
     counts: list[int] = field(default_factory=lambda: [0] * OFFSETS[-1])
     sums: list[float] = field(default_factory=lambda: [0.0] * len(HISTOGRAMS))

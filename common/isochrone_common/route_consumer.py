@@ -63,10 +63,7 @@ def endpoint(target: Target) -> RouteEntry:
 
 
 def as_static_order(table: RouteTable, endpoints: Mapping[str, RouteEntry]) -> RouteTable:
-    """The table with the members of its static order: all traffic to the first, the others as its fallbacks.
-
-    Its state is `INSUFFICIENT_DATA`, and its instants stay. `endpoints` is by target; members without one are left out.
-    """
+    """The table with its static order: all traffic to the first, the others as fallbacks. `endpoints`: by target."""
     known = [endpoints[name] for name in table.static_order if name in endpoints]
     entries = tuple(_unmeasured(entry, rank=rank) for rank, entry in enumerate(known, start=1))
     return replace(

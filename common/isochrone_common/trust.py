@@ -70,10 +70,7 @@ class PresentedCertificate:
 
 
 def read_authorities(source: str) -> Trust:
-    """Return trust in the authorities of the PEM file `source`, or of the system if `source` is `system`.
-
-    Raises `ValueError` if the file cannot be read.
-    """
+    """Trust the authorities of a PEM file, or the system's if `source` is `system`. Raises `ValueError`."""
     if source == "system":
         return SYSTEM
     try:
@@ -98,10 +95,7 @@ def require_private(address: Address, trust: Trust) -> None:
 
 
 def tls_context(trust: Trust) -> ssl.SSLContext:
-    """Return the TLS context of an HTTP client, which has to name the collector by `trust.server_name`, if that is set.
-
-    Raises `ValueError` if the authorities or the client certificate cannot be used.
-    """
+    """The TLS context of an HTTP client; it names the collector by `trust.server_name`. Raises `ValueError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])
     try:
@@ -121,11 +115,7 @@ def tls_context(trust: Trust) -> ssl.SSLContext:
 
 
 def presented_certificate(address: Address) -> PresentedCertificate:
-    """Return the certificate that `address` presents, unverified: use it only to compare its fingerprint.
-
-    Raises `ValueError` if the server does not speak TLS or its certificate is unusable, `OSError` if the connection
-    fails.
-    """
+    """Return the certificate presented, unverified: only to compare its fingerprint. Raises `ValueError`, `OSError`."""
     der = _unverified_certificate(address)
     try:
         fields = _verified_fields(address, der)

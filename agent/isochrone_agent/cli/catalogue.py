@@ -39,9 +39,7 @@ _DEFAULT_DIALECT = "openai-chat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """The API and the model to probe. `provider` is empty outside the catalogue; `key_env` is the environment variable
-    of the key, `None` without a key.
-    """
+    """The API and the model to probe. `provider` is empty outside the catalogue; `key_env` is `None` without a key."""
 
     provider: str
     model: str
@@ -53,10 +51,7 @@ class TargetOptions:
 def resolve_target_options(
     what: str | None, *, base_url: str | None, model: str | None, dialect: str | None, key_env: str | None
 ) -> TargetOptions:
-    """Combine the catalogue's entry for `what` (`provider/model`) with the options that override it.
-
-    Raises `SettingsError` if they do not name one model and one address.
-    """
+    """Combine the entry of `what` (`provider/model`) with the options that override it. Raises `SettingsError`."""
     if not what:
         options = TargetOptions(
             provider="",

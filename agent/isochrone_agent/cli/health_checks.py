@@ -122,9 +122,7 @@ def judge_keys(missing: str, hint: str, present: Iterable[str]) -> CheckResult:
 
 
 def judge_policy(name: str, refused: str, *, is_limited: bool, is_shared: bool) -> CheckResult:
-    """Check the agent's policy. `refused` describes the plan's targets that it refuses, `is_limited` is true if the
-    collector alone cannot decide how much is sent, and `is_shared` if other users can change its file.
-    """
+    """`is_limited`: not the collector alone decides how much is sent. `is_shared`: others can change the file."""
     if is_shared:
         return fail("policy", f"{name} can be changed by other users", f"chmod go-w {name}")
     if refused:

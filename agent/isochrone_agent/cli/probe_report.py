@@ -120,9 +120,7 @@ _WORDS = "recursion means that a function calls itself on a smaller part of the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFit:
-    """`ttft_us = fixed_us + us_per_token * prompt tokens`. `low` and `high` are the bounds of the 95 % interval of the
-    slope, `None` with fewer than six points.
-    """
+    """`ttft_us = fixed_us + us_per_token * prompt tokens`; `low`, `high`: 95 % interval of the slope, or `None`."""
 
     fixed_us: float
     us_per_token: float

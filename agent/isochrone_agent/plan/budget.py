@@ -159,9 +159,7 @@ def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | No
 
 
 class BudgetTracker:
-    """The spend of one vantage per provider and day, and the maximum cost of its rounds in flight. `accounts` returns
-    the accounts of the policy that a target is charged to, besides its provider.
-    """
+    """The spend per provider and day, and the maximum cost of rounds in flight. `accounts`: the policy's."""
 
     def __init__(self, vantage: str, *, accounts: Callable[[Target], Sequence[Account]] = no_accounts) -> None:
         self.budgets: Sequence[Budget] = ()
@@ -218,9 +216,7 @@ class BudgetTracker:
     def settle(
         self, samples: Sequence[Sample], *, target: Target, reserved: Sequence[Spend]
     ) -> list[tuple[Spend, ...]]:
-        """Return the entries to record with each sample of a round: its own spend in every account, and the negative of
-        its share of the amounts `reserved` for the round.
-        """
+        """Return the entries to record with each sample: its spend, and the negative of its share of `reserved`."""
         of = {spend.provider: spend for spend in reserved}
         entries = [
             _settle(_uncosted(samples, n), charged, of.get(charged.provider))

@@ -77,9 +77,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """The source of one key (an environment variable or a file), and the `hosts` entries of the origins that may
-    receive it.
-    """
+    """The source of one key, a variable or a file, and the `hosts` entries of the origins that may receive it."""
 
     name: str
     hosts: tuple[str, ...]
@@ -97,9 +95,7 @@ class Credential:
         return f"variable {self.env}" if self.env is not None else f"file {self.file}"
 
     def refusal(self, target: Target) -> str | None:
-        """Return why a request to `target` must not carry this key, with the origin requested and those allowed;
-        `None` if it may.
-        """
+        """Return why a request to `target` must not carry this key: the origins requested and allowed."""
         try:
             url = parse_url(target.base_url)
         except ValueError:
@@ -130,9 +126,7 @@ class Credential:
 
 @dataclass(slots=True)
 class Keyring:
-    """The credentials of this agent by name, and the file that defines them. All parts of the agent share one instance,
-    so that a changed file takes effect everywhere. Keys themselves are never printed.
-    """
+    """The credentials by name, and the file that defines them. All parts of the agent share one instance."""
 
     credentials: Mapping[str, Credential] = field(default_factory=dict)
     path: Path | None = None
@@ -142,9 +136,7 @@ class Keyring:
         self.credentials, self.path = newer.credentials, newer.path
 
     def credential(self, name: str) -> Credential | None:
-        """Return the credential of this name: from the agent's own file, else from a catalogue provider whose
-        variable is set.
-        """
+        """Return the credential: from the agent's file, else of a catalogue provider whose variable is set."""
         return self.credentials.get(name) or _catalogue_credential(name)
 
     def describe(self, target: Target) -> list[str]:
@@ -153,10 +145,7 @@ class Keyring:
         return [f"{credential.name} ({credential.source})"] if credential else []
 
     def key_for(self, target: Target) -> str | None:
-        """Return the key of `target`, or `None` if it needs none.
-
-        Raises `CredentialError` if the key is missing, or if the target's origin may not receive it.
-        """
+        """Return the key of `target`, or `None` if it needs none. Raises `CredentialError`."""
         if target.credential is None:
             return None
         credential = self.credential(target.credential)
@@ -192,9 +181,7 @@ class Keyring:
 
 
 def describe_missing(errors: Mapping[str, CredentialError]) -> str:
-    """Return a sentence per reason, about the first target that has it, from the result of `Keyring.missing`. It is cut
-    where it is too long for a log and for the heartbeat of every push.
-    """
+    """Return a sentence per reason, about the first target that has it, cut for logs and the heartbeat."""
     targets_of: dict[str, list[str]] = {}
     for target, error in errors.items():
         targets_of.setdefault(str(error).replace(target, ""), []).append(target)
@@ -208,9 +195,7 @@ def _about(targets: list[str], reason: str) -> str:
 
 
 def validate_key(key: str, source: str) -> str:
-    """Return `key` if an HTTP header can carry it. Raises `CredentialError`, which names the source and never quotes
-    the key.
-    """
+    """Return `key` if an HTTP header can carry it. Raises `CredentialError`, which never quotes the key."""
     if not key:
         raise CredentialError(f"{source} is empty", hint="it must contain the key and nothing else")
     if not (key.isascii() and key.isprintable() and " " not in key):

@@ -49,9 +49,7 @@ def waited_us(due: ScheduledRound, *, before: Samples, after: Samples, repeated:
 
 
 def _blocked_us(due: ScheduledRound, before: Sample, after: Sample, *, repeated: bool) -> float:
-    """Return the time after a probe that hung in which rounds are blocked. Its average, less half an interval for the
-    round of the probe itself, is the share of the time between the probes in which further rounds can begin.
-    """
+    """The time after a probe that hung in which rounds are blocked, on average a share of the time between probes."""
     every_us = due.target.every_us
     share = _REPEATED_SHARE if repeated else _SINGLE_SHARE
     between_us = after.dispatched_at - before.dispatched_at - every_us

@@ -1,6 +1,4 @@
-"""Sources of the plan: the collector, whose plan may have to be signed, or a file. A plan that this agent cannot run is
-refused, and the previous one stays in force.
-"""
+"""Sources of the plan: the collector, or a file. A plan that cannot run is refused; the previous one stays."""
 
 import asyncio
 from dataclasses import replace
@@ -99,9 +97,7 @@ class PlanWatcher:
         self._refused_plan: Plan | None = None
 
     async def wait_for_plan(self) -> None:
-        """Apply the stored plan, or poll the collector until a plan is running. The receipt of the first push says
-        whether the stored one is still in force.
-        """
+        """Apply the stored plan, or poll the collector until a plan runs. Receipts name later plans."""
         await self._consider_kept()
         while not (self._rounds.plan_version or await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
@@ -128,9 +124,7 @@ class PlanWatcher:
             await self._consider(kept)
 
     async def _fetch(self, version: int = 0, content_hash: bytes = b"") -> bool:
-        """Fetch the current plan, `version` with this hash if that is known; return true if any plan is running
-        afterwards.
-        """
+        """Fetch the current plan, `version` if known; return true if any plan is running afterwards."""
         try:
             plan = await self._collector.fetch_plan(self._rounds.plan_version or None, self._rounds.plan_hash)
         except grpc.aio.AioRpcError as error:
@@ -192,9 +186,7 @@ class PlanWatcher:
 
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:
-    """Raise `PlanRefused` if this agent must not run `plan`: it exceeds a limit, has an unknown dialect, or would send
-    a key to a host that may not have it. A missing key only skips rounds.
-    """
+    """Raise `PlanRefused` if this agent must not run `plan`. A missing key only skips rounds."""
     if violations := limit_violations(plan):
         more = f"; and {len(violations) - _NAMED} more" if len(violations) > _NAMED else ""
         raise PlanRefused(

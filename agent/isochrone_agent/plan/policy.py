@@ -145,9 +145,7 @@ def request_url(target: Target) -> Url | None:
 
 
 def load_policy(settings: Settings) -> Policy:
-    """Load the file of `--policy`, else `policy.toml` in the data folder, else the built-in policy. Raises
-    `SettingsError`, which names every problem.
-    """
+    """Load `--policy`, else `policy.toml` in the data folder, else the built-in policy. Raises `SettingsError`."""
     path = settings.policy or settings.data_dir / FILE_NAME
     redirected = frozenset(settings.dial_options.connect_to)
     try:

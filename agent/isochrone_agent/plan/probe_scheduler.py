@@ -63,9 +63,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """The facts that decide whether a round of `target` is sent: why the policy or a budget forbids it, if one does,
-    whether a probe of the target is in flight, and whether its provider asked to wait.
-    """
+    """The facts that decide whether a round of `target` is sent."""
 
     target: Target
     refusal: str | None = None
@@ -341,9 +339,7 @@ class ProbeScheduler:
         )
 
     async def _overlapping(self, due: ScheduledRound, state: _TargetState, sample: Sample) -> list[Sample]:
-        """Return the samples of a round behind a probe in flight; `sample` is the one of a skipped round. If the probe
-        hung, the last round behind it is probed late, and the others may be blocked.
-        """
+        """Return the samples of a round behind a probe; the last one behind a hung probe is probed late."""
         previous = state.latest
         assert previous is not None  # it is in flight
         is_last = await previous.hung() and state.begun_at == due.round_at

@@ -54,9 +54,7 @@ class ScheduledRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The instants of a target's rounds on one vantage. `pace_us`, the shortest interval of its route, and the spans of
-    jitter and spread are the same for all members of a route.
-    """
+    """The instants of a target's rounds on one vantage; pace and spans are the same for all members of a route."""
 
     target: Target
     vantage: str
@@ -136,9 +134,7 @@ def _order(due: ScheduledRound) -> tuple[int, int]:
 
 
 class Schedule:
-    """The rounds of some targets from `now_at` on. `begun` maps a target id to the last round that was started or
-    missed, so that it is not due again.
-    """
+    """The rounds of some targets from `now_at` on. `begun`: the last round started or missed, by target id."""
 
     def __init__(
         self,

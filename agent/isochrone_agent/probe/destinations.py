@@ -64,9 +64,7 @@ def parse_url(text: str) -> Url:
 
 
 def ascii_host(name: str) -> str:
-    """Convert a host name for DNS and TLS: `münchen.example` to `xn--mnchen-3ya.example` (IDNA 2003, as in Python's
-    standard library). An IP address is not changed. Raises `ValueError` if the name is not valid.
-    """
+    """Convert a name for DNS and TLS, as `xn--mnchen-3ya.example` (IDNA 2003). Raises `ValueError`."""
     if is_address(name):
         return name.lower()
     try:

@@ -59,9 +59,7 @@ _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTimes:
-    """When the request of a probe was written, if it was, and when its response or error ended. Microseconds since the
-    epoch by the monotonic clock since the dispatch, as all durations of the sample.
-    """
+    """When the request was written and its response ended: microseconds since the epoch, by the monotonic clock."""
 
     sent_at: int | None
     ended_at: int
@@ -90,9 +88,7 @@ class Prober:
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
-        """Run as many concurrent probes as the target's workload requires, and return a sample for each stream, when
-        all have ended. Raises only if each of them has failed inside the agent.
-        """
+        """Run the probes of all streams at once, and return their samples. Raises only if each failed inside."""
         streams = range(target.workload.concurrency)
         started_at = now_at()
         ended = await asyncio.gather(
@@ -389,9 +385,7 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
 
 
 def _without_secrets(sample: Sample, key: str | None, *, chars: int) -> Sample:
-    """Remove the key, which a provider may quote, and unprintable characters from the provider's texts, and cut each of
-    them after `chars` characters. Without a response there are none.
-    """
+    """Remove the key and unprintable characters from the provider's texts, and cut each after `chars` characters."""
     end = chars if sample.http_status else None
 
     def clean(text: str | None) -> str | None:
@@ -401,9 +395,7 @@ def _without_secrets(sample: Sample, key: str | None, *, chars: int) -> Sample:
 
 
 def redact(text: str, secret: str) -> str:
-    """Mask every run of at least `MASKED_RUN_CHARS` characters of `text` that also occurs in `secret`; a shorter secret
-    is masked where it occurs completely.
-    """
+    """Mask every run of `MASKED_RUN_CHARS` characters or more that occurs in `secret`, or a shorter secret whole."""
     length = min(len(secret), MASKED_RUN_CHARS)
     if not length:
         return text

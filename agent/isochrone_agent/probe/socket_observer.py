@@ -69,9 +69,7 @@ MAX_AGE_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The arrival of bytes in monotonic nanoseconds, and the nanoseconds for which they then waited to be read.
-    `kernel` is false if the time of the read stands for the arrival.
-    """
+    """The arrival of bytes in monotonic ns, and their wait to be read; not `kernel`: the read stands for both."""
 
     at_ns: int
     waited_ns: int
@@ -116,9 +114,7 @@ FIRST_BYTES = 8
 
 
 class LoopLagMonitor:
-    """Measures the lag of the event loop where there are no kernel timestamps: a callback is scheduled every 10 ms, and
-    `worst_ns` is the longest delay of one, in nanoseconds.
-    """
+    """Measures the lag of the event loop by a callback every 10 ms; `worst_ns` is the longest delay of one."""
 
     def __init__(self) -> None:
         self.worst_ns = 0
@@ -148,9 +144,7 @@ class LoopLagMonitor:
 
 @dataclass(slots=True)
 class SocketObserver:
-    """The observations of one probe; times in monotonic nanoseconds. `on_sent` is called after each write of a part of
-    the request.
-    """
+    """The observations of one probe; times in monotonic nanoseconds. `on_sent` is called after each write."""
 
     dns_us: int | None = None
     tcp_us: int | None = None
@@ -190,9 +184,7 @@ class SocketObserver:
 
     @property
     def loop_lag_ns(self) -> int:
-        """The longest time that received bytes waited for the event loop, by kernel timestamps; without them, the
-        maximum lag of the loop.
-        """
+        """The longest time that received bytes waited for the event loop; without kernel stamps, its lag."""
         return max(self.max_waited_ns, self.lag_monitor.worst_ns if self.lag_monitor else 0)
 
     def sent(self, at_ns: int, remote_address: str) -> None:

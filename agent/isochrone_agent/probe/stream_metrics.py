@@ -45,9 +45,7 @@ class ReasoningVisibility(Enum):
 
 @dataclass(slots=True)
 class ChunkSeries:
-    """The chunks of one kind: their times in nanoseconds, the number of different times, their characters in total, and
-    the chunks and characters at the first of these times.
-    """
+    """The chunks of one kind: times in ns, the number of different times, characters, and those of the first time."""
 
     at_ns: "array[int]" = field(default_factory=lambda: array("q"))
     arrivals: int = 0
@@ -159,9 +157,7 @@ def speed_is_defined(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int)
 
 
 def tokens_per_second(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> float | None:
-    """Return (streamed tokens - tokens of the first chunk) / (last chunk - first chunk), which is the output speed as
-    Artificial Analysis defines it; `None` if undefined.
-    """
+    """The output speed as Artificial Analysis defines it, after the first chunk; `None` if undefined."""
     if tokens.streamed is None or tokens.first_chunk is None:
         return None
     rest = tokens.streamed - tokens.first_chunk
@@ -170,9 +166,7 @@ def tokens_per_second(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int
 
 
 def resolution_ns(*, kernel: bool, loop_lag_us: int | None) -> int:
-    """Return the resolution of the times of chunks in nanoseconds: without timestamps of the kernel, that of the event
-    loop.
-    """
+    """Return the resolution of the times of chunks: without timestamps of the kernel, that of the event loop."""
     return KERNEL_RESOLUTION_NS if kernel else max(USER_RESOLUTION_NS, (loop_lag_us or 0) * 1000)
 
 

@@ -62,10 +62,7 @@ _TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request 
 
 
 def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Build a context that verifies certificates and host names; `ca_file` adds authorities (PEM) to the system's.
-
-    Build it once per process, because that can take longer than a handshake. Raises `SettingsError`.
-    """
+    """Verify by the system's authorities and those of `ca_file`; slow, so once per process. Raises `SettingsError`."""
     context = ssl.create_default_context()
     if ca_file is None:
         return context
@@ -120,9 +117,7 @@ class Resolved:
 
 
 async def resolve(host: str, port: int, *, family: int) -> Resolved:
-    """Return the first address of the given family. Raises `OSError` with the resolver's message if there is none, and
-    `NoThread`.
-    """
+    """Return the first address of the given family. Raises `OSError` with the resolver's message, and `NoThread`."""
     if is_address(host):
         return _look_up(host, port, family, socket.AI_NUMERICHOST)
     try:
@@ -158,9 +153,7 @@ class NotAttempted(httpcore.ConnectError):
 
 
 class ProbeConnection:
-    """A pool of at most one connection to one target, and the `observer` of the probe that is using it. With
-    `batch_reads`, reads are delivered in batches.
-    """
+    """A pool of at most one connection to one target, and the `observer` of the probe that is using it."""
 
     def __init__(
         self, tls: ssl.SSLContext, dial_options: DialOptions, destinations: Destinations | None = None
@@ -173,9 +166,7 @@ class ProbeConnection:
 
     @contextmanager
     def use(self) -> Iterator[SocketObserver]:
-        """Lend this connection to one probe for the duration of the block, and yield that probe's observer. On exit the
-        observer has the kernel's figures for the connection that carried the request.
-        """
+        """Lend this connection to one probe; on exit its observer has the kernel's figures."""
         self.observer = SocketObserver()
         self.batch_reads = False
         kept, before = self.stream, self.stream.tcp_info() if self.stream else NO_TCP_INFO
@@ -264,9 +255,7 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
 
 
 class StampingStream(httpcore.AsyncNetworkStream):
-    """A TCP connection with a timestamp for every read, the kernel's if `stamped`. `connect_by` is the deadline of the
-    TLS handshake on the loop's clock.
-    """
+    """A TCP connection with a timestamp for every read. `connect_by`: the handshake's deadline, on the loop's clock."""
 
     def __init__(
         self, sock: socket.socket, connection: ProbeConnection, *, stamped: bool, connect_by: float | None = None
@@ -336,9 +325,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
     ) -> httpcore.AsyncNetworkStream:
-        """Perform the TLS handshake in the rest of the time to connect. Raises `httpcore.ConnectError` with the reason,
-        such as the fault of the certificate, or `ConnectTimeout`.
-        """
+        """Perform the TLS handshake in the rest of the time to connect. Raises as `connect_tcp`."""
         stream = TlsStream(self, self._connection, ssl_context, server_hostname)
         started_ns = time.monotonic_ns()
         try:

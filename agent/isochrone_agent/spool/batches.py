@@ -144,9 +144,7 @@ def count_dropped(db: sqlite3.Connection, reasons: Mapping[str, int]) -> None:
 
 
 def bounded_reasons(db: sqlite3.Connection, reasons: Mapping[str, int]) -> Counter[str]:
-    """Return counts by reason under short names, and under `OTHER` once the spool has `MAX_REASONS` of them: every push
-    has these counts, and a hostile collector could make it too large.
-    """
+    """Cut reasons, and count further ones as `OTHER`: every push has them, and a collector may be hostile."""
     known = {name for (name,) in db.execute("select reason from dropped")} if reasons else set()
     bounded: Counter[str] = Counter()
     for reason, samples in reasons.items():
@@ -207,9 +205,7 @@ def replay_ranges(db: sqlite3.Connection) -> tuple[BatchRange, ...]:
 
 
 def restore_copies(db: sqlite3.Connection, missing: Sequence[BatchRange], *, epoch: int) -> int:
-    """Seal the copied batches in these ranges again, and correct the counters; return the number of batches. `epoch` is
-    the current one.
-    """
+    """Seal the copied batches in these ranges again, and correct the counters; return the number of batches."""
     restored = 0
     for one in missing:
         rows = db.execute(

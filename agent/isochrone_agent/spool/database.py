@@ -212,10 +212,7 @@ def read_sample(checksum: object, body: object) -> bytes:
 
 
 def write_epoch_history(db: sqlite3.Connection, epoch: int, earlier: Sequence[int]) -> tuple[int, ...]:
-    """Put an epoch before the `earlier` ones, by default those in the file; return the newest ones, newest first.
-
-    Runs inside a transaction of the caller.
-    """
+    """Put an epoch before `earlier` ones, by default those in the file; return the newest ones, newest first."""
     known = earlier or [row[0] for row in db.execute("select epoch from epoch_history order by place").fetchall()]
     # The epoch is among them if this is repeated after a failure.
     history = (epoch, *(one for one in known if one != epoch))[:_HISTORY_EPOCHS]
@@ -288,10 +285,7 @@ def _read_varint(content: bytes, offset: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStats:
-    """Numbers of samples: waiting for delivery, in quarantine, finished (ever recorded), stored by the collector,
-    `earlier` (of the stored ones, those stored under an earlier epoch), and dropped by reason. `oldest_at` is when the
-    oldest waiting sample was recorded, in microseconds since the epoch; 0 if none waits.
-    """
+    """Numbers of samples; `earlier` of the stored ones under earlier epochs. `oldest_at` is 0 if none waits."""
 
     waiting: int
     oldest_at: int

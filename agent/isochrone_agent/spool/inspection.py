@@ -51,9 +51,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """The contents of a spool. `epoch` is the current one, `holds` whether the account adds up, and `damaged_files` are
-    the old files of salvaged spools.
-    """
+    """The contents of a spool. `holds`: the account adds up; `damaged_files`: the old files of salvaged spools."""
 
     path: Path
     bytes: int

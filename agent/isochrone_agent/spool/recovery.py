@@ -57,9 +57,7 @@ class Counters:
 
 
 def replace_first_page(copy: Path, empty: Path) -> None:
-    """Replace the first page of the file `copy` by that of an empty spool, which is created at `empty`, and fill up the
-    last page. Raises `OSError` and `sqlite3.Error`.
-    """
+    """Give `copy` the first page of an empty spool, made at `empty`. Raises `OSError` and `sqlite3.Error`."""
     database.connect(empty).close()
     head = bytearray(empty.read_bytes()[:PAGE_BYTES])
     with copy.open("r+b" if copy.exists() else "w+b") as file:
@@ -74,10 +72,7 @@ def replace_first_page(copy: Path, empty: Path) -> None:
 
 
 class DamagedDatabase:
-    """A copy with its first page replaced, or the damaged file itself if `read_only`; use `with`.
-
-    Reading never raises: rows that cannot be read are skipped.
-    """
+    """A copy with its first page replaced, or, `read_only`, the damaged file. Rows that cannot be read are skipped."""
 
     def __init__(self, copy: Path, *, read_only: bool = False) -> None:
         self._db = database.connect_read_only(copy) if read_only else sqlite3.connect(copy, isolation_level=None)
@@ -190,9 +185,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """Number of samples taken over and number of samples lost. `lost_is_known` is false if the counters could not be
-    read: then more samples may be lost.
-    """
+    """Numbers of samples taken over and lost; without `lost_is_known`, more may be lost."""
 
     salvaged: int
     lost: int
@@ -299,9 +292,7 @@ def _read_log(path: Path) -> WriteAheadLog:
 
 
 def _apply_log(contents: WriteAheadLog, copy: Path) -> None:
-    """Write the pages of a log into a copy of its file. An invalid page is written as zeros, because its older version
-    in the file may hold samples that were delivered since.
-    """
+    """Write the pages of a log into a copy of its file, zeros for an invalid one: the older may be delivered."""
     frames = contents.committed
     if not frames:
         return

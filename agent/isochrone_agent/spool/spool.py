@@ -130,9 +130,7 @@ class Spool:
             ) from error
 
     def lease(self, *, seal: bool = True) -> SealedBatch | None:
-        """Lease a sealed batch that is not leased yet; `None` if there is none. With `seal`, waiting samples may be
-        sealed for it; without, only if no other batch is left.
-        """
+        """Lease a batch; `None` if there is none. Without `seal`, samples are sealed only if no other is left."""
         newest, self._newest_next = self._newest_next, self._drain is Drain.NEWEST and not self._newest_next
         if seal and self._drain is Drain.NEWEST:
             self._seal_waiting()
@@ -219,9 +217,7 @@ class Spool:
         return self._change(lambda: batches.restore_copies(self._db, ranges, epoch=self.epoch))
 
     def renumber(self, batch: SealedBatch) -> None:
-        """Begin a new epoch and seal the samples of a batch in it, because the collector has stored other samples under
-        the number of the batch.
-        """
+        """Seal the samples of a batch in a new epoch: the collector has stored others under its number."""
 
         def change() -> None:
             if batches.delete_batch(self._db, batch):

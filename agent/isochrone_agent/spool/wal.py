@@ -23,9 +23,7 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One page as a transaction wrote it. `pages` is the size of the database in pages if the frame commits, else 0.
-    `is_intact`: the checksum is right, given the checksum of the frame before it.
-    """
+    """One page. `pages`: the size of the database if the frame commits, else 0. `is_intact`: the checksum is right."""
 
     page: int
     pages: int

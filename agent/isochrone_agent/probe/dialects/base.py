@@ -34,11 +34,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quirks:
-    """Deviations of a provider from a dialect.
-
-    `token_limit` is the name of the field that limits the output; `usage_option` is true if usage can and must be
-    requested.
-    """
+    """Deviations of a provider: the field that limits the output, and whether usage must be requested."""
 
     token_limit: str = "max_tokens"
     usage_option: bool = True
@@ -48,9 +44,7 @@ NO_QUIRKS = Quirks()
 
 
 class Dialect(ABC):
-    """The format of an API. Dialects are stateless: the signals of an event depend on the event only. Those that no
-    provider deviates from ignore `quirks`.
-    """
+    """The format of an API. Dialects are stateless: the signals of an event depend on the event only."""
 
     name: str
 
@@ -114,10 +108,7 @@ def error_sentence(body: bytes) -> str:
 
 
 def stated_wait_us(body: bytes) -> int | None:
-    """Extract the wait time of an error body, in microseconds; `None` if it has none.
-
-    Google states it in the body only (`google.rpc.RetryInfo`), in its own dialect and in its OpenAI-compatible one.
-    """
+    """Extract the wait in microseconds from an error body, where Google states it (`google.rpc.RetryInfo`)."""
     return _retry_info_us(_stated(body))
 
 

@@ -1,6 +1,4 @@
-"""Catalogue of known providers and gateways: base URL, dialect, key variable and quirks, from their public
-documentation. A plan may override each of these.
-"""
+"""Catalogue of known providers and gateways, from their public documentation. A plan may override each value."""
 
 from dataclasses import dataclass
 

@@ -23,11 +23,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of visible reasoning of `chars` characters; 0 if the stream only indicates that there is reasoning.
-
-    `summarised` is true for a summary of the reasoning: the chunks then do not contain the tokens that the provider
-    counts as reasoning.
-    """
+    """A piece of visible reasoning, or 0 `chars` for a hint of it; `summarised`: without all tokens that count."""
 
     chars: int
     summarised: bool = False
@@ -42,9 +38,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts of the provider. `output_tokens` includes `reasoning_tokens`. `provider_us` is the time to first
-    token that some providers report with the counts.
-    """
+    """Token counts of the provider. `output_tokens` includes `reasoning_tokens`; `provider_us` is its own TTFT."""
 
     prompt_tokens: int | None = None
     output_tokens: int | None = None
@@ -62,9 +56,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The probe has failed. `timeout_us` is the limit that was exceeded, if any; `retry_after_us` is the wait time that
-    the error itself states.
-    """
+    """`timeout_us` is the limit that was exceeded, if any; `retry_after_us` the wait that the error states."""
 
     outcome: Outcome
     error: str
