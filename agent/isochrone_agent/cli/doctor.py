@@ -30,9 +30,8 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.budget import budget_of
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
-from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.plan_watcher import check_plan
-from isochrone_agent.plan.policy import load_policy
+from isochrone_agent.plan.policy import limit_violations, load_policy
 from isochrone_agent.plan.schedule import ScheduledRound, next_rounds
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
 from isochrone_agent.settings import Settings, load_settings

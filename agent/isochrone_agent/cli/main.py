@@ -23,7 +23,7 @@ _HELP_OF = {
     "doctor": "Check everything that an agent depends on, with a hint for each problem.",
     "completion": "Print the completion script of a shell.",
 }
-_PLACE_OF = {"check": "doctor:check_command", "completion": "main:completion"}
+_PLACE_OF = {"check": "doctor:check_command", "catalogue": "probe:catalogue_command", "completion": "main:completion"}
 COMMANDS = {
     name: Entry(f"isochrone_agent.cli.{_PLACE_OF.get(name, f'{name}:command')}", text)
     for name, text in _HELP_OF.items()

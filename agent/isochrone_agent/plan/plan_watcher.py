@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from isochrone_agent.collector_client import CollectorClient
 from isochrone_agent.errors import AgentError, PlanRefused, SettingsError, SpoolError
 from isochrone_agent.plan.credentials import Keyring
-from isochrone_agent.plan.limits import limit_violations
+from isochrone_agent.plan.policy import limit_violations
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.spool.spool import AsyncSpool

@@ -9,7 +9,7 @@ The laws:
 4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else ends the TTFT.
 5. A chunk is not a token. Token counts come from the provider, or are an estimate labelled as such.
 6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
-   `buffered`, if the chunks did not arrive one by one, or too fast for the timestamps (see `stream_metrics`).
+   `buffered`, if the chunks did not arrive one by one, or too fast for the timestamps (`speed_is_defined`).
 7. If reasoning is only summarised, its tokens are in no chunk: speed is the tokens of the answer over the chunks of the
    answer, and undefined if the provider does not count the reasoning separately.
 
@@ -17,23 +17,175 @@ Not proud of: if the provider does not report the tokens of the first chunk (usa
 estimated from its share of the characters. With one token per chunk, the common case, that is exact.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
-from isochrone_agent.probe import stream_metrics
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
-from isochrone_agent.probe.stream_metrics import ChunkSeries, ReasoningVisibility
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
 ONLY_HIDDEN_REASONING = "all output tokens were used by hidden reasoning, and none by the answer"
+CHARS_PER_TOKEN = 4
+MIN_ARRIVALS_FOR_SPEED = 3
+MIN_RESOLUTIONS_FOR_SPEED = 20
+FASTEST_TOKEN_NS = 50_000
+SHORT_SPAN_NS = 50_000_000
+MAX_CHUNKS_PER_ARRIVAL = 8
+# The kernel's timestamps are exact to microseconds, but network cards deliver segments in groups.
+KERNEL_RESOLUTION_NS = 250_000
+USER_RESOLUTION_NS = 1_000_000
+STALL_FLOOR_NS = 1_000_000_000
+STALL_FACTOR = 10
+
+
+class ReasoningVisibility(Enum):
+    """Visibility of the reasoning in the stream: not visible (or absent), streamed in full, or summarised."""
+
+    HIDDEN = "hidden"
+    VISIBLE = "visible"
+    SUMMARISED = "summarised"
+
+
+@dataclass(slots=True)
+class ChunkSeries:
+    """The chunks of one kind: times in ns, the number of different times, characters, and those of the first time."""
+
+    at_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    arrivals: int = 0
+    chars: int = 0
+    first_chunks: int = 0
+    first_chars: int = 0
+
+    def add(self, chars: int, at_ns: int) -> None:
+        """Add a chunk, not earlier than the one before."""
+        self.arrivals += not self.at_ns or at_ns > self.at_ns[-1]
+        if self.arrivals == 1:
+            self.first_chunks += 1
+            self.first_chars += chars
+        self.chars += chars
+        self.at_ns.append(at_ns)
+
+    @property
+    def span_ns(self) -> int:
+        """The time from the first to the last chunk, 0 without chunks."""
+        return self.at_ns[-1] - self.at_ns[0] if self.at_ns else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The token counts of one stream. `output` is the provider's count or, with `source` ESTIMATED, an estimate.
+    `streamed` is the part of it in the chunks used for the speed (hidden reasoning is not in any chunk), `None` if
+    unknown; `first_chunk` is the part of `streamed` in the first of these chunks, and in others that arrived with it.
+    """
+
+    output: int | None = None
+    streamed: int | None = None
+    first_chunk: int | None = None
+    source: TokenSource | None = None
+
+
+def count_tokens(
+    usage: Usage,
+    *,
+    content: ChunkSeries,
+    speed_chunks: ChunkSeries,
+    visibility: ReasoningVisibility,
+    first_chunk_tokens: int | None = None,
+) -> Tokens:
+    """Count from usage if the provider sent it, else estimate one token per four characters of `content`. The provider
+    may state `first_chunk_tokens`, its count up to and including the first of `speed_chunks`.
+    """
+    if usage.output_tokens is not None:
+        output, streamed, source = usage.output_tokens, _streamed(usage, visibility), TokenSource.USAGE
+    elif content.at_ns:
+        output, streamed = (math.ceil(series.chars / CHARS_PER_TOKEN) for series in (content, speed_chunks))
+        source = TokenSource.ESTIMATED
+    else:
+        return Tokens()
+    first_chunk = _first_chunk(streamed, speed_chunks, first_chunk_tokens)
+    return Tokens(output=output, streamed=streamed, first_chunk=first_chunk, source=source)
+
+
+def _streamed(usage: Usage, visibility: ReasoningVisibility) -> int | None:
+    """Return how many of the provider's output tokens are in the chunks used for the speed; `None` if unknown."""
+    output, reasoning = usage.output_tokens or 0, usage.reasoning_tokens or 0
+    if visibility is ReasoningVisibility.VISIBLE:
+        return output
+    if visibility is ReasoningVisibility.SUMMARISED and not reasoning:
+        # There was reasoning, but its share of the output is unknown.
+        return None
+    return max(0, output - reasoning)
+
+
+def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | None) -> int | None:
+    chunks = len(speed_chunks.at_ns)
+    if streamed is None or not chunks:
+        return None
+    first = speed_chunks.first_chunks
+    # With one token per chunk this share is exact.
+    exact = streamed == chunks
+    share = first if exact else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
+    return min(stated if stated and first == 1 < chunks else share, streamed)
+
+
+def speed_is_defined(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> bool:
+    """Return true if the chunks arrived as they were generated, and their times are exact enough.
+
+    A fixed minimum of the duration would exclude the short answers of fast models, and make these look slower than they
+    are. The laws:
+
+    1. They arrived at three instants or more. What arrived with the first chunk counts as part of it.
+    2. The time between first and last arrival is at least 20 times the resolution of the timestamps, so that the error
+       of a speed is a few per cent, and the bias of 1/time some tenths of a per cent.
+    3. It is at least 50 us per token after the first arrival: no model generates 20 000 tokens per second, but a proxy
+       that buffers releases more.
+    4. Within less than 50 ms, there are at most eight chunks per arrival. A buffered answer arrives in a few large
+       pieces, a round trip apart.
+    """
+    rest = (tokens.streamed or 0) - (tokens.first_chunk or 0)
+    long_enough = chunks.span_ns >= max(MIN_RESOLUTIONS_FOR_SPEED * resolution_ns, rest * FASTEST_TOKEN_NS)
+    crowded = chunks.span_ns < SHORT_SPAN_NS and len(chunks.at_ns) > MAX_CHUNKS_PER_ARRIVAL * chunks.arrivals
+    return chunks.arrivals >= MIN_ARRIVALS_FOR_SPEED and long_enough and not crowded
+
+
+def tokens_per_second(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> float | None:
+    """The output speed as Artificial Analysis defines it, after the first chunk; `None` if undefined."""
+    if tokens.streamed is None or tokens.first_chunk is None:
+        return None
+    rest = tokens.streamed - tokens.first_chunk
+    is_defined = rest > 0 and speed_is_defined(chunks, tokens, resolution_ns=resolution_ns)
+    return rest / (chunks.span_ns / 1e9) if is_defined else None
+
+
+def time_resolution_ns(*, kernel: bool, loop_lag_us: int | None) -> int:
+    """Return the resolution of the times of chunks: without timestamps of the kernel, that of the event loop."""
+    return KERNEL_RESOLUTION_NS if kernel else max(USER_RESOLUTION_NS, (loop_lag_us or 0) * 1000)
+
+
+def chunk_gaps(chunk_ns: Sequence[int]) -> dict[str, Any]:
+    """Return the fields of `Sample` on gaps between chunks, with quantiles by nearest rank; empty with fewer than two
+    chunks. A stall is a gap > max(1 s, 10 x median).
+    """
+    ordered = sorted(after - before for before, after in pairwise(chunk_ns))
+    if not ordered:
+        return {}
+    p50_ns, p99_ns = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
+    return {
+        "chunk_gap_p50_us": p50_ns // 1000,
+        "chunk_gap_p99_us": p99_ns // 1000,
+        "chunk_gap_max_us": ordered[-1] // 1000,
+        "stalls": sum(gap > max(STALL_FLOOR_NS, STALL_FACTOR * p50_ns) for gap in ordered),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The connection that a probe used; times in microseconds.
+    """The fields of `Sample` on the connection that a probe used.
 
     A phase that did not take place is `None`. Round trips and retransmits are the kernel's figures. `loop_lag_us` is
     the longest time that received bytes waited for the event loop; without kernel timestamps, the maximum loop lag.
@@ -43,7 +195,6 @@ class Connection:
     tcp_us: int | None = None
     tls_us: int | None = None
     remote_address: str | None = None
-    reused: bool = False
     rtt_us: int | None = None
     rtt_min_us: int | None = None
     retransmits: int | None = None
@@ -112,44 +263,38 @@ class Measurement:
         following = _NEXT.get((self.state, type(signal)))
         if following is None:
             raise IllegalSignal(f"unexpected {type(signal).__name__} in the state {self.state.value!r}")
-        self._latest_ns = max(self._latest_ns, at_ns)
-        _HANDLERS[type(signal)](self, signal, self._latest_ns)
+        self._latest_ns = at_ns = max(self._latest_ns, at_ns)
         self.state = following
+        match signal:
+            case Answer(chars):
+                self.content.add(chars, at_ns)
+                self.answer.add(chars, at_ns)
+            case Reasoning(chars, summarised):
+                self.summarised = self.summarised or summarised
+                if chars:
+                    self.content.add(chars, at_ns)
+            case Usage():
+                self._add_usage(signal)
+            case Sent():
+                self.sent_ns = at_ns
+            case Opened():
+                self.opened = signal
+                self.receive(at_ns)
+            case Finished():
+                self.finished = True
+            case Failed():
+                # The first failure is the cause; later ones are its consequences.
+                self.failed = self.failed or signal
 
     def receive(self, at_ns: int) -> None:
         """Record the arrival of the first bytes of the response; later calls have no effect."""
         if self.first_byte_ns is None:
             self.first_byte_ns = at_ns
 
-    def _on_sent(self, _signal: Sent, at_ns: int) -> None:
-        self.sent_ns = at_ns
-
-    def _on_opened(self, signal: Opened, at_ns: int) -> None:
-        self.opened = signal
-        self.receive(at_ns)
-
-    def _on_reasoning(self, signal: Reasoning, at_ns: int) -> None:
-        self.summarised = self.summarised or signal.summarised
-        if signal.chars:
-            self.content.add(signal.chars, at_ns)
-
-    def _on_answer(self, signal: Answer, at_ns: int) -> None:
-        self.content.add(signal.chars, at_ns)
-        self.answer.add(signal.chars, at_ns)
-
-    def _on_usage(self, signal: Usage, _at_ns: int) -> None:
-        known = {name: getattr(signal, name) for name in Usage.__slots__}
-        before = {name: getattr(self.usage, name) for name in Usage.__slots__}
-        if len(self.answer.at_ns) == 1 and signal.output_tokens is not None:
-            self.first_answer_tokens = signal.output_tokens - (signal.reasoning_tokens or 0)
-        self.usage = Usage(**{name: before[name] if known[name] is None else known[name] for name in known})
-
-    def _on_finished(self, _signal: Finished, _at_ns: int) -> None:
-        self.finished = True
-
-    def _on_failed(self, signal: Failed, _at_ns: int) -> None:
-        # The first failure is the cause; later ones are its consequences.
-        self.failed = self.failed or signal
+    def _add_usage(self, usage: Usage) -> None:
+        if len(self.answer.at_ns) == 1 and usage.output_tokens is not None:
+            self.first_answer_tokens = usage.output_tokens - (usage.reasoning_tokens or 0)
+        self.usage = replace(self.usage, **{name: n for name, n in asdict(usage).items() if n is not None})
 
     def sample(
         self,
@@ -165,28 +310,25 @@ class Measurement:
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
         tokens, speed_chunks = self._tokens()
-        resolution_ns = stream_metrics.resolution_ns(
-            kernel=Quality.USER_STAMPS not in quality, loop_lag_us=connection.loop_lag_us
-        )
-        gaps = stream_metrics.gaps_between(self.chunk_ns)
+        is_kernel = Quality.USER_STAMPS not in quality
+        resolution_ns = time_resolution_ns(kernel=is_kernel, loop_lag_us=connection.loop_lag_us)
+        if self.chunk_ns and not speed_is_defined(speed_chunks, tokens, resolution_ns=resolution_ns):
+            quality |= Quality.BUFFERED
+        if self.usage.cached_tokens:
+            quality |= Quality.CACHED
+        if tokens.source is TokenSource.ESTIMATED:
+            quality |= Quality.ESTIMATED_TOKENS
         return Sample(
             target_id=target_id,
             round_at=round_at,
             outcome=failure.outcome if failure else Outcome.OK,
             dispatched_at=dispatched_at,
             late_us=dispatched_at - round_at,
-            dns_us=connection.dns_us,
-            tcp_us=connection.tcp_us,
-            tls_us=connection.tls_us,
             ttfb_us=self._since_sent_us(self.first_byte_ns),
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
             ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=stream_metrics.tokens_per_second(speed_chunks, tokens, resolution_ns=resolution_ns),
-            chunk_gap_p50_us=gaps.p50_us,
-            chunk_gap_p99_us=gaps.p99_us,
-            chunk_gap_max_us=gaps.max_us,
-            stalls=gaps.stalls,
+            tokens_per_second=tokens_per_second(speed_chunks, tokens, resolution_ns=resolution_ns),
             prompt_tokens=self.usage.prompt_tokens,
             output_tokens=tokens.output,
             reasoning_tokens=self.usage.reasoning_tokens,
@@ -195,25 +337,17 @@ class Measurement:
             chunks=len(self.chunk_ns),
             output_chars=self.content.chars,
             token_source=tokens.source,
-            rtt_us=connection.rtt_us,
-            rtt_min_us=connection.rtt_min_us,
-            retransmits=connection.retransmits,
-            loop_lag_us=connection.loop_lag_us,
             provider_us=self.usage.provider_us if opened.provider_us is None else opened.provider_us,
-            remote_address=connection.remote_address,
             edge=opened.edge,
             request_id=opened.request_id,
             ratelimit=_ratelimit(opened, failure),
-            cost_usd=stream_metrics.cost_usd(price, self.usage, tokens),
-            quality=quality
-            | self._quality(
-                tokens,
-                connection,
-                has_speed=stream_metrics.speed_is_defined(speed_chunks, tokens, resolution_ns=resolution_ns),
-            ),
+            cost_usd=self._cost_usd(price, tokens),
+            quality=quality,
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
             timeout_us=failure.timeout_us if failure else None,
+            **asdict(connection),
+            **chunk_gaps(self.chunk_ns),
         )
 
     def _implied_failure(self) -> Failed | None:
@@ -225,15 +359,18 @@ class Measurement:
             return Failed(outcome=Outcome.GARBLED, error=error)
         return None
 
-    def _tokens(self) -> tuple[stream_metrics.Tokens, ChunkSeries]:
+    def _tokens(self) -> tuple[Tokens, ChunkSeries]:
         """Return the token counts, and the chunks used for the speed."""
-        visibility = stream_metrics.reasoning_visibility(
-            self.content, self.answer, self.usage, summarised=self.summarised
-        )
+        reasoning_chars = self.content.chars - self.answer.chars
+        visibility = ReasoningVisibility.VISIBLE if reasoning_chars else ReasoningVisibility.HIDDEN
+        # Gateways pass a summary on as if it were the reasoning; it has fewer characters than the reasoning has tokens.
+        # A wrong guess does no harm, because the answer alone has a speed too.
+        if self.summarised or 0 < reasoning_chars < (self.usage.reasoning_tokens or 0):
+            visibility = ReasoningVisibility.SUMMARISED
         speed_chunks = self.answer if visibility is ReasoningVisibility.SUMMARISED else self.content
         # The count up to the first answer chunk does not apply to a first chunk of reasoning.
         stated = None if visibility is ReasoningVisibility.VISIBLE else self.first_answer_tokens
-        tokens = stream_metrics.count_tokens(
+        tokens = count_tokens(
             self.usage,
             content=self.content,
             speed_chunks=speed_chunks,
@@ -247,14 +384,11 @@ class Measurement:
             return None
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
-    def _quality(self, tokens: stream_metrics.Tokens, connection: Connection, *, has_speed: bool) -> Quality:
-        raised = {
-            Quality.BUFFERED: bool(self.chunk_ns) and not has_speed,
-            Quality.CACHED: bool(self.usage.cached_tokens),
-            Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
-            Quality.REUSED: connection.reused,
-        }
-        return Quality(sum(flag for flag, up in raised.items() if up))
+    def _cost_usd(self, price: Price | None, tokens: Tokens) -> float | None:
+        """Return the list price of the request; `None` if the price or a count is unknown."""
+        if price is None or tokens.output is None or self.usage.prompt_tokens is None:
+            return None
+        return price.cost_usd(prompt_tokens=self.usage.prompt_tokens, output_tokens=tokens.output)
 
 
 def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
@@ -263,14 +397,3 @@ def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
     if failure is None or failure.retry_after_us is None or stated.retry_after_us is not None:
         return opened.ratelimit
     return replace(stated, retry_after_us=failure.retry_after_us)
-
-
-_HANDLERS: dict[type[Signal], Callable[[Measurement, Any, int], None]] = {
-    Sent: Measurement._on_sent,  # noqa: SLF001  # the table belongs to the class above
-    Opened: Measurement._on_opened,  # noqa: SLF001  # as above
-    Reasoning: Measurement._on_reasoning,  # noqa: SLF001  # as above
-    Answer: Measurement._on_answer,  # noqa: SLF001  # as above
-    Usage: Measurement._on_usage,  # noqa: SLF001  # as above
-    Finished: Measurement._on_finished,  # noqa: SLF001  # as above
-    Failed: Measurement._on_failed,  # noqa: SLF001  # as above
-}

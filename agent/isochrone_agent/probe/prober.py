@@ -8,8 +8,8 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -18,18 +18,13 @@ import httpcore
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
-from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
+from isochrone_agent.probe.dialects.base import error_sentence, in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.providers import quirks_of
-from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
+from isochrone_agent.probe.dialects.signals import Failed, Sent, Signal
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.transport import (
-    NotAttempted,
-    ProbeConnection,
-    expects_tls,
-    is_tls_record,
-)
+from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, expects_tls, is_tls_record
 from isochrone_agent.settings import DialOptions
 from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
@@ -63,12 +58,6 @@ class ProbeTimes:
 
     sent_at: int | None
     ended_at: int
-
-    @classmethod
-    def of(cls, dispatched: ClockPair, sent_ns: int | None, ended_ns: int) -> "ProbeTimes":
-        """Convert instants of the monotonic clock, in nanoseconds."""
-        sent_at = None if sent_ns is None else (dispatched.wall_ns + sent_ns - dispatched.monotonic_ns) // 1000
-        return cls(sent_at=sent_at, ended_at=(dispatched.wall_ns + ended_ns - dispatched.monotonic_ns) // 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +107,11 @@ class Prober:
             dispatched = read_clocks()
             with connection.use() as observer:
                 active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
-                with self._tracked(active):
+                self.in_flight.add(active)
+                try:
                     await active.run(request, self.destinations)
+                finally:
+                    self.in_flight.discard(active)
                 ended_ns = time.monotonic_ns()
         sample = measurement.sample(
             target_id=target.id,
@@ -131,7 +123,9 @@ class Prober:
         )
         sample = _without_secrets(sample, key, chars=self.error_chars)
         if self.on_probe is not None:
-            self.on_probe(target, sample, ProbeTimes.of(dispatched, measurement.sent_ns, ended_ns))
+            sent_ns, ahead_ns = measurement.sent_ns, dispatched.wall_ns - dispatched.monotonic_ns
+            sent_at = None if sent_ns is None else (sent_ns + ahead_ns) // 1000
+            self.on_probe(target, sample, ProbeTimes(sent_at=sent_at, ended_at=(ended_ns + ahead_ns) // 1000))
         return sample
 
     def abort(self) -> None:
@@ -144,14 +138,6 @@ class Prober:
         for connection in [connection for connections in self.idle.values() for connection in connections]:
             await connection.aclose()
         self.idle.clear()
-
-    @contextmanager
-    def _tracked(self, active: "StreamingRequest") -> Iterator[None]:
-        self.in_flight.add(active)
-        try:
-            yield
-        finally:
-            self.in_flight.discard(active)
 
     @asynccontextmanager
     async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
@@ -231,15 +217,19 @@ class StreamingRequest:
 
     async def _send_and_read(self, request: Request, url: Url, deadline: asyncio.Timeout) -> None:
         seconds = self._timeouts.connect_us / SECOND_US
+        sent = {"host": url.authority} | _STANDARD_HEADERS | dict(request.headers)
         async with self._connection.pool.stream(
             "POST",
             httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
-            headers=[(name.encode(), value.encode()) for name, value in _headers(request, url).items()],
+            headers=[(name.encode(), value.encode()) for name, value in sent.items()],
             content=request.body,
             extensions={"timeout": {"connect": seconds, "write": seconds}},
         ) as response:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            self._open(read_headers(response.status, headers, now_at=now_at()))
+            self._observe_sent()
+            self._measurement.receive(self._observer.first_byte_ns or self._observer.received.at_ns)
+            opened = read_headers(response.status, headers, now_at=now_at())
+            self._measurement.observe(opened, self._observer.received.at_ns)
             refusal = _refusal(response.status, headers.get("content-type", ""))
             if refusal:
                 await self._read_refusal(refusal, response, deadline)
@@ -279,11 +269,6 @@ class StreamingRequest:
             return self._dialect.interpret(event)
         except _SHAPE_ERRORS as error:
             raise ValueError("the stream contains JSON that does not have the shape of this dialect") from error
-
-    def _open(self, opened: Opened) -> None:
-        self._observe_sent()
-        self._measurement.receive(self._observer.first_byte_ns or self._observer.received.at_ns)
-        self._measurement.observe(opened, self._observer.received.at_ns)
 
     def _observe_sent(self) -> None:
         if self._measurement.state is State.IDLE and self._observer.sent_ns is not None:
@@ -333,7 +318,7 @@ class StreamingRequest:
         try:
             if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
                 return in_band_failure(stated)
-            sentence = SPEAKS_TLS if expects_tls(body) else self._dialect.error(body)
+            sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(body)
             error = f"{refusal.error}: {sentence}" if sentence else refusal.error
             return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
         except _SHAPE_ERRORS:
@@ -350,10 +335,6 @@ def _failed_inside(target: Target, round_at: int, started_at: int, failure: Base
         timeout_us=max(now_at() - started_at, 1),
         error=f"the agent failed: {type(failure).__name__}",
     )
-
-
-def _headers(request: Request, url: Url) -> dict[str, str]:
-    return {"host": url.authority} | _STANDARD_HEADERS | dict(request.headers)
 
 
 def _refusal(status: int, content_type: str) -> Failed | None:
@@ -380,6 +361,7 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
         Quality.LAGGED: observer.loop_lag_ns > LAG_NS,
         Quality.USER_STAMPS: observer.kernel_reads < observer.reads,
         Quality.CLOCK_STEPPED: ended.stepped_since(started),
+        Quality.REUSED: observer.reused,
     }
     return Quality(sum(flag for flag, up in raised.items() if up))
 

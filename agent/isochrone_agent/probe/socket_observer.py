@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from isochrone_agent.probe.measurement import Connection
 
@@ -119,16 +119,12 @@ class LoopLagMonitor:
     def __init__(self) -> None:
         self.worst_ns = 0
         self._loop = asyncio.get_running_loop()
-        self._due_ns = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._schedule()
 
     def stop(self) -> None:
         """Stop measuring; a callback that is overdue by now still counts."""
         self._record()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _schedule(self) -> None:
         self._due_ns = time.monotonic_ns() + _TICK_NS
@@ -175,11 +171,8 @@ class SocketObserver:
             tcp_us=self.tcp_us,
             tls_us=self.tls_us,
             remote_address=self.remote_address,
-            reused=self.reused,
-            rtt_us=self.tcp_info.rtt_us,
-            rtt_min_us=self.tcp_info.rtt_min_us,
-            retransmits=self.tcp_info.retransmits,
             loop_lag_us=self.loop_lag_ns // 1000 if self.kernel_reads or self.lag_monitor else None,
+            **asdict(self.tcp_info),
         )
 
     @property

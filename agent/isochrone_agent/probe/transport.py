@@ -210,7 +210,8 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         try:
             async with asyncio.timeout(timeout) as limit:
                 found = await resolve(host, port, family=_FAMILIES.get(self._dial_options.family, socket.AF_UNSPEC))
-                self._check(*named, found.address[0])
+                if self._destinations and (why := self._destinations.address_refusal(*named, found.address[0])):
+                    raise NotAttempted(f"{REFUSED}{why}")
                 self._connection.observer.dns_us = found.dns_us
                 return await self._connect(found.family, found.address, limit.when())
         except TimeoutError as error:
@@ -227,10 +228,6 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Required by httpcore for its retries, which this agent does not use."""
         await asyncio.sleep(seconds)
-
-    def _check(self, host: str, port: int, address: str) -> None:
-        if self._destinations and (refusal := self._destinations.address_refusal(host, port, address)):
-            raise NotAttempted(f"{REFUSED}{refusal}")
 
     async def _connect(
         self,

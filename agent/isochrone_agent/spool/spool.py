@@ -40,8 +40,16 @@ from isochrone_agent.clock import OffsetEstimator, now_at, read_clocks
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.settings import REPLAY_BYTES, SPOOL_BYTES, Drain
 from isochrone_agent.spool import batches, database, recovery
-from isochrone_agent.spool.database import PAGE_BYTES, SealedBatch, SpoolStats, Transaction, read_stats, with_uncounted
-from isochrone_agent.spool.side_files import DiskReserve, LockFile
+from isochrone_agent.spool.database import (
+    PAGE_BYTES,
+    DiskReserve,
+    LockFile,
+    SealedBatch,
+    SpoolStats,
+    Transaction,
+    read_stats,
+    with_uncounted,
+)
 from isochrone_wire import codec
 from isochrone_wire.model import Account, BatchRange, Plan, Quality, Sample, Spend
 from isochrone_wire.v1 import plan_pb2

@@ -7,15 +7,15 @@ include thinking, of which at most a summary is streamed, and which newer respon
 Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is adaptive and is given an effort.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 
-VERSION = "2023-06-01"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 _TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
@@ -24,26 +24,22 @@ class Anthropic(Dialect):
     """`POST {base_url}/messages` with `stream: true`."""
 
     name = "anthropic"
+    path = "messages"
+    key_header = "x-api-key"
+    headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
-        """See `Dialect.request`."""
-        workload = target.workload
-        body: dict[str, Any] = {
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:  # noqa: ARG002  # see Dialect
+        """See `Dialect.body`."""
+        workload, effort = target.workload, target.workload.reasoning_effort
+        return {
             "model": target.model,
             # The limit covers thinking and answer.
-            "max_tokens": workload.max_output_tokens + thinking_tokens(self.name, workload.reasoning_effort),
-            "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
+            "max_tokens": workload.max_output_tokens + thinking_tokens(self.name, effort),
+            "messages": [{"role": "user", "content": prompt}],
             "stream": True,
+            **({} if effort is None else _thinking(target.model, effort)),
+            **given(temperature=workload.temperature),
         }
-        if workload.reasoning_effort is not None:
-            body |= _thinking(target.model, workload.reasoning_effort)
-        if workload.temperature is not None:
-            body["temperature"] = workload.temperature
-        return self.post(target, "messages", body, key)
-
-    def headers(self, key: str | None) -> dict[str, str]:
-        """See `Dialect.headers`."""
-        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

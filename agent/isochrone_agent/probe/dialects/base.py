@@ -6,7 +6,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 from isochrone_agent.probe.dialects.signals import Failed, Signal
 from isochrone_common.sse import Event
@@ -46,39 +47,41 @@ NO_QUIRKS = Quirks()
 class Dialect(ABC):
     """The format of an API. Dialects are stateless: the signals of an event depend on the event only."""
 
-    name: str
+    name: ClassVar[str]
+    path: ClassVar[str]
+    """The path below the base URL; `{model}` stands for the model."""
+    key_header: ClassVar[str] = "authorization"
+    headers: ClassVar[Mapping[str, str]] = {}
 
-    @abstractmethod
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """Build the request for the target's workload; it is byte-identical on all vantages except for the nonce."""
+        # A model is one name: it must not begin the query or the fragment of the URL.
+        path = self.path.format(model=quote(target.model, safe="/:@"))
+        # Before the prompt, the nonce defeats prefix caches.
+        body = self.body(target, f"[{nonce}] {target.workload.prompt}", quirks)
+        headers = dict(self.headers)
+        if key:
+            headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
+        return Request(url=f"{target.base_url.rstrip('/')}/{path}", headers=headers, body=json.dumps(body).encode())
+
+    @abstractmethod
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:
+        """Return the body of the request for this prompt."""
 
     @abstractmethod
     def interpret(self, event: Event) -> list[Signal]:
         """Return the signals of an event, in order; empty if it has none. Raises `ValueError` if it is malformed."""
 
-    def error(self, body: bytes) -> str:
-        """Return one sentence from the body of an error response, without keys; empty if it has none."""
-        return error_sentence(body)
 
-    def headers(self, key: str | None) -> dict[str, str]:
-        """Return the headers that are special to the API: the key, if it needs one."""
-        return {"authorization": f"Bearer {key}"} if key else {}
-
-    def post(self, target: Target, path: str, body: Mapping[str, Any], key: str | None) -> Request:
-        """Build the request that posts `body` to a path below the target's base URL."""
-        url = f"{target.base_url.rstrip('/')}/{path}"
-        return Request(url=url, headers=self.headers(key), body=json.dumps(body).encode())
+def given(**values: object) -> dict[str, object]:
+    """Return the values that are not `None`."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def make_nonce(*, target_id: int, round_at: int, vantage: str, stream: int = 0) -> str:
     """Return twelve characters that differ by round, vantage and stream, so that no cache answers."""
     text = f"{target_id}:{round_at}:{vantage}:{stream}"
     return hashlib.sha256(text.encode()).hexdigest()[:NONCE_CHARS]
-
-
-def with_nonce(prompt: str, nonce: str) -> str:
-    """Put the nonce before the prompt, where it defeats prefix caches."""
-    return f"[{nonce}] {prompt}"
 
 
 def count(value: object) -> int | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
@@ -16,21 +16,19 @@ class Cohere(Dialect):
     """`POST {base_url}/chat` with `stream: true`."""
 
     name = "cohere"
+    path = "chat"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
-        """See `Dialect.request`."""
-        workload = target.workload
-        body: dict[str, Any] = {
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:  # noqa: ARG002  # see Dialect
+        """See `Dialect.body`."""
+        workload, effort = target.workload, target.workload.reasoning_effort
+        return {
             "model": target.model,
-            "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
+            "messages": [{"role": "user", "content": prompt}],
             "max_tokens": workload.max_output_tokens,
             "stream": True,
+            **given(temperature=workload.temperature),
+            **({} if effort is None else {"thinking": {"type": COHERE_THINKING.get(effort, effort)}}),
         }
-        if workload.temperature is not None:
-            body["temperature"] = workload.temperature
-        if workload.reasoning_effort is not None:
-            body["thinking"] = {"type": COHERE_THINKING.get(workload.reasoning_effort, workload.reasoning_effort)}
-        return self.post(target, "chat", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

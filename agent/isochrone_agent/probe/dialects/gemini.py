@@ -6,9 +6,8 @@ There is no terminal event: `finishReason` marks the end.
 
 import json
 from typing import Any
-from urllib.parse import quote
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
@@ -19,24 +18,18 @@ class Gemini(Dialect):
     """`POST {base_url}/models/{model}:streamGenerateContent?alt=sse`."""
 
     name = "gemini"
+    path = "models/{model}:streamGenerateContent?alt=sse"
+    key_header = "x-goog-api-key"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
-        """See `Dialect.request`."""
-        workload = target.workload
-        config: dict[str, Any] = {"maxOutputTokens": workload.max_output_tokens}
-        if workload.temperature is not None:
-            config["temperature"] = workload.temperature
-        if workload.reasoning_effort is not None:
-            config["thinkingConfig"] = self._thinking(target.model, workload.reasoning_effort)
-        contents = [{"role": "user", "parts": [{"text": with_nonce(workload.prompt, nonce)}]}]
-        # A model is one name: it must not begin the query or the fragment of the URL.
-        model = quote(target.model, safe="/:@")
-        body = {"contents": contents, "generationConfig": config}
-        return self.post(target, f"models/{model}:streamGenerateContent?alt=sse", body, key)
-
-    def headers(self, key: str | None) -> dict[str, str]:
-        """See `Dialect.headers`."""
-        return {"x-goog-api-key": key} if key else {}
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:  # noqa: ARG002  # see Dialect
+        """See `Dialect.body`."""
+        workload, effort = target.workload, target.workload.reasoning_effort
+        thinking = None if effort is None else _thinking(target.model, effort)
+        config = given(temperature=workload.temperature, thinkingConfig=thinking)
+        return {
+            "contents": [{"role": "user", "parts": [{"text": prompt}]}],
+            "generationConfig": {"maxOutputTokens": workload.max_output_tokens, **config},
+        }
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -53,13 +46,6 @@ class Gemini(Dialect):
             if candidate.get("finishReason"):
                 ends.append(Finished(str(candidate["finishReason"])))
         return [*signals, *self._usage(response.get("usageMetadata")), *ends]
-
-    @staticmethod
-    def _thinking(model: str, effort: str) -> dict[str, Any]:
-        if not (has_budget(model) and effort in GEMINI_BUDGET):
-            return {"thinkingLevel": effort, "includeThoughts": True}
-        budget = GEMINI_BUDGET[effort]
-        return {"thinkingBudget": budget} | ({"includeThoughts": True} if budget else {})
 
     @staticmethod
     def _part(part: dict[str, Any]) -> list[Signal]:
@@ -84,3 +70,10 @@ class Gemini(Dialect):
                 cached_tokens=count(usage.get("cachedContentTokenCount")),
             )
         ]
+
+
+def _thinking(model: str, effort: str) -> dict[str, Any]:
+    if not (has_budget(model) and effort in GEMINI_BUDGET):
+        return {"thinkingLevel": effort, "includeThoughts": True}
+    budget = GEMINI_BUDGET[effort]
+    return {"thinkingBudget": budget} | ({"includeThoughts": True} if budget else {})

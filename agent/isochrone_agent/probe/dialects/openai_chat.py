@@ -9,7 +9,7 @@ which.
 
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import SECOND_US, Target
@@ -24,23 +24,19 @@ class OpenAIChat(Dialect):
     """`POST {base_url}/chat/completions` with `stream: true`."""
 
     name = "openai-chat"
+    path = "chat/completions"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
-        """See `Dialect.request`."""
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:
+        """See `Dialect.body`."""
         workload = target.workload
-        body: dict[str, Any] = {
+        return {
             "model": target.model,
-            "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
+            "messages": [{"role": "user", "content": prompt}],
             quirks.token_limit: workload.max_output_tokens,
             "stream": True,
+            **({"stream_options": {"include_usage": True}} if quirks.usage_option else {}),
+            **given(temperature=workload.temperature, reasoning_effort=workload.reasoning_effort),
         }
-        if quirks.usage_option:
-            body["stream_options"] = {"include_usage": True}
-        if workload.temperature is not None:
-            body["temperature"] = workload.temperature
-        if workload.reasoning_effort is not None:
-            body["reasoning_effort"] = workload.reasoning_effort
-        return self.post(target, "chat/completions", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

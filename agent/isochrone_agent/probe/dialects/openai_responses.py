@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, Request, count, in_band_failure, parse_json, with_nonce
+from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
@@ -28,22 +28,20 @@ class OpenAIResponses(Dialect):
     """`POST {base_url}/responses` with `stream: true` and nothing stored."""
 
     name = "openai-responses"
+    path = "responses"
 
-    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:  # noqa: ARG002  # see Dialect
-        """See `Dialect.request`."""
-        workload = target.workload
-        body: dict[str, Any] = {
+    def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:  # noqa: ARG002  # see Dialect
+        """See `Dialect.body`."""
+        workload, effort = target.workload, target.workload.reasoning_effort
+        reasoning = None if effort is None else {"effort": effort, "summary": "auto"}
+        return {
             "model": target.model,
-            "input": with_nonce(workload.prompt, nonce),
+            "input": prompt,
             "max_output_tokens": workload.max_output_tokens,
             "stream": True,
             "store": False,
+            **given(reasoning=reasoning, temperature=workload.temperature),
         }
-        if workload.reasoning_effort is not None:
-            body["reasoning"] = {"effort": workload.reasoning_effort, "summary": "auto"}
-        if workload.temperature is not None:
-            body["temperature"] = workload.temperature
-        return self.post(target, "responses", body, key)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

@@ -68,7 +68,7 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
             assert (observer.lag_monitor is None) is observer.received.kernel
             observer.monitor_loop_lag()
         assert observer.lag_monitor is not None
-        assert observer.lag_monitor._timer is None
+        assert observer.lag_monitor._timer.cancelled()
 
 
 async def test_reads_are_delivered_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.spool import inspection, wal
+from isochrone_agent.spool import inspection, recovery
 from isochrone_agent.spool.database import PAGE_BYTES
 from isochrone_agent.spool.spool import AsyncSpool, Spool
 from isochrone_wire import codec
@@ -134,9 +134,9 @@ def test_a_damaged_log_causes_no_silent_loss(
     """
     folder, seen = left_behind
     path, log = _copied(folder, tmp_path)
-    frame_bytes = wal.FRAME_HEADER_BYTES + PAGE_BYTES
-    frames = (len(log) - wal.HEADER_BYTES) // frame_bytes
-    at = 10 if isinstance(place, str) else wal.HEADER_BYTES + int(frames * place) * frame_bytes + 2000
+    frame_bytes = recovery.FRAME_HEADER_BYTES + PAGE_BYTES
+    frames = (len(log) - recovery.HEADER_BYTES) // frame_bytes
+    at = 10 if isinstance(place, str) else recovery.HEADER_BYTES + int(frames * place) * frame_bytes + 2000
     log[at] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
     spool = Spool(path)
@@ -186,7 +186,7 @@ def test_the_log_is_read_as_sqlite_reads_it(left_behind: tuple[Path, set[tuple[i
         path, log = _copied(left_behind[0], tmp_path / str(turn))
         log[chance.randrange(len(log))] ^= 0xFF
         Path(f"{path}-wal").write_bytes(log)
-        valid = wal.read_log(bytes(log), PAGE_BYTES).valid_frames
+        valid = recovery.read_log(bytes(log), PAGE_BYTES).valid_frames
         with sqlite3.connect(path) as db:
             _, _, moved = db.execute("pragma wal_checkpoint(passive)").fetchone()
         db.close()

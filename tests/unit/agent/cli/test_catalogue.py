@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_agent.cli.catalogue import check_effort, resolve_target_options
+from isochrone_agent.cli.probe import check_effort, resolve_target_options
 from isochrone_agent.errors import SettingsError
 
 UNSET = {"base_url": None, "model": None, "dialect": None, "key_env": None}

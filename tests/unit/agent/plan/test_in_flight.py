@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import pytest
 
-from isochrone_agent.plan.in_flight import waited_us
+from isochrone_agent.plan.probe_scheduler import waited_us
 from isochrone_agent.plan.schedule import ScheduledRound
 from isochrone_wire.model import SECOND_US, Outcome, Quality, Sample, Target
 from testdata.outages import CONNECT_US, CYCLE_US, OUTAGE_SHARE, in_outage, record

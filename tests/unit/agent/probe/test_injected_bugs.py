@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe import measurement, socket_observer, stream_metrics
+from isochrone_agent.probe import measurement, socket_observer
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.socket_observer import Stamp
@@ -41,9 +41,9 @@ def count_the_role(patch: pytest.MonkeyPatch) -> None:
 
 def count_chunks(patch: pytest.MonkeyPatch) -> None:
     """Many scripts: a chunk counts as a token."""
-    honest = stream_metrics.count_tokens
+    honest = measurement.count_tokens
     patch.setattr(
-        stream_metrics,
+        measurement,
         "count_tokens",
         lambda _usage, **seen: honest(Usage(output_tokens=len(seen["content"].at_ns)), **seen),
     )
@@ -61,13 +61,13 @@ def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
 def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
     """Speed as all tokens over the span, although the tokens of the first chunk took no time."""
-    honest = stream_metrics.tokens_per_second
+    honest = measurement.tokens_per_second
 
-    def speed(chunks: Any, tokens: stream_metrics.Tokens, *, resolution_ns: int) -> float | None:
-        every = stream_metrics.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
+    def speed(chunks: Any, tokens: measurement.Tokens, *, resolution_ns: int) -> float | None:
+        every = measurement.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
         return honest(chunks, every, resolution_ns=resolution_ns)
 
-    patch.setattr(stream_metrics, "tokens_per_second", speed)
+    patch.setattr(measurement, "tokens_per_second", speed)
 
 
 def forgive_errors_inside(patch: pytest.MonkeyPatch) -> None:

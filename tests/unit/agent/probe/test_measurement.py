@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.probe import stream_metrics
+from isochrone_agent.probe import measurement
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_agent.probe.measurement import (
     _NEXT,
@@ -245,10 +245,9 @@ def test_usage_may_come_in_pieces() -> None:
 
 def test_gaps_and_stalls() -> None:
     """A stall is a gap longer than a second and than ten medians."""
-    gaps = stream_metrics.gaps_between([n * 100 * MS for n in range(10)] + [2_500 * MS])
-    assert (gaps.p50_us, gaps.max_us, gaps.stalls) == (100_000, 1_600_000, 1)
-    slow = stream_metrics.gaps_between([n * 500 * MS for n in range(10)] + [6_500 * MS])
-    assert slow.stalls == 0
+    gaps = measurement.chunk_gaps([n * 100 * MS for n in range(10)] + [2_500 * MS])
+    assert (gaps["chunk_gap_p50_us"], gaps["chunk_gap_max_us"], gaps["stalls"]) == (100_000, 1_600_000, 1)
+    assert measurement.chunk_gaps([n * 500 * MS for n in range(10)] + [6_500 * MS])["stalls"] == 0
 
 
 def test_the_first_failure_is_the_cause() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.spool.side_files import RESERVE_BYTES, DiskReserve
+from isochrone_agent.spool.database import RESERVE_BYTES, DiskReserve
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 

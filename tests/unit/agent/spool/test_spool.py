@@ -10,7 +10,7 @@ import pytest
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.settings import Drain
-from isochrone_agent.spool import batches, database, side_files
+from isochrone_agent.spool import batches, database
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Spool
@@ -301,7 +301,7 @@ def test_a_batch_that_may_be_stored_is_dropped_last(tmp_path: Path) -> None:
 def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample that cannot be written raises an error and is counted; with free space recording continues."""
     spool = spool_of(tmp_path, range(3))
-    monkeypatch.setattr(side_files, "_MIN_FREE_RESERVES", 1 << 40)
+    monkeypatch.setattr(database, "_MIN_FREE_RESERVES", 1 << 40)
     monkeypatch.setattr(spool_module, "_DISK_FULL_PAGES", 0)
     pages = database.value(spool._db, "pragma page_count")
     spool._db.execute(f"pragma max_page_count = {pages}").fetchall()

@@ -93,7 +93,7 @@ def test_formats_have_one_option(spelling: str) -> None:
 @pytest.mark.parametrize(("typed", "meant"), [("shwo", "show"), ("raed", "read")])
 def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
     """The nearest of all names is offered, also of commands that are not imported yet."""
-    place = "isochrone_agent.cli.catalogue:command"
+    place = "isochrone_agent.cli.probe:command"
     program = group()
     program.entries = {"read": Entry(place, "Read.")}
     done = CliRunner().invoke(program, [typed], prog_name="program")

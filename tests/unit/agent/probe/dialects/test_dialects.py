@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from isochrone_agent.probe.dialects import DIALECTS, Quirks
-from isochrone_agent.probe.dialects.base import NO_QUIRKS, in_band_failure, make_nonce, stated_wait_us
+from isochrone_agent.probe.dialects.base import NO_QUIRKS, error_sentence, in_band_failure, make_nonce, stated_wait_us
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
 from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import Measurement
@@ -370,7 +370,7 @@ def test_the_request_says_what_the_workload_asks_for() -> None:
 )
 def test_error_bodies_become_a_sentence_without_keys(body: bytes, sentence: str) -> None:
     """The provider's error message is kept on one line, with anything like a key masked."""
-    assert DIALECT.error(body) == sentence
+    assert error_sentence(body) == sentence
 
 
 def test_usage_with_every_chunk_counts_the_first_one() -> None:

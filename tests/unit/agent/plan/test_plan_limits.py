@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.plan.limits import limit_violations
+from isochrone_agent.plan.policy import limit_violations
 from isochrone_wire import workloads
 from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, Timeouts, Workload
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from isochrone_agent.probe.dialects.signals import Usage
-from isochrone_agent.probe.stream_metrics import (
+from isochrone_agent.probe.measurement import (
     KERNEL_RESOLUTION_NS,
     USER_RESOLUTION_NS,
     ChunkSeries,
     ReasoningVisibility,
     count_tokens,
-    resolution_ns,
     speed_is_defined,
+    time_resolution_ns,
     tokens_per_second,
 )
 
@@ -101,6 +101,6 @@ def test_a_long_stream_may_arrive_in_groups() -> None:
 
 def test_the_resolution_without_the_kernel_is_that_of_the_loop() -> None:
     """Timestamps of the kernel have a fixed resolution; others are as good as the event loop, at best 1 ms."""
-    assert resolution_ns(kernel=True, loop_lag_us=90_000) == KERNEL_RESOLUTION_NS
-    assert resolution_ns(kernel=False, loop_lag_us=None) == USER_RESOLUTION_NS
-    assert resolution_ns(kernel=False, loop_lag_us=3_000) == 3 * MS
+    assert time_resolution_ns(kernel=True, loop_lag_us=90_000) == KERNEL_RESOLUTION_NS
+    assert time_resolution_ns(kernel=False, loop_lag_us=None) == USER_RESOLUTION_NS
+    assert time_resolution_ns(kernel=False, loop_lag_us=3_000) == 3 * MS
