@@ -47,18 +47,14 @@ CONFIRM_US = 2 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judgement on the wall clock: it is trusted if there is no `reason`. The true instant is estimated as the wall
-    clock plus `correction_us`.
-    """
+    """The judgement on the wall clock, trusted without `reason`; `correction_us` leads to the estimated instant."""
 
     correction_us: int = 0
     reason: str = ""
 
 
 def judge(*, step_us: int, database_us: int | None, vantages_us: Sequence[int]) -> Verdict:
-    """Judge a wall clock by other clocks, each minus the wall clock: `step_us` is what the monotonic clock kept of the
-    last trusted wall clock.
-    """
+    """Judge a wall clock by others minus it; `step_us` is what the monotonic clock kept of the last trusted one."""
     others = [step_us, *([] if database_us is None else [database_us])]
     if vantages_us:
         middle = _middle(vantages_us)
@@ -107,15 +103,11 @@ class ClockGuard:
         return wall + self.verdict.correction_us
 
     def database_at(self) -> int:
-        """Return the database's clock, which no vantage can move: credentials and tokens expire by it. It is the wall
-        clock until the database is heard.
-        """
+        """Return the database's clock, by which credentials expire; the wall clock until that is heard."""
         return self._wall() if self._database_us is None else self._elapsed() + self._database_us
 
     def shared_at(self) -> int:
-        """Return the clock that the collectors on one database share, for what they judge together: the database's, or
-        the estimate if these do not agree.
-        """
+        """Return the clock that all collectors on the database share: its own, or the estimate if they disagree."""
         now_at, database_at = self.now_at(), self.database_at()
         return database_at if abs(database_at - now_at) <= AGREE_US else now_at
 

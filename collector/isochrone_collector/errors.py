@@ -55,10 +55,7 @@ class EmbeddedError(StartError):
 
 
 class DatabaseUnreachable(StartError):  # noqa: N818  # a state, and the name the operator's message uses
-    """No PostgreSQL answers. Act: the operator, on the address or on the server.
-
-    `is_passing` if the server is away, starting, full or a standby, and may be there in a moment.
-    """
+    """No PostgreSQL answers. Act: the operator. `is_passing` if the server is starting, full or a standby."""
 
     def __init__(self, message: str, *, hint: str = "", is_passing: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -78,10 +75,7 @@ class BadRequest(RequestError):  # noqa: N818  # named for the status, as HTTP a
 
 
 class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
-    """A target, region or route does not exist. Act: the client; the message lists the existing ones.
-
-    `known` are the existing names, sorted, and `nearest` is the most similar one.
-    """
+    """A name does not exist. Act: the client. `known` are the existing names, `nearest` the most similar one."""
 
     def __init__(
         self, message: str, *, hint: str = "", known: Collection[str] = (), nearest: str | None = None
@@ -105,9 +99,7 @@ class SequenceConflict(RequestError):  # noqa: N818  # named for what is wrong
 
 
 class UnknownTargets(RequestError):  # noqa: N818  # named for what is wrong
-    """A batch has samples of targets that no plan in the database has; nothing of it is stored. `targets` are some of
-    their ids. Act: the agent, by keeping these samples, and the operator, by applying the plan.
-    """
+    """A batch has `targets` of no plan, and is not stored. Act: the agent keeps it, the operator applies a plan."""
 
     def __init__(self, targets: Collection[int]) -> None:
         self.targets = sorted(targets)[:_NAMED_TARGETS]

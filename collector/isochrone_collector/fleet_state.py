@@ -163,9 +163,7 @@ def _line(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ahead:
-    """The requests planned until midnight, with the plan's estimate of their tokens and cost in US dollars (`None` if
-    no price is known).
-    """
+    """The requests planned until midnight, with their estimated tokens and US dollars (`None` without any price)."""
 
     requests: int
     tokens: int

@@ -24,9 +24,7 @@ def matching(pattern: str, known: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameFilter:
-    """Patterns of names, as for `matching`: all that a pattern of `allowed` matches, or all names if there is none,
-    except those that a pattern of `denied` matches.
-    """
+    """All names, or those that a pattern of `allowed` matches, except those that a pattern of `denied` matches."""
 
     allowed: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()

@@ -115,9 +115,7 @@ def read(path: Path, environment: Mapping[str, str]) -> tuple[Receiver, ...]:
 
 
 def check_url(url: str, *, allow_http: bool) -> str:
-    """Return an address if it is usable: https, or http on loopback or where it is allowed. Raises `ValueError`, which
-    does not repeat the address.
-    """
+    """Return a URL if it is https, or http where that is allowed. Raises `ValueError`, which does not repeat it."""
     if not is_http_url(url):
         raise ValueError("the url is not an http or https URL")
     parts = urlsplit(url)

@@ -27,9 +27,7 @@ class RegionPlace:
 
 
 def place_of(region: str, stated: Mapping[str, RegionPlace]) -> RegionPlace | None:
-    """Return the place of a region: the stated one, else that of the cloud region with this name; `None` if there is
-    neither.
-    """
+    """Return the stated place of a region, else that of the cloud region with this name; `None` without either."""
     if region in stated:
         return stated[region]
     name, published = region.lower(), _published()

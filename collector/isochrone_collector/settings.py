@@ -66,9 +66,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPeriods:
-    """Retention periods in microseconds; `None` is unlimited. Summaries of hours are kept for longer than samples may
-    be late, because days are made from them. `incidents_us` is also that of alerts and silences.
-    """
+    """Retention periods in microseconds; `None` is unlimited. `incidents_us` is also that of alerts and silences."""
 
     samples_us: int | None = 35 * DAY_US
     hours_us: int | None = 100 * DAY_US
@@ -117,9 +115,7 @@ def _option(text: str, default: Any = None, *, metavar: str | None = None) -> An
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Options:
-    """The options of `serve` as they are written. `cli.serve` makes the flag and the variable of each from its name,
-    and its type from the annotation; several values are a tuple.
-    """
+    """The options of `serve` as written. `cli.serve` makes flag, variable and type of each from the field."""
 
     listen: str = _option("Address; port 0 takes a free one.", DEFAULT_LISTEN)
     unix_socket: str | None = _option(
@@ -283,9 +279,7 @@ def _region_places(texts: Sequence[str]) -> Mapping[str, RegionPlace]:
 
 
 def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:
-    """Return the secret for alerts from the file, else from ISOCHRONE_ALERT_SECRET, else `None`. Raises
-    `SettingsError`.
-    """
+    """Return the secret of the file, else of ISOCHRONE_ALERT_SECRET, else `None`. Raises `SettingsError`."""
     try:
         text = file.read_text(encoding="utf-8") if file else environment.get("ISOCHRONE_ALERT_SECRET", "")
         return webhook_signature.parse_secret(text) if text else None
@@ -298,9 +292,7 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
 
 
 def _receivers(given: Options, environment: Mapping[str, str]) -> tuple[Receiver, ...]:
-    """Return the receivers of alerts: the webhook, which gets every alert on its own, and those of the file. Raises
-    `SettingsError`, whose message does not repeat a URL.
-    """
+    """Return the webhook and the receivers of the file. Raises `SettingsError`, which does not repeat a URL."""
     url, file = given.alert_url, given.alert_receivers
     found = receivers.read(file, environment) if file else ()
     if not url:

@@ -69,9 +69,7 @@ class TrustedProxy:
 def check(
     user_header: str | None, secret_file: Path | None, addresses: Sequence[str], environment: Mapping[str, str]
 ) -> TrustedProxy | None:
-    """Return the proxy of the settings; `None` without a header. The secret is in the file, else in the environment.
-    Raises `SettingsError`, whose message does not repeat the secret.
-    """
+    """Return the proxy of the settings, `None` without a header. Raises `SettingsError` without the secret."""
     if not user_header:
         if secret_file or addresses:
             given = "--proxy-secret-file" if secret_file else "--proxy-address"

@@ -103,9 +103,7 @@ class DiscoveryServices:
 async def _events(
     requests: AsyncGenerator[Request, None], tables: AsyncGenerator[Any, None], until_us: Callable[[], int | None]
 ) -> AsyncGenerator[Request | None, None]:
-    """Yield `None` now, and whenever a table arrived or `until_us()` has passed, and every request, until one of the
-    two ends.
-    """
+    """Yield each request, and `None` now, for each table and once `until_us()` has passed, until one of the two end."""
     request, table = asyncio.ensure_future(anext(requests)), asyncio.ensure_future(anext(tables))
     try:
         yield None

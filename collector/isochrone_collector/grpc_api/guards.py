@@ -93,10 +93,7 @@ async def inflate_beside_loop(content: bytes, max_bytes: int) -> bytes:
 
 
 def inflate(content: bytes, max_bytes: int) -> bytes:
-    """Return the content, inflated if it is compressed; no more than `max_bytes` + 1 bytes are ever made.
-
-    Raises `MessageTooLarge`, and `BadRequest` for content that is damaged.
-    """
+    """Return the content, inflated to at most `max_bytes` + 1 bytes. Raises `MessageTooLarge` and `BadRequest`."""
     if not is_compressed(content):
         return _within(content, max_bytes)
     most = _most_bytes(content, max_bytes)
@@ -151,9 +148,7 @@ _PUSHES = "/isochrone.v1.Fleet/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller of a method, without a `principal` if the method needs no credential. `recheck` raises once the
-    credential is no longer valid.
-    """
+    """The caller of a method, without `principal` if it needs no credential. `recheck` raises once that is invalid."""
 
     method: str
     principal: Principal | None = None
@@ -427,10 +422,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 def roles_of(method: str) -> tuple[Role, ...] | None:
-    """Return the roles that may call `/package.Service/Method`; `None` for every caller.
-
-    Raises `Forbidden` for a method that the table lacks.
-    """
+    """Return the roles that may call `/package.Service/Method`; `None` for all. Raises `Forbidden` without entry."""
     if not method.startswith(_OURS):
         return None
     for key in (method, method.rpartition("/")[0]):

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The services behind the application; `clock` returns microseconds since the epoch. `metrics` is called in the
-    event loop, and its result is read in a thread.
-    """
+    """The services behind the application. `metrics` is called in the event loop; its result is read in a thread."""
 
     publisher: Publisher
     changes: Changes
@@ -58,9 +56,7 @@ def create_app(
     public_page: bool = False,
     public_targets: NameFilter = EVERY_NAME,
 ) -> Starlette:
-    """Create the application, for requests to these `hosts` only, if there are any. With `public_page` the status needs
-    no credential; it has the `public_targets` only.
-    """
+    """Create the application, for requests to these `hosts` only if given; `public_page` opens the status to all."""
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )

@@ -85,9 +85,7 @@ class BearerAuth:
 
 
 async def authenticate(authenticator: Authenticator, request: Request) -> Principal:
-    """Authenticate a request: if it reads, by the user of a trusted proxy, or by the session of its cookie if it has no
-    Authorization header. Raises as `Authenticator.authenticate`.
-    """
+    """Return the caller: of a read also a trusted proxy's user or that of the session's cookie."""
     if request.method in _READING and (user := proxy_user(authenticator, request)) is not None:
         _require_recent(request)
         return user
@@ -107,9 +105,7 @@ def proxy_user(authenticator: Authenticator, request: Request) -> Principal | No
 
 
 def _require_recent(request: Request) -> None:
-    """Raises `Unauthenticated` for a stream that began too long ago: its user may have logged out at the proxy since,
-    which knows only when the stream is opened again.
-    """
+    """Raises `Unauthenticated` for a stream so old that its user may have logged out at the proxy since."""
     now_s = asyncio.get_running_loop().time()
     began_s: float = request.scope["state"].setdefault("proxied_s", now_s)
     if now_s - began_s > PROXIED_STREAM_S:

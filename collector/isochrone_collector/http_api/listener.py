@@ -123,9 +123,7 @@ async def serving_socket(sources: Sources, address: Address) -> AsyncIterator[No
 async def listening(
     app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None, allows_plain_text: bool = False
 ) -> AsyncIterator[Address]:
-    """Serve `app` within the block; yields the address with its real port. End streams before leaving the block:
-    requests in progress then have three seconds. Raises `OSError` if it cannot listen.
-    """
+    """Serve `app` within the block; yields the address with its real port. Raises `OSError`. End streams first."""
     listener = _bound_socket(listen) if listen.is_socket else _bound(listen)
     address = listen if listen.is_socket else Address(listen.host, listener.getsockname()[1])
     server = _Server(_config(app), tls, allows_plain_text=allows_plain_text)
@@ -199,9 +197,7 @@ def _bound(listen: Address) -> socket.socket:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed after `IDLE_US` without a request; `closed` is done once it is. The state of a
-    request has `abort`, and `is_full`: whether sending waits for the client.
-    """
+    """uvicorn's connection, closed after `IDLE_US` without a request. Its requests' state has `abort` and `is_full`."""
 
     def __init__(
         self,

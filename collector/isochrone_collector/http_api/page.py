@@ -110,18 +110,14 @@ class PageRoutes:
         return Response(found.content, headers=headers)
 
     async def _session(self, request: Request) -> Response:
-        """Return the holder of a session, begin one with POST, or end it with DELETE. Raises `Forbidden` for changes by
-        pages of other sites.
-        """
+        """Return the holder of a session, begin one (POST) or end it (DELETE). Raises `Forbidden` for other sites."""
         if request.method in ("GET", "HEAD"):
             return await self._holder(request)
         require_same_origin(request)
         return await (self._end_session(request) if request.method == "DELETE" else self._begin_session(request))
 
     async def _holder(self, request: Request) -> Response:
-        """Return the `name` of the caller, `None` without a credential; whether it `reads` data, whether a logout
-        `ends` that, and whether the status is `public`.
-        """
+        """Return the caller's `name`, whether it `reads` data, a logout `ends` that, and the status is `public`."""
         caller = None
         with suppress(Unauthenticated, Forbidden):
             caller = await authenticate(self._authenticator, request)
@@ -166,9 +162,7 @@ class PageRoutes:
 
 
 def _early_requests(request: Request) -> str:
-    """Return the header that makes a browser ask the queries of the matrix while it loads the page's files: those that
-    are the same for all metrics, of a window up to now.
-    """
+    """Return the header by which a browser sends the matrix's queries while it loads the page's files."""
     window = request.query_params.get("window") or _USUAL_WINDOW
     if request.query_params.get("from") or _WINDOW.fullmatch(window) is None:
         return ""
@@ -178,9 +172,7 @@ def _early_requests(request: Request) -> str:
 
 
 def require_same_origin(request: Request) -> None:
-    """Raises `Forbidden` unless a page of this collector sent the request. Browsers state it in a header that no script
-    can set: `Sec-Fetch-Site`, or only `Origin` in older ones and in plain text.
-    """
+    """Raises `Forbidden` unless a page of this collector asks, by headers of browsers that no script can set."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
     is_same = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host") != ""
     if not is_same:
@@ -238,9 +230,7 @@ class PageFile:
 
 @cache
 def read_files() -> Mapping[str, PageFile]:
-    """Return the files by their paths on the server; the document has the path of `DOCUMENT`. They are read at the
-    first call, because a collector without visitors needs none.
-    """
+    """Return the files by their paths on the server, that of the document being `DOCUMENT`; read at the first call."""
     contents = dict(_contents(resources.files("isochrone_common") / "page", PurePosixPath()))
     document = contents.pop(DOCUMENT)
     folder = f"{FOLDER}/{_digest(*contents, *contents.values())}"

@@ -353,9 +353,7 @@ class SharedAnswers(Generic[Answer]):
 
 
 class QueryRoutes:
-    """Handlers of `ENDPOINTS`. As over gRPC, a caller has at most 8 queries at once, all callers 64; others wait.
-    Callers who accept answers of some age share them.
-    """
+    """Handlers of `ENDPOINTS`. As over gRPC, a caller has at most 8 queries at once, all callers 64; others wait."""
 
     def __init__(self, query_context: QueryContext) -> None:
         self._query_context = query_context

@@ -132,9 +132,7 @@ _READERS: Mapping[str, Callable[[Values, str], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter, and how its values are read for the `argument`, of the same name by default. One whose schema
-    is an array may be repeated.
-    """
+    """A query parameter and the reader of its `argument`. One whose schema is an array may be repeated."""
 
     name: str
     schema: Schema

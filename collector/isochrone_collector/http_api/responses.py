@@ -86,9 +86,7 @@ class EncodedTables:
         self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
 
     def region(self, region: RegionTables) -> bytes:
-        """Encode the tables of a region, without the fields that change between requests: equal tables give equal
-        bytes. Headers report the time and the state of the database.
-        """
+        """Encode the tables of a region without the fields that are headers: equal tables give equal bytes."""
         key = (region.client_region, *(table.etag for table in region.tables))
         return self._once(key, lambda: encode_line(_without_volatile(region)))
 
@@ -114,9 +112,7 @@ def _event(table: RouteTable) -> bytes:
 
 
 class JsonResponse(Response):
-    """A response whose body is JSON. It is compressed when it is sent, unless it is small or `is_compressed` already.
-    Its tag must be weak, because it is that of both.
-    """
+    """A JSON body, compressed when it is sent unless it is small or `is_compressed`; so its tag must be weak."""
 
     media_type = "application/json"
 
@@ -165,9 +161,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EncodedDocument:
-    """The bytes of a document, perhaps compressed, and its tag: equal for two answers that differ only in the instant
-    of the request or in compression.
-    """
+    """The bytes of a document, and its tag, which ignores the instant of the request and the compression."""
 
     content: bytes
     etag: str
@@ -208,9 +202,7 @@ def encode_compressed(answer: object) -> EncodedDocument:
 
 
 def encode_document(answer: object) -> EncodedDocument:
-    """Encode an answer: as its document, or as it is if its class has no format. Each row is encoded on its own, so
-    that a thread that encodes many of them lets others run.
-    """
+    """Encode an answer as its document, or as it is without a format; row by row, so that other threads run."""
     format_ = FORMATS.get(type(answer).__name__)
     if format_ is None:
         content = encode(answer)

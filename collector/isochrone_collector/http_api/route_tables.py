@@ -224,9 +224,7 @@ async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]
 
 
 def cache_control(region: RegionTables, *, now_at: int) -> str:
-    """Return Cache-Control in whole seconds: max-age, stale-while-revalidate and stale-if-error, by the table that ages
-    first.
-    """
+    """Return Cache-Control in whole seconds, by the table that ages first."""
     fresh_us = min(table.fresh_until_at for table in region.tables) - now_at
     stale_us = min(table.stale_until_at for table in region.tables) - now_at
     age_us = max(0, min(fresh_us, MAX_AGE_US))

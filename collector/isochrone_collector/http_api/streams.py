@@ -106,9 +106,7 @@ class EventStream(Response, Generic[Item]):
             await self._items.aclose()
 
     async def _send_events(self, send: Send) -> bool:
-        """Send events until the stream ends; return false if the connection must be aborted. Raises `TimeoutError` if
-        the reader does not read.
-        """
+        """Send events; return false if the connection must be aborted. Raises `TimeoutError` for a slow reader."""
         try:
             await while_valid(self._copy(send), self._authenticate)
         except CollectorError as error:

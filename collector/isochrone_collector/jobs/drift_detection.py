@@ -74,9 +74,7 @@ class DriftDetection:
         self._unrecorded: list[Found] = []
 
     async def run(self) -> None:
-        """Collect new probes and add the rounds that are complete; when it is time, read what memory does not have, and
-        record the changes found, with an alert each. After it was cancelled, it begins again.
-        """
+        """Add complete rounds; when it is time, read missing ones and record changes. A cancelled run begins again."""
         try:
             await self._run()
         except asyncio.CancelledError:

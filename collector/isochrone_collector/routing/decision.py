@@ -43,9 +43,7 @@ _QUIET = (ChangeKind.EVIDENCE, ChangeKind.RAMP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision: the contents of a table except generation, digests and program version, and the state for the next
-    decision.
-    """
+    """The contents of a table except generation, digests and program version, and the state for the next decision."""
 
     route_state: RouteState
     change: ChangeKind
@@ -85,9 +83,7 @@ def decide(inputs: Inputs, before: State) -> Decision:
 
 
 def freeze_reason(inputs: Inputs) -> str:
-    """Return why the table is frozen; empty if it is not. It is frozen if so many vantages fail at once, or all of this
-    region, that the fault is more likely ours than the providers'.
-    """
+    """Return why the table is frozen, empty if it is not: so many vantages fail that the fault is probably ours."""
     if 0 < inputs.vantages_here <= inputs.suspects_here:
         return f"all vantages of {inputs.client_region} fail whatever they probe"
     enough = inputs.vantages >= inputs.rules.failing_vantages
@@ -243,9 +239,7 @@ def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
 def entries_of(
     inputs: Inputs, state: State, order: Sequence[str], *, sharing: int, hedging: bool
 ) -> tuple[RouteEntry, ...]:
-    """Return the entries of members in `order`; the first `sharing` of them have the first rank. With `hedging`, the
-    first entry states when to start the second.
-    """
+    """Return the entries of `order`, the first `sharing` of first rank; with `hedging` the first states its hedge."""
     second = order[1] if hedging and len(order) > 1 else None
     return tuple(
         _entry(

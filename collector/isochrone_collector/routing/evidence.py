@@ -85,9 +85,7 @@ def reporting(probes: ProbeTable, *, since_at: int) -> set[int]:
 
 
 def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
-    """Map (member, vantage) to the number of its newest probes that failed in a row; throttled and skipped ones are
-    ignored.
-    """
+    """Map (member, vantage) to the number of newest probes that failed in a row, throttled and skipped ones ignored."""
     sent = probes.where(_IS_SENT[probes.kind])
     if not len(sent):
         return {}
@@ -111,9 +109,7 @@ def regions_of(probes: ProbeTable) -> dict[int, int]:
 def suspects(
     runs: Failing, provider_of: Sequence[str], region_of: Mapping[int, int], rules: Rules, *, control: int | None = None
 ) -> set[int]:
-    """Return the suspect vantages. `region_of` maps each vantage to its region; `control` is the index of the plan's
-    control target, if any.
-    """
+    """Return the suspect vantages, given the region of each; `control` is the index of the plan's control target."""
     by_vantage: dict[int, dict[int, int]] = {}
     for (member, vantage), run in runs.items():
         by_vantage.setdefault(vantage, {})[member] = run
@@ -142,9 +138,7 @@ def _is_failing(run: int, rules: Rules) -> bool:
 def _own_failures(
     own: Mapping[int, int], runs: Failing, region_of: Mapping[int, int], region: int, rules: Rules
 ) -> Mapping[int, int]:
-    """Return the runs of a vantage without those of targets that most vantages of other regions see fail too; all of
-    them if none of its targets answers, because then its rounds do not show which ones fail.
-    """
+    """Return a vantage's runs, without targets that fail for most other regions if any target answers it."""
     if all(_is_failing(run, rules) for run in own.values()):
         return own
     elsewhere: dict[int, list[bool]] = {}
@@ -275,9 +269,7 @@ def _throttled(own: ProbeTable, rules: Rules) -> float:
 
 
 def _requests(own: ProbeTable, slo: Slo) -> Requests:
-    """Return the planned requests of a member, in the order of their rounds. A throttled one reflects the capacity of
-    the account: it lowers the member's share of the traffic, and is no answer that came too late.
-    """
+    """Return a member's planned requests by round. A throttled one is not late: it lowers the share of the traffic."""
     rest = np.maximum((slo.answer_tokens or 0) - own.first_chunk_tokens, 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         answer_us = own.answer_from_us + rest / own.tokens_per_second * SECOND_US
@@ -296,9 +288,7 @@ def _requests(own: ProbeTable, slo: Slo) -> Requests:
 
 
 def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: int) -> float | None:
-    """Return the share of rounds with a sent probe, of those from the member's first in the window to the newest round
-    that its vantage has of any target.
-    """
+    """Return the share of rounds with a sent probe, from the member's first to its vantage's newest of any target."""
     due = done = 0
     for vantage in np.unique(own.vantage_id).tolist():
         rounds_at = np.unique(own.round_at[own.vantage_id == vantage])
@@ -360,9 +350,7 @@ class ProbeCache:
         return self.regions.index(region)
 
     def add(self, records: Records, region_of: Mapping[int, str]) -> set[tuple[int, str]]:
-        """Add probes that are not in the cache, and return their (target id, region) pairs. `region_of` has the region
-        of each vantage.
-        """
+        """Add new probes, with the region of each vantage; return their (target id, region) pairs."""
         vantage_ids, rows = np.unique(records["vantage_id"], return_inverse=True)
         places = np.array([self.place_of(region_of[one]) for one in vantage_ids.tolist()], np.int64)
         new = {**_columns(records), "region": places[rows]}

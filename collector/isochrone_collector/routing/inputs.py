@@ -157,9 +157,7 @@ class JointRounds:
     ttft: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     def of(self, *members: str) -> tuple[Integers, Reals]:
-        """Return the rows with a value of every one of `members`: the instants, and a column of TTFTs in microseconds
-        for each member.
-        """
+        """Return the rows with a value of each of `members`: instants, and a column of TTFTs in microseconds each."""
         nothing = (None,) * len(self.round_at)
         buckets = np.array([self.ttft.get(member, nothing) for member in members], np.float64).T
         complete = ~np.isnan(buckets).any(axis=1)

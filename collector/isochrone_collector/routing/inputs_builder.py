@@ -52,9 +52,7 @@ def comparisons_of(
     rules: Rules,
     drift: Drift | None = None,
 ) -> list[Comparison]:
-    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member. Without
-    `drift` nothing is known of it.
-    """
+    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member."""
     pairs = list(combinations(members, 2))
     if not pairs:
         return []
@@ -83,9 +81,7 @@ Series = tuple[Integers, Reals]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pairs:
-    """The slots in which one vantage has a value of both members: their instants, ascending, each member's TTFTs, and
-    which of these are limits.
-    """
+    """The slots in which one vantage has a value of both members, ascending, and which values are limits."""
 
     slot_at: Integers
     left: Reals

@@ -33,10 +33,7 @@ def plan_exclusion(inputs: Inputs, target: str) -> str:
 
 
 def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
-    """Return why a member cannot be ranked: forbidden, or too little data; empty if it can.
-
-    A member that `has_traffic` is not excluded for missing rounds, which are not its own fault.
-    """
+    """Return why a member cannot be ranked, empty if it can. Missing rounds do not exclude one that `has_traffic`."""
     if reason := plan_exclusion(inputs, target):
         return reason
     sent, coverage, rules = _sent(inputs, target), inputs.of(target).coverage, inputs.rules
@@ -105,9 +102,7 @@ def _reliable(evidence: Evidence, slo: Slo) -> Eligible:
 
 
 def _fell_below(success: Proportion, least: float) -> bool:
-    """Return whether the success in the window was certainly below `least`. Each probe counts, because an outage is a
-    run of failures, which is worth few independent ones.
-    """
+    """Return whether success was certainly below `least`. Each probe counts: an outage is a run of failures."""
     window = wilson(round(success.value * success.n), success.n)
     return window is not None and window.high < least
 
@@ -167,9 +162,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveAdvantage:
-    """The advantage of one member over another, as the equivalent in microseconds of median TTFT, with its 95 %
-    interval.
-    """
+    """The advantage of one member over another as microseconds of median TTFT, with its 95 % interval."""
 
     shift_us: float
     low_us: float

@@ -43,9 +43,7 @@ _MAX_OTHERS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The slow ones of `n` pairs of probes in `rounds` joint rounds: the TTFT of the first member alone and that of the
-    hedged request, as histogram buckets.
-    """
+    """The slow ones of `n` pairs in `rounds` joint rounds: TTFTs of the first member and of the hedge, as buckets."""
 
     rounds: int = 0
     n: int = 0
@@ -70,9 +68,7 @@ def extended(tails: Tails, inputs: Inputs, ranked: Sequence[str], *, since_at: i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class P99s:
-    """The p99 of the first member alone and that of the hedged request with the upper bound of its 95 % interval, in
-    microseconds.
-    """
+    """The p99 alone, the p99 of the hedged request and the upper bound of its 95 % interval, in microseconds."""
 
     alone_us: float
     hedged_us: float
@@ -127,9 +123,7 @@ Gains = Mapping[str, tuple[str, ...]]
 
 
 def known_gains(tails: Tails, rules: Rules, before: Gains) -> dict[str, tuple[str, ...]]:
-    """Return the pairs whose hedge certainly shortens the p99, and of those known `before` the ones that still seem
-    to.
-    """
+    """Return the pairs whose hedge certainly shortens the p99, and those of `before` that still seem to."""
     found = {
         first: tuple(
             second
@@ -142,9 +136,7 @@ def known_gains(tails: Tails, rules: Rules, before: Gains) -> dict[str, tuple[st
 
 
 def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str, *, is_known: bool = False) -> Hedge:
-    """Return the hedge of the first choice by the second, or the reason for none. `tails` are their joint rounds;
-    `is_known` means that the gain was certain in earlier ones.
-    """
+    """Return the hedge of the first choice, or the reason for none; `is_known` if the gain was certain earlier."""
     comparison, found = inputs.against(first, second), p99s(tails)
     reason = _obstacle(inputs, first, second, count_rounds(tails)) or _gains_nothing(
         inputs.rules, found, is_known=is_known
@@ -202,9 +194,7 @@ _MAX_CANDIDATES = 6
 
 
 def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
-    """Return the best set of `members`, given in rank order; `None` while the best of them that does not fail has too
-    few samples, because a set without it may be slower than it is alone.
-    """
+    """Return the best set of `members`, in rank order; `None` while the best healthy one has too few samples."""
     well = [target for target in members if not is_failing(inputs, target)][:_MAX_CANDIDATES]
     sets = [chosen for k in range(1, _MAX_RACED + 1) for chosen in combinations(well, k)]
     expected = {chosen: p95_us for chosen in sets if (p95_us := _p95_us(inputs, chosen)) is not None}

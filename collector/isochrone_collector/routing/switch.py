@@ -156,17 +156,12 @@ def _fast(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
 
 
 def is_new(state: State, inputs: Inputs, target: str, *, within_us: int) -> bool:
-    """Return whether a member entered the ranking within the last `within_us` microseconds: it had too few samples
-    before.
-    """
+    """Return whether a member entered the ranking within the last `within_us`: it had too few samples before."""
     return inputs.at - state.ranked_since.get(target, 0) < within_us
 
 
 def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
-    """Return the certain slowdown of the first choice, in microseconds; other terms, such as its price, only lower it.
-
-    `None` if the short window has too few rounds for an interval.
-    """
+    """Return the certain slowdown of the first choice; `None` if the short window has too few rounds."""
     return _slowdown_us(inputs, incumbent, target, inputs.against(incumbent, target).short)
 
 
@@ -214,9 +209,7 @@ def count_epoch(state: State, inputs: Inputs, members: list[str]) -> State:
 
 
 def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int:
-    """Count up to the soft rule's epochs while level, and down while worse; keep the count otherwise, so that a member
-    keeps its share until the data contradict it.
-    """
+    """Count up while level and down while worse; else keep the count, so that a share stays until data deny it."""
     count = state.ties.get(target, 0)
     if not no_worse_group(inputs, incumbent, target) or is_behind(inputs, incumbent, target):
         return max(count - 1, 0)
@@ -224,9 +217,7 @@ def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int
 
 
 def remember_tails(state: State, inputs: Inputs, ranked: Sequence[str]) -> State:
-    """Return the state with the joint rounds of finished epochs, of the members in rank order, and the gains that they
-    show.
-    """
+    """Return the state with the joint rounds of finished epochs, and the gains that they show."""
     rules = inputs.rules
     until_at = epoch_of(inputs.at - _settled_us(inputs), rules) * rules.epoch_us
     if until_at <= state.tails_until_at:
@@ -244,17 +235,13 @@ def _settled_us(inputs: Inputs) -> int:
 
 
 def shares(state: State, inputs: Inputs, target: str) -> bool:
-    """Return whether a member also has the first rank: it was level for enough epochs, and keeps the rank for as many
-    epochs afterwards.
-    """
+    """Return whether a member has the first rank, too: level for enough epochs, and for as many epochs afterwards."""
     count = state.ties.get(target, 0)
     return count >= inputs.rules.soft_epochs or (count > 0 and state.weights.get(target, 0.0) > 0)
 
 
 def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
-    """Return the state after a switch. One caused by the plan adds no penalty; a correction of the first choice is not
-    counted at all, so that it delays no later switch.
-    """
+    """Return the state after a switch. The plan's adds no penalty, a correction of the first choice is not counted."""
     at, rules = inputs.at, inputs.rules
     moved = replace(state, incumbent=switch.to, since_at=at, streaks={}, ties={})
     if switch.kind is ChangeKind.FIRST:

@@ -41,9 +41,7 @@ _READY = (RouteState.OK, RouteState.DEGRADED)
 def build_table(
     inputs: Inputs, decision: Decision, *, generation: int, code_version: str, inputs_text: str | None = None
 ) -> RouteTable:
-    """Build the table of a decision; its freshness counts from the newest sample the decision is based on.
-    `inputs_text` is the serialization of the inputs, if the caller has it.
-    """
+    """Build the table of a decision. `inputs_text` is the serialization of the inputs, if the caller has it."""
     rules = inputs.rules
     since_at = decision.newest_at or inputs.at
     provenance = Provenance(

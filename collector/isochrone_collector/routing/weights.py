@@ -56,10 +56,7 @@ def _within(weights: Mapping[str, float], order: Sequence[str], limits: Sequence
 
 
 def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: float) -> Weights:
-    """Move weights from `before` towards `wanted`, no member by more than `step`; they add up to 1.
-
-    All members move by the same share of their gap. Members without weight are left out.
-    """
+    """Move all weights by the same share of their gap to `wanted`, none by more than `step`; they add up to 1."""
     if not before:
         return dict(wanted)
     gaps = {target: wanted.get(target, 0.0) - before.get(target, 0.0) for target in sorted({*before, *wanted})}

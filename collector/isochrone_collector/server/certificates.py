@@ -92,10 +92,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class NextFiles:
-    """The files of the next pair beside `own`, and the one with the instant of the switch.
-
-    The key is written first and moved first: a certificate without its key is a switch that was interrupted.
-    """
+    """The files of the next pair beside `own`. The key moves first: without it, a switch was interrupted."""
 
     own: Tls
 
@@ -119,9 +116,7 @@ class NextFiles:
         return int(self.switch_at_file.read_text()) if self.certificate.exists() and self.key.exists() else None
 
     def switch_if_due(self, now_at: int) -> None:
-        """Move the next pair into place at its instant, and complete a switch that was interrupted. Raises `OSError`
-        and `ValueError`.
-        """
+        """Move the next pair into place at its instant, or complete that. Raises `OSError` and `ValueError`."""
         assert self.own.certificate is not None
         assert self.own.key is not None
         switch_at = self.switch_at()
@@ -289,10 +284,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
-    """Make the next pair beside the collector's own, unless there is one, and set the instant of the switch to it.
-
-    Return the fingerprint of its certificate, and whether it is new. Raises `SettingsError`.
-    """
+    """Make the next pair unless there is one, and set its switch; return its fingerprint, and whether it is new."""
     folder = data_dir / "tls"
     own = _pair_in(folder)
     files = NextFiles(own)
@@ -317,9 +309,7 @@ def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
 
 
 def switch_at(data_dir: Path, fingerprint: bytes) -> int | None:
-    """Return the instant at which the collector of this folder presents the certificate with this fingerprint, in
-    microseconds since the Unix epoch; `None` if that is not its next one, or cannot be read.
-    """
+    """Return the instant, in microseconds, at which a collector switches to the certificate of this fingerprint."""
     files = NextFiles(_pair_in(data_dir / "tls"))
     try:
         return files.switch_at() if fingerprint_of(files.certificate.read_text()) == fingerprint else None
@@ -421,10 +411,7 @@ class OperatorFile:
             await self.write(certificates)
 
     async def write(self, certificates: Certificates) -> None:
-        """Write the file unless it is up to date.
-
-        Raises `DatabaseUnavailable`. A folder that cannot be written is logged: operators can join instead.
-        """
+        """Write the file unless it is up to date; a failure is logged. Raises `DatabaseUnavailable`."""
         current, pair, coming = self._read_current(), certificates.current, certificates.coming
         self._announced = [pair.fingerprint for pair in certificates.announced()]
         name = current.name if current else f"operator@{gethostname()}"

@@ -141,9 +141,7 @@ def table_families(
     watchers: int,
     now_at: int,
 ) -> Iterator[Metric]:
-    """Yield every metric of tables as of an instant; `switches` counts by client region, route and kind of change,
-    `rejections` by client region and kind of resource.
-    """
+    """Yield every metric of tables. `switches` counts by region, route and kind, `rejections` by region and type."""
     for name, documentation, value_of in _GAUGES:
         yield _of_members(name, documentation, tables, value_of)
     yield _quantiles(tables)

@@ -119,9 +119,7 @@ def _sources(parts: Parts) -> Sources:
 async def _listen_locally(
     settings: Settings, server: grpc.aio.Server, sources: Sources, stack: AsyncExitStack
 ) -> Address | None:
-    """Listen on the Unix sockets of gRPC and of HTTP, and return the address of the first, if there is one. Raises
-    `StartError` if it is required and cannot be made.
-    """
+    """Listen on the Unix sockets of gRPC and HTTP; return the first one's address. Raises `StartError` if required."""
     address = settings.unix_socket
     if address is None:
         return None

@@ -74,9 +74,7 @@ class StreamState(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Subscription:
-    """A subscription to one type. `names` is `None` for all resources, `sent` the versions of the newest response and
-    `version` that of all of them.
-    """
+    """A subscription to one type, to all if `names` is `None`; `sent` are the versions of the newest response."""
 
     names: set[str] | None
     version: str = ""
