@@ -1,10 +1,13 @@
 """The gRPC services for agents and for operators."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import grpc
 from google.protobuf import message_factory
+from google.protobuf.message import Message
 
 from isochrone_collector.alerting.service import AlertService, SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, Metadata, bearer_credential
@@ -22,7 +25,7 @@ from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import AuditTrail, Receipt, Renewed
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
@@ -71,7 +74,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         renewed = Renewed()
         if request.credential:
             credential = bearer_credential(context.invocation_metadata())
-            renewed = await answer(context, self._enrolment.renew(credential))
+            renewed = await self._enrolment.renew(credential)
         renewed = replace(renewed, certificates=tuple(self._certificates()), http_port=self._http_port)
         return codec.encode(renewed)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
@@ -102,26 +105,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         return await self._ingest.push(raw_push, received_at)
 
 
-def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
-    """Add the service to a server. Pushes are passed on as `RawPush`, because their samples are decoded later."""
-    service = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
-    message = message_factory.GetMessageClass
-    handlers = {
-        method.name: grpc.unary_unary_rpc_method_handler(
-            getattr(fleet, method.name),
-            request_deserializer=RawPush if method.name == "Push" else message(method.input_type).FromString,
-            response_serializer=message(method.output_type).SerializeToString,
-        )
-        for method in service.methods
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
-
-
 MAX_AUDIT = 10_000
 _AUDIT_DEFAULT = 100
+Work = Callable[[Any], Awaitable[object]]
 
 
-class OperationsService(operations_pb2_grpc.OperationsServicer):
+class OperationsService:
     """Plans, access, the audit trail, silences, test alerts, and the state of vantages."""
 
     def __init__(
@@ -135,100 +124,57 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         query_context: QueryContext,
     ) -> None:
         self._database = database
-        self._plans = plans
         self._enrolment = enrolment
-        self._alert_delivery = alert_delivery
-        self._silencing = silencing
-        self._query_context = query_context
+        # The work of each method of the .proto, given its request.
+        works: Mapping[str, Work] = {
+            "ListVantages": lambda _: fleet.vantage_list(query_context),
+            "ApplyPlan": lambda request: plans.apply(
+                request.document,
+                dry_run=request.dry_run,
+                applied_by=request.applied_by,
+                signature=request.signature,
+            ),
+            "ListPlans": lambda request: plans.history(max(request.limit, 0)),
+            "GetPlan": lambda request: plans.document(_given(request, "version")),
+            "RollBackPlan": lambda request: plans.roll_back(
+                request.to_version,
+                dry_run=request.dry_run,
+                applied_by=request.applied_by,
+                signature=request.signature,
+            ),
+            "Invite": lambda request: enrolment.invite(
+                name=request.name,
+                role=request.role,
+                region=_given(request, "region"),
+                expires_us=request.expires_us,
+                overlap_us=request.overlap_us,
+                rotation=request.rotation,
+                lifetime_us=_given(request, "lifetime_us"),
+            ),
+            "ListAccess": lambda _: enrolment.list_access(),
+            "Revoke": self._revoke,
+            "RecordRestore": lambda request: enrolment.record_restore(vantages=request.vantages),
+            "ListAudit": self._audit,
+            "TestAlert": lambda request: alert_delivery.test(request.receiver),
+            "AddSilence": lambda request: silencing.add(
+                targets=request.targets,
+                providers=request.providers,
+                regions=request.regions,
+                kinds=request.kinds,
+                duration_us=request.duration_us,
+                reason=request.reason,
+            ),
+            "AcknowledgeAlert": lambda request: silencing.acknowledge(
+                request.id, duration_us=request.duration_us, reason=request.reason
+            ),
+            "EndSilence": lambda request: silencing.end(request.id),
+            "ListSilences": lambda request: silencing.listed(past=request.past),
+        }
+        self.handlers = {name: _answering(work) for name, work in works.items()}
+        """The handlers by the name of the method."""
 
-    async def ListVantages(  # noqa: N802  # the name in the .proto
-        self,
-        request: operations_pb2.ListVantagesRequest,  # noqa: ARG002  # the signature is gRPC's
-        context: Context,
-    ) -> operations_pb2.ListVantagesResponse:
-        """Return the state of every vantage."""
-        return codec.encode(await answer(context, fleet.vantage_list(self._query_context)))  # type: ignore[no-any-return]  # as above
-
-    async def ApplyPlan(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.ApplyPlanRequest, context: Context
-    ) -> operations_pb2.ApplyPlanResponse:
-        """Validate a plan document, and put it into force unless it is a dry run."""
-        work = self._plans.apply(
-            request.document,
-            dry_run=request.dry_run,
-            applied_by=request.applied_by,
-            signature=request.signature,
-        )
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # the codec's table says which message it is
-
-    async def ListPlans(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.ListPlansRequest, context: Context
-    ) -> operations_pb2.ListPlansResponse:
-        """Return the newest plans, and the version that each one restored."""
-        work = self._plans.history(max(request.limit, 0))
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
-
-    async def GetPlan(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.GetPlanRequest, context: Context
-    ) -> operations_pb2.PlanDocument:
-        """Return the document of a version, or of the plan in force."""
-        work = self._plans.document(request.version if request.HasField("version") else None)
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
-
-    async def RollBackPlan(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.RollBackPlanRequest, context: Context
-    ) -> operations_pb2.ApplyPlanResponse:
-        """Apply an earlier version again, unless it is a dry run."""
-        work = self._plans.roll_back(
-            request.to_version,
-            dry_run=request.dry_run,
-            applied_by=request.applied_by,
-            signature=request.signature,
-        )
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
-
-    async def Invite(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.InviteRequest, context: Context
-    ) -> operations_pb2.InviteResponse:
-        """Create a one-time join token for a vantage, a reader or an operator."""
-        work = self._enrolment.invite(
-            name=request.name,
-            role=request.role,
-            region=request.region if request.HasField("region") else None,
-            expires_us=request.expires_us,
-            overlap_us=request.overlap_us,
-            rotation=request.rotation,
-            lifetime_us=request.lifetime_us if request.HasField("lifetime_us") else None,
-        )
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
-
-    async def ListAccess(  # noqa: N802  # the name in the .proto
-        self,
-        request: operations_pb2.ListAccessRequest,  # noqa: ARG002  # the signature is gRPC's
-        context: Context,
-    ) -> operations_pb2.ListAccessResponse:
-        """Return every credential and every open invitation, without secrets."""
-        return codec.encode(await answer(context, self._enrolment.list_access()))  # type: ignore[no-any-return]  # as above
-
-    async def Revoke(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.RevokeRequest, context: Context
-    ) -> operations_pb2.RevokeResponse:
-        """Revoke all credentials and open invitations of a name."""
-        revoked = await answer(context, self._enrolment.revoke(request.name))
-        return operations_pb2.RevokeResponse(revoked=revoked)
-
-    async def RecordRestore(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.RecordRestoreRequest, context: Context
-    ) -> operations_pb2.RecordRestoreResponse:
-        """Void what a restored database has revived."""
-        work = self._enrolment.record_restore(vantages=request.vantages)
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
-
-    async def ListAudit(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.ListAuditRequest, context: Context
-    ) -> operations_pb2.ListAuditResponse:
-        """Return the newest changes."""
-        return codec.encode(await answer(context, self._audit(request)))  # type: ignore[no-any-return]  # as above
+    async def _revoke(self, request: operations_pb2.RevokeRequest) -> Message:
+        return operations_pb2.RevokeResponse(revoked=await self._enrolment.revoke(request.name))
 
     async def _audit(self, request: operations_pb2.ListAuditRequest) -> AuditTrail:
         async with self._database.connection() as connection:
@@ -241,41 +187,36 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
             )
         return AuditTrail(entries=tuple(found))
 
-    async def TestAlert(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.TestAlertRequest, context: Context
-    ) -> operations_pb2.Alert:
-        """Send a test alert to one receiver, or to all, and return it with its delivery."""
-        return codec.encode(await answer(context, self._alert_delivery.test(request.receiver)))  # type: ignore[no-any-return]  # as above
 
-    async def AddSilence(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.AddSilenceRequest, context: Context
-    ) -> operations_pb2.Silence:
-        """Hold alerts back for a time."""
-        work = self._silencing.add(
-            targets=request.targets,
-            providers=request.providers,
-            regions=request.regions,
-            kinds=request.kinds,
-            duration_us=request.duration_us,
-            reason=request.reason,
-        )
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+def _answering(work: Work) -> Callable[[Any, Context], Awaitable[Message]]:
+    async def handle(request: object, _context: Context) -> Message:
+        found = await work(request)
+        return found if isinstance(found, Message) else codec.encode(found)
 
-    async def AcknowledgeAlert(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.AcknowledgeAlertRequest, context: Context
-    ) -> operations_pb2.Silence:
-        """Acknowledge a problem for a time."""
-        work = self._silencing.acknowledge(request.id, duration_us=request.duration_us, reason=request.reason)
-        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+    return handle
 
-    async def EndSilence(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.EndSilenceRequest, context: Context
-    ) -> operations_pb2.Silence:
-        """End a silence or an acknowledgement before its time."""
-        return codec.encode(await answer(context, self._silencing.end(request.id)))  # type: ignore[no-any-return]  # as above
 
-    async def ListSilences(  # noqa: N802  # the name in the .proto
-        self, request: operations_pb2.ListSilencesRequest, context: Context
-    ) -> operations_pb2.ListSilencesResponse:
-        """Return the silences and acknowledgements in force, or all."""
-        return codec.encode(await answer(context, self._silencing.listed(past=request.past)))  # type: ignore[no-any-return]  # as above
+def _given(request: Message, field: str) -> Any:  # noqa: ANN401  # of the type of the field
+    """Return the value of an optional field; `None` without one."""
+    return getattr(request, field) if request.HasField(field) else None
+
+
+def add_to_server(server: grpc.aio.Server, fleet: FleetService, operations: OperationsService) -> list[str]:
+    """Add the services to a server, and return their names. Pushes stay raw: their samples are decoded later."""
+    names = []
+    for service, handler_of in (
+        (fleet_pb2.DESCRIPTOR.services_by_name["Fleet"], partial(getattr, fleet)),
+        (operations_pb2.DESCRIPTOR.services_by_name["Operations"], operations.handlers.__getitem__),
+    ):
+        message = message_factory.GetMessageClass
+        handlers = {
+            method.name: grpc.unary_unary_rpc_method_handler(
+                handler_of(method.name),
+                request_deserializer=RawPush if method.name == "Push" else message(method.input_type).FromString,
+                response_serializer=message(method.output_type).SerializeToString,
+            )
+            for method in service.methods
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+        names.append(service.full_name)
+    return names

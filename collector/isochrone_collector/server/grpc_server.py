@@ -25,11 +25,6 @@ from isochrone_common.address import UNIX, Address
 from isochrone_common.channel import SERVER_OPTIONS
 from isochrone_common.files import private_files
 from isochrone_wire.operations import Role
-from isochrone_wire.v1 import (
-    fleet_pb2,
-    operations_pb2,
-    operations_pb2_grpc,
-)
 
 _MAX_CONNECTIONS = 4_000
 
@@ -57,7 +52,6 @@ def grpc_server(
         fingerprints=lambda: [pair.fingerprint for pair in _announced(parts)],
         http_port=http_port,
     )
-    add_to_server(fleet, server)
     operations = OperationsService(
         database=parts.database,
         plans=parts.plans,
@@ -66,18 +60,11 @@ def grpc_server(
         silencing=SilenceService(database=parts.database, alerting=parts.alerts, clock=parts.clock.now_at),
         query_context=parts.query_context,
     )
-    operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     discovery = DiscoveryServices(
         snapshots=parts.snapshots, publisher=parts.publishing.publisher, rejections=parts.rejections
     )
     discovery.add_to_server(server)
-    ours = [
-        module.DESCRIPTOR.services_by_name[name].full_name
-        for module, name in (
-            (fleet_pb2, "Fleet"),
-            (operations_pb2, "Operations"),
-        )
-    ]
+    ours = add_to_server(server, fleet, operations)
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     return server
 

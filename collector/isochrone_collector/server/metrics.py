@@ -3,7 +3,9 @@
 Names begin with `isochrone_`; durations are `_seconds`, counters `_total`. See docs/collector.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -16,7 +18,7 @@ from isochrone_collector.jobs.registry import JobHealth
 from isochrone_common import probe_metrics
 from isochrone_common.probe_metrics import Series
 from isochrone_wire import __version__
-from isochrone_wire.answers import Quantile
+from isochrone_wire.answers import Proportion
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 
@@ -24,111 +26,113 @@ from isochrone_wire.routes import RouteEntry, RouteState, RouteTable
 _POOL = {"pool_available": "idle", "pool_size": "all"}
 
 
+def _family(
+    family: Any,  # noqa: ANN401  # a class of prometheus_client
+    name: str,
+    documentation: str,
+    labels: Sequence[str],
+    values: Iterable[tuple[Sequence[str], float | None]],
+) -> Metric:
+    """Return a family with a value for each combination of labels; `None` is not exposed."""
+    found: Any = family(name, documentation, labels=labels)
+    for of_labels, value in values:
+        if value is not None:
+            found.add_metric(of_labels, value)
+    metric: Metric = found
+    return metric
+
+
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)
+
+
 def families(
     pushes: CollectorRegistry,
     *,
     series: Sequence[Series],
     left_out: Mapping[str, int],
-    plan_version: Callable[[], int],
-    pool: Callable[[], Mapping[str, int]],
+    plan_version: int,
+    pool: Mapping[str, int],
     clock: ClockGuard,
-    jobs: Callable[[], Mapping[str, JobHealth]],
-    expiring: Callable[[], int],
-    disk: Callable[[], DiskSpace | None],
+    jobs: Mapping[str, JobHealth],
+    expiring: int,
+    disk: DiskSpace | None,
     alerts: AlertState,
     deliveries: Mapping[str, Mapping[str, int]],
 ) -> Iterator[Metric]:
-    """Yield every metric. `pushes` has the counters of pushes, `series` the counts of probes and `left_out` the number
-    of those that are in no series, by reason; `pool` returns the statistics of psycopg's pool; `deliveries` are the
-    numbers of alerts by receiver and result.
+    """Yield every metric but those of tables. `series` are the counts of probes, and `left_out` the number of those in
+    no series, by reason; `pool` are the statistics of psycopg's pool, `deliveries` numbers by receiver and result.
     """
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
     yield from probe_metrics.families(series)
-    yield _left_out(left_out)
-    yield from _incidents(alerts)
-    yield from _deliveries(alerts.overdue, deliveries)
-    yield GaugeMetricFamily("isochrone_plan_version", "The plan in force, 0 before the first.", value=plan_version())
-    yield GaugeMetricFamily("isochrone_clock_trusted", "1, or 0 while jobs are paused.", value=not clock.reason)
+    yield _counter(
+        "isochrone_metrics_left_out_samples",
+        "Samples stored that no series counts.",
+        ["reason"],
+        (([reason], left_out.get(reason, 0)) for reason in REASONS),
+    )
+    yield _gauge(
+        "isochrone_incident_open",
+        "1 for every region from which an open incident's target fails.",
+        ["kind", *probe_metrics.LABELS],
+        ((labels, 1) for labels in alerts.incidents),
+    )
+    yield _gauge(
+        "isochrone_alerts_overdue",
+        "Alerts that a receiver has not accepted, without those that silences hold or that wait for a group.",
+        ["receiver"],
+        (([receiver], number) for receiver, number in alerts.overdue.items()),
+    )
+    yield _counter(
+        "isochrone_alert_deliveries",
+        "Alerts that this collector sent: delivered, given up, and failed, once for each attempt.",
+        ["receiver", "result"],
+        (([receiver, result], n) for receiver, numbers in deliveries.items() for result, n in numbers.items()),
+    )
+    yield _counter(
+        "isochrone_job_failures",
+        "Runs of a job that failed.",
+        ["job"],
+        (([name], one.failures_total) for name, one in jobs.items()),
+    )
+    yield _gauge(
+        "isochrone_job_failing",
+        "Failures in a row, 0 after a good run.",
+        ["job"],
+        (([name], one.failures) for name, one in jobs.items()),
+    )
+    yield _gauge(
+        "isochrone_pool_connections",
+        "Connections to PostgreSQL.",
+        ["state"],
+        (([state], pool.get(name, 0)) for name, state in _POOL.items()),
+    )
     corrected_s = clock.verdict.correction_us / SECOND_US
-    yield GaugeMetricFamily("isochrone_clock_correction_seconds", "Added to the wall clock.", value=corrected_s)
-    described = "Names whose credential is about to expire, because its holder has not renewed it."
-    yield GaugeMetricFamily("isochrone_credentials_expiring", described, value=expiring())
-    if (space := disk()) is not None:
-        yield GaugeMetricFamily("isochrone_disk_free_bytes", "Free on the database's disk.", value=space.free_bytes)
-        yield GaugeMetricFamily("isochrone_disk_level", "0 to 3: ok, low, no backlog, full.", value=space.level)
-    yield from _pool(pool())
-    yield from _jobs(jobs())
-
-
-def _left_out(samples: Mapping[str, int]) -> Metric:
-    described = "Samples stored that no series counts."
-    family = CounterMetricFamily("isochrone_metrics_left_out_samples", described, labels=["reason"])
-    for reason in REASONS:
-        family.add_metric([reason], samples.get(reason, 0))
-    return family
-
-
-def _incidents(alerts: AlertState) -> Iterator[Metric]:
-    described = "1 for every region from which an open incident's target fails."
-    family = GaugeMetricFamily("isochrone_incident_open", described, labels=["kind", *probe_metrics.LABELS])
-    for labels in alerts.incidents:
-        family.add_metric(labels, 1)
-    yield family
-    described = "Regions of open incidents above the limit of series."
-    yield GaugeMetricFamily("isochrone_incident_open_left_out", described, value=alerts.left_out)
-
-
-def _deliveries(overdue: Mapping[str, int], results: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
-    described = "Alerts that a receiver has not accepted, without those that silences hold or that wait for a group."
-    gauge = GaugeMetricFamily("isochrone_alerts_overdue", described, labels=["receiver"])
-    for receiver, number in overdue.items():
-        gauge.add_metric([receiver], number)
-    yield gauge
-    described = "Alerts that this collector sent: delivered, given up, and failed, once for each attempt."
-    family = CounterMetricFamily("isochrone_alert_deliveries", described, labels=["receiver", "result"])
-    for receiver, numbers in results.items():
-        for result, number in numbers.items():
-            family.add_metric([receiver, result], number)
-    yield family
-
-
-def _jobs(health: Mapping[str, JobHealth]) -> Iterator[Metric]:
-    failures = CounterMetricFamily("isochrone_job_failures", "Runs of a job that failed.", labels=["job"])
-    failing = GaugeMetricFamily("isochrone_job_failing", "Failures in a row, 0 after a good run.", labels=["job"])
-    for name, one in health.items():
-        failures.add_metric([name], one.failures_total)
-        failing.add_metric([name], one.failures)
-    yield failures
-    yield failing
-
-
-def _pool(statistics: Mapping[str, int]) -> Iterator[Metric]:
-    connections = GaugeMetricFamily("isochrone_pool_connections", "Connections to PostgreSQL.", labels=["state"])
-    for name, state in _POOL.items():
-        connections.add_metric([state], statistics.get(name, 0))
-    yield connections
-    waiting = statistics.get("requests_waiting", 0)
-    yield GaugeMetricFamily("isochrone_pool_waiting", "Requests that wait for a connection.", value=waiting)
-    waited_s = statistics.get("requests_wait_ms", 0) / 1000
+    waited_s, errors = pool.get("requests_wait_ms", 0) / 1000, pool.get("connections_errors", 0)
+    gauges: list[tuple[str, str, float]] = [
+        ("isochrone_incident_open_left_out", "Regions of open incidents above the limit of series.", alerts.left_out),
+        ("isochrone_plan_version", "The plan in force, 0 before the first.", plan_version),
+        ("isochrone_clock_trusted", "1, or 0 while jobs are paused.", not clock.reason),
+        ("isochrone_clock_correction_seconds", "Added to the wall clock.", corrected_s),
+        ("isochrone_credentials_expiring", "Names whose credential is about to expire, not renewed.", expiring),
+        ("isochrone_pool_waiting", "Requests that wait for a connection.", pool.get("requests_waiting", 0)),
+    ]
+    if disk is not None:
+        gauges.append(("isochrone_disk_free_bytes", "Free on the database's disk.", disk.free_bytes))
+        gauges.append(("isochrone_disk_level", "0 to 3: ok, low, no backlog, full.", disk.level))
+    yield from (GaugeMetricFamily(name, documentation, value=value) for name, documentation, value in gauges)
     yield CounterMetricFamily("isochrone_pool_wait_seconds", "Time spent waiting for a connection.", value=waited_s)
-    errors = statistics.get("connections_errors", 0)
     yield CounterMetricFamily("isochrone_pool_connect_errors", "Connections that could not be made.", value=errors)
 
 
 _ROUTE = ["client_region", "route"]
 _MEMBER = [*_ROUTE, "target", "provider", "model"]
 
-
-def _success(entry: RouteEntry) -> float | None:
-    return None if entry.success is None else entry.success.value
-
-
-# Name, help and value of each gauge of a member; a value of `None` is not exposed.
+# Name, help and value of each gauge of a member.
 _GAUGES: tuple[tuple[str, str, Callable[[RouteEntry], float | None]], ...] = (
     ("isochrone_route_rank", "Place in the ranking; equal members share one.", lambda entry: entry.rank),
     ("isochrone_route_weight", "Share of the requests, from 0 to 1.", lambda entry: entry.weight),
-    ("isochrone_route_success_ratio", "Share of probes that succeeded.", _success),
+    ("isochrone_route_success_ratio", "Share of probes that succeeded.", lambda entry: _value(entry.success)),
     ("isochrone_route_samples", "Samples behind the ranking.", lambda entry: entry.n),
 )
 
@@ -142,108 +146,66 @@ def table_families(
     now_at: int,
 ) -> Iterator[Metric]:
     """Yield every metric of tables. `switches` counts by region, route and kind, `rejections` by region and type."""
+    members = [
+        ([table.client_region, table.route, entry.target, entry.provider, entry.model], entry)
+        for table in tables
+        for entry in table.entries
+    ]
+    routes = [([table.client_region, table.route], table) for table in tables]
     for name, documentation, value_of in _GAUGES:
-        yield _of_members(name, documentation, tables, value_of)
-    yield _quantiles(tables)
-    yield _goodput(tables)
-    yield _of_tables("isochrone_route_generation", "Number of the table.", tables, lambda table: table.generation)
-    yield _of_tables(
-        "isochrone_route_age_seconds", "Time since the newest evidence.", tables, lambda table: _age_s(table, now_at)
+        yield _gauge(name, documentation, _MEMBER, ((labels, value_of(entry)) for labels, entry in members))
+    yield _gauge(
+        "isochrone_route_ttft_seconds",
+        "Time to first token.",
+        [*_MEMBER, "quantile"],
+        (
+            ([*labels, share], None if found is None else found.value / SECOND_US)
+            for labels, entry in members
+            for share, found in (("0.5", entry.ttft_p50_us), ("0.95", entry.ttft_p95_us))
+        ),
     )
-    yield _of_tables(
-        "isochrone_route_stale_timestamp_seconds",
-        "End of the validity of the table.",
-        tables,
-        lambda table: table.stale_until_at / SECOND_US,
+    yield _gauge(
+        "isochrone_goodput_ratio",
+        "Share of planned requests that kept the limits of the route's objective.",
+        ["region", "route", *_MEMBER[2:]],
+        ((labels, _value(entry.goodput)) for labels, entry in members),
     )
-    yield _states(tables)
-    yield _switches(switches)
-    yield _rejections(rejections)
+    of_tables: tuple[tuple[str, str, Callable[[RouteTable], float]], ...] = (
+        ("isochrone_route_generation", "Number of the table.", lambda table: table.generation),
+        ("isochrone_route_age_seconds", "Time since the newest evidence.", lambda table: _age_s(table, now_at)),
+        (
+            "isochrone_route_stale_timestamp_seconds",
+            "End of the validity of the table.",
+            lambda table: table.stale_until_at / SECOND_US,
+        ),
+    )
+    for name, documentation, of_table in of_tables:
+        yield _gauge(name, documentation, _ROUTE, ((labels, of_table(table)) for labels, table in routes))
+    yield _gauge(
+        "isochrone_route_state",
+        "1 for the state of the table, 0 for the others.",
+        [*_ROUTE, "state"],
+        (([*labels, state.value], state is table.state) for labels, table in routes for state in RouteState),
+    )
+    yield _counter(
+        "isochrone_route_switches",
+        "Changes of the first choice that this collector saw, by rule.",
+        [*_ROUTE, "change"],
+        sorted(dict(switches).items()),
+    )
+    yield _counter(
+        "isochrone_envoy_rejections",
+        "Responses that an Envoy rejected, by kind of resource.",
+        ["client_region", "resources"],
+        sorted(dict(rejections).items()),
+    )
     yield GaugeMetricFamily("isochrone_route_watchers", "Watchers of tables at this collector.", value=watchers)
 
 
-def _of_members(
-    name: str, documentation: str, tables: Sequence[RouteTable], value_of: Callable[[RouteEntry], float | None]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, documentation, labels=_MEMBER)
-    for table in tables:
-        for entry in table.entries:
-            value = value_of(entry)
-            if value is not None:
-                family.add_metric(_labels(table, entry), value)
-    return family
-
-
-def _quantiles(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("isochrone_route_ttft_seconds", "Time to first token.", labels=[*_MEMBER, "quantile"])
-    for table in tables:
-        for entry in table.entries:
-            for share, found in _known(entry):
-                family.add_metric([*_labels(table, entry), share], found.value / SECOND_US)
-    return family
-
-
-def _goodput(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
-    described = "Share of planned requests that kept the limits of the route's objective."
-    family = GaugeMetricFamily("isochrone_goodput_ratio", described, labels=["region", "route", *_MEMBER[2:]])
-    for table in tables:
-        for entry in table.entries:
-            if entry.goodput is not None:
-                family.add_metric(_labels(table, entry), entry.goodput.value)
-    return family
-
-
-def _known(entry: RouteEntry) -> Iterator[tuple[str, Quantile]]:
-    for share, found in (("0.5", entry.ttft_p50_us), ("0.95", entry.ttft_p95_us)):
-        if found is not None:
-            yield share, found
-
-
-def _of_tables(
-    name: str, documentation: str, tables: Sequence[RouteTable], value_of: Callable[[RouteTable], float]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, documentation, labels=_ROUTE)
-    for table in tables:
-        family.add_metric([table.client_region, table.route], value_of(table))
-    return family
-
-
-def _states(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "isochrone_route_state", "1 for the state of the table, 0 for the others.", labels=[*_ROUTE, "state"]
-    )
-    for table in tables:
-        for state in RouteState:
-            family.add_metric([table.client_region, table.route, state.value], float(state is table.state))
-    return family
-
-
-def _switches(switches: Mapping[tuple[str, str, str], int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(
-        "isochrone_route_switches",
-        "Changes of the first choice that this collector saw, by rule.",
-        labels=[*_ROUTE, "change"],
-    )
-    for labels, count in sorted(dict(switches).items()):
-        family.add_metric(list(labels), count)
-    return family
-
-
-def _rejections(rejections: Mapping[tuple[str, str], int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(
-        "isochrone_envoy_rejections",
-        "Responses that an Envoy rejected, by kind of resource.",
-        labels=["client_region", "resources"],
-    )
-    for labels, count in sorted(dict(rejections).items()):
-        family.add_metric(list(labels), count)
-    return family
+def _value(found: Proportion | None) -> float | None:
+    return None if found is None else found.value
 
 
 def _age_s(table: RouteTable, now_at: int) -> float:
     newest_at = max((entry.newest_at for entry in table.entries if entry.newest_at is not None), default=table.built_at)
     return max(0, now_at - newest_at) / SECOND_US
-
-
-def _labels(table: RouteTable, entry: RouteEntry) -> list[str]:
-    return [table.client_region, table.route, entry.target, entry.provider, entry.model]

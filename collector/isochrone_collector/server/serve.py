@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import grpc.aio
@@ -32,7 +33,6 @@ from isochrone_common.address import UNIX, Address
 from isochrone_common.cli.service import stop_event
 from isochrone_common.credentials import format_fingerprint
 from isochrone_common.local_socket import http_socket
-from isochrone_common.probe_metrics import Series
 
 _log = structlog.get_logger()
 
@@ -57,7 +57,17 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             return
         certificates, publisher = parts.certificates, parts.publishing.publisher
 
-        sources = _sources(parts)
+        sources = Sources(
+            publisher=publisher,
+            changes=parts.publishing.changes,
+            plans=parts.plans,
+            query_context=parts.query_context,
+            authenticator=parts.authenticator,
+            snapshots=parts.snapshots,
+            rejections=parts.rejections,
+            clock=parts.clock.now_at,
+            metrics=partial(_metrics, parts),
+        )
         http = await stack.enter_async_context(
             serving(
                 sources,
@@ -100,20 +110,6 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             for task in tasks:
                 task.cancel()
     _log.info("collector.stopped")
-
-
-def _sources(parts: Parts) -> Sources:
-    return Sources(
-        publisher=parts.publishing.publisher,
-        changes=parts.publishing.changes,
-        plans=parts.plans,
-        query_context=parts.query_context,
-        authenticator=parts.authenticator,
-        snapshots=parts.snapshots,
-        rejections=parts.rejections,
-        clock=parts.clock.now_at,
-        metrics=partial(_metrics, parts),
-    )
 
 
 async def _listen_locally(
@@ -188,32 +184,29 @@ async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None
 
 
 def _metrics(parts: Parts) -> Iterator[Metric]:
-    """Return the metrics of now. The totals are read at once, because the event loop adds to them."""
-    totals = parts.ingest.probe_totals
-    return _families(parts, list(totals.series()), dict(totals.left_out))
-
-
-def _families(parts: Parts, series: Sequence[Series], left_out: Mapping[str, int]) -> Iterator[Metric]:
-    plans, publisher = parts.plans, parts.publishing.publisher
-    yield from metrics.families(
-        parts.push_metrics.registry,
-        series=series,
-        left_out=left_out,
-        plan_version=lambda: plans.version,
-        pool=parts.database.statistics,
-        jobs=parts.jobs.health,
-        clock=parts.clock,
-        expiring=parts.authenticator.expiring,
-        disk=lambda: parts.disk_watch.space,
-        alerts=parts.alert_state,
-        deliveries={one.name: one.results for one in parts.alerts.receivers},
-    )
-    yield from metrics.table_families(
-        publisher.in_force(),
-        switches=publisher.switches,
-        rejections=parts.rejections.counts,
-        watchers=publisher.watchers,
-        now_at=parts.clock.now_at(),
+    """Return the metrics of now. What the event loop changes is read at once."""
+    publisher, totals = parts.publishing.publisher, parts.ingest.probe_totals
+    return chain(
+        metrics.families(
+            parts.push_metrics.registry,
+            series=list(totals.series()),
+            left_out=dict(totals.left_out),
+            plan_version=parts.plans.version,
+            pool=parts.database.statistics(),
+            jobs=parts.jobs.health(),
+            clock=parts.clock,
+            expiring=parts.authenticator.expiring(),
+            disk=parts.disk_watch.space,
+            alerts=parts.alert_state,
+            deliveries={one.name: one.results for one in parts.alerts.receivers},
+        ),
+        metrics.table_families(
+            publisher.in_force(),
+            switches=publisher.switches,
+            rejections=parts.rejections.counts,
+            watchers=publisher.watchers,
+            now_at=parts.clock.now_at(),
+        ),
     )
 
 
