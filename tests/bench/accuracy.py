@@ -14,17 +14,28 @@ usage: accuracy.py [--quick] prints a table and a RESULT line; exit 1 when a goa
 
 import asyncio
 import ssl
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench import aiperf, reference_client
-from bench.measurement_error import Measurement, Row, compare
-from bench.result import at_most, conclude
-from bench.simulator import MODEL, RATE, TOKENS, TTFT_MS, Simulator
+from bench import aiperf, references
+from bench.references import Measurement
+from bench.result import at_most, conclude, percentile
+from bench.simulator import (
+    MODEL,
+    RATE,
+    TOKENS,
+    TTFT_MS,
+    GroundTruth,
+    Simulator,
+    true_tokens_per_second,
+    true_ttft_us,
+)
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Workload
@@ -40,6 +51,50 @@ GOALS = {
 AGENT, SCRIPT = "isochrone-agent", "a typical script"
 TLS = ssl.create_default_context()
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One client at one load: errors of TTFT in microseconds and of tokens/s in per cent; if known, CPU in milliseconds
+    per probe and the share flagged `lagged`.
+    """
+
+    client: str
+    in_flight: int
+    probes: int
+    ttft_error_p50_us: float
+    ttft_error_p99_us: float
+    tps_error_pct: float
+    cpu_ms: float | None = None
+    lagged: float | None = None
+
+
+def compare(
+    client: str,
+    measurements: Sequence[Measurement],
+    ground_truth: GroundTruth,
+    *,
+    in_flight: int,
+    cpu_ms: float | None = None,
+    lagged: float | None = None,
+) -> Row:
+    """Return the errors of these measurements, request by request."""
+    pairs = [(measurement, ground_truth[measurement.request_id]) for measurement in measurements]
+    ttft = [abs(measurement.ttft_us - true_ttft_us(record)) for measurement, record in pairs]
+    tps = [
+        abs(measurement.tokens_per_second / true_tokens_per_second(record) - 1) * 100 for measurement, record in pairs
+    ]
+    return Row(
+        client=client,
+        in_flight=in_flight,
+        probes=len(measurements),
+        ttft_error_p50_us=statistics.median(ttft),
+        ttft_error_p99_us=percentile(ttft, 0.99),
+        tps_error_pct=statistics.median(tps),
+        cpu_ms=cpu_ms,
+        lagged=lagged,
+    )
+
+
 Measure = Callable[[Simulator, int, int], Row]
 
 
@@ -54,7 +109,14 @@ def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
     if failed:
         raise SystemExit(f"{len(failed)} of {len(samples)} probes failed: {failed[0].error}")
     lagged = sum(Quality.LAGGED in sample.quality for sample in samples) / len(samples)
-    measurements = [_measurement(sample) for sample in samples]
+    measurements = [
+        Measurement(
+            request_id=sample.request_id or "",
+            ttft_us=sample.ttft_us or 0,
+            tokens_per_second=sample.tokens_per_second or 0,
+        )
+        for sample in samples
+    ]
     return compare(AGENT, measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged)
 
 
@@ -71,21 +133,13 @@ async def _burst(base_url: str, streams: int) -> list[Sample]:
     return await prober.burst(target, round_at=now_at())
 
 
-def _measurement(sample: Sample) -> Measurement:
-    return Measurement(
-        request_id=sample.request_id or "",
-        ttft_us=sample.ttft_us or 0,
-        tokens_per_second=sample.tokens_per_second or 0,
-    )
-
-
 def measure_reference(simulator: Simulator, streams: int, bursts: int) -> Row:
     """Measure the typical script's errors at one load."""
     measurements: list[Measurement] = []
     cpu = time.process_time()
     for _ in range(bursts):
         measurements += asyncio.run(
-            reference_client.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS)
+            references.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS)
         )
     cpu_ms = (time.process_time() - cpu) * 1000 / len(measurements)
     return compare(SCRIPT, measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms)

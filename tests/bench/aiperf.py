@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.measurement_error import Measurement
+from bench.references import Measurement
 from bench.simulator import MODEL, TOKENS
 
 VARIABLE = "ISOCHRONE_AIPERF"

@@ -15,21 +15,17 @@ usage: attack.py [--quick] prints a line per attack and a RESULT line; exit 1 wh
 """
 
 import argparse
-import json
-import signal
-import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.attackers import AttackSpec, Tally
-from bench.fleet import raise_limit
 from bench.ingest import LIVE_PER_SECOND, LIVE_SAMPLES, PusherPool, enrol_pusher, p99_ms, plan_targets, start_time
-from bench.processes import RunningServer, peak_mb, running_collector, start_dialog
+from bench.processes import Dialog, RunningServer, exit_on_sigterm, peak_mb, raise_limit, running_collector
 from bench.pusher import LoadSpec, Report
 from bench.result import Goal, at_least, at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -151,14 +147,16 @@ def _attacked(
 ) -> tuple[list[Report], Tally]:
     """Run the attacks of a phase; return the reports of the live pushes meanwhile, and what became of the attacks."""
     with ExitStack() as stack:
-        attackers = [
-            stack.enter_context(_prepared_attacker(replace(spec, attack=attack, count=count, seconds=seconds)))
-            for attack, count, seconds in size.phases[phase]
-        ]
+        specs = [replace(spec, attack=name, count=count, seconds=s) for name, count, s in size.phases[phase]]
+        attackers = [stack.enter_context(Dialog("bench.attackers", one)) for one in specs]
+        for attacker in attackers:
+            attacker.receive()
         _signal(attackers)
         reports = live.run_load(_load(size.attacked_seconds))
         _signal(attackers)
-        tallies = [_tally(attacker) for attacker in attackers]
+        tallies = [Tally(**attacker.receive()) for attacker in attackers]
+    if not all(tally.attempts for tally in tallies):
+        raise SystemExit("an attacker has failed")
     total = Tally(
         attempts=sum(tally.attempts for tally in tallies),
         refused=sum(tally.refused for tally in tallies),
@@ -169,42 +167,10 @@ def _attacked(
     return reports, total
 
 
-@contextmanager
-def _prepared_attacker(spec: AttackSpec) -> Iterator[subprocess.Popen[str]]:
-    with start_dialog("bench.attackers") as process:
-        try:
-            _write(process, json.dumps(asdict(spec)))
-            _read(process)
-            yield process
-        finally:
-            process.kill()
-
-
-def _signal(attackers: Sequence[subprocess.Popen[str]]) -> None:
+def _signal(attackers: Sequence[Dialog]) -> None:
     """Begin the attacks, or end them once they have begun."""
     for attacker in attackers:
-        _write(attacker, "")
-
-
-def _tally(attacker: subprocess.Popen[str]) -> Tally:
-    tally = Tally(**json.loads(_read(attacker)))
-    if not tally.attempts:
-        raise SystemExit("an attacker has failed")
-    return tally
-
-
-def _write(attacker: subprocess.Popen[str], line: str) -> None:
-    assert attacker.stdin is not None
-    attacker.stdin.write(line + "\n")
-    attacker.stdin.flush()
-
-
-def _read(attacker: subprocess.Popen[str]) -> str:
-    assert attacker.stdout is not None
-    line = attacker.stdout.readline()
-    if not line:
-        raise SystemExit("an attacker has failed")
-    return line
+        attacker.send("next")
 
 
 def _load(seconds: float) -> LoadSpec:
@@ -221,6 +187,5 @@ def _show(phase: str, reports: Sequence[Report], collector: RunningServer, tally
 
 
 if __name__ == "__main__":
-    # On SIGTERM, exit normally, so that child processes are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    exit_on_sigterm()
     sys.exit(main())

@@ -1,7 +1,7 @@
 """A process that attacks a collector from loopback addresses, as `bench.attack` asks.
 
-It reads a line of JSON, an `AttackSpec`, prepares what it sends, and prints an empty line. From the next line of its
-input until the one after it, it repeats the attack; then it ends the last one and prints a line of JSON, a `Tally`.
+It reads an `AttackSpec`, prepares what it sends, and answers. From the next line of its input until the one after it,
+it repeats the attack; then it ends the last one and answers with a `Tally`.
 
 Attackers are on machines of their own, so it runs at the lowest priority. Linux divides the processor among sessions
 first and among the processes of each afterwards, so it also begins a session, and gives that the lowest priority.
@@ -10,14 +10,12 @@ usage: python -m bench.attackers started by bench.attack
 """
 
 import asyncio
-import json
 import os
 import random
 import secrets
 import socket
 import ssl
 import struct
-import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -32,6 +30,7 @@ import grpc.aio
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset
 
+from bench.processes import next_line, reply
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
@@ -106,26 +105,6 @@ class Tally:
 Attack = Callable[[Tally], Coroutine[Any, Any, None]]
 
 
-def idle_grpc(spec: AttackSpec) -> Attack:
-    """Connections to the gRPC port that send nothing."""
-    return partial(_idle, parse_address(spec.grpc), spec)
-
-
-def idle_http(spec: AttackSpec) -> Attack:
-    """Connections to the HTTPS port that send nothing."""
-    return partial(_idle, parse_address(spec.http), spec)
-
-
-def slow_http(spec: AttackSpec) -> Attack:
-    """Requests over HTTPS whose head arrives one byte per second."""
-    return lambda tally: _each(spec.count, lambda number: _slow_head(spec, number, tally))
-
-
-def slow_grpc(spec: AttackSpec) -> Attack:
-    """Calls whose message arrives one byte per second."""
-    return lambda tally: _each(spec.count, lambda number: _slow_message(spec, number, tally))
-
-
 def bombs(spec: AttackSpec) -> Attack:
     """Half a gigabyte of zeros as gzip in each call, with and without a credential."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -135,9 +114,8 @@ def bombs(spec: AttackSpec) -> Attack:
 
 def large_fields(spec: AttackSpec) -> Attack:
     """Fields of 8 MiB, within and above the limit of a message, and a head of 8 MiB over HTTPS."""
-    sample = Sample(
-        target_id=spec.target, round_at=_now_at(), dispatched_at=_now_at(), outcome=Outcome.HTTP_ERROR, error="x"
-    )
+    at = time.time_ns() // 1000
+    sample = Sample(target_id=spec.target, round_at=at, dispatched_at=at, outcome=Outcome.HTTP_ERROR, error="x")
     vantage = Vantage(name=spec.name, region=spec.region)
     push = codec.encode(Batch(vantage=vantage, epoch=1, seq=1, samples=(sample,)))
     calls = []
@@ -215,8 +193,17 @@ def _misspelt_plan() -> str:
 
 
 ATTACKS: dict[str, Callable[[AttackSpec], Attack]] = {
-    attack.__name__: attack
-    for attack in (idle_grpc, idle_http, slow_http, slow_grpc, bombs, large_fields, guesses, junk_joins, plans)
+    # Connections that send nothing.
+    "idle_grpc": lambda spec: partial(_idle, parse_address(spec.grpc), spec),
+    "idle_http": lambda spec: partial(_idle, parse_address(spec.http), spec),
+    # Requests whose head, and calls whose message, arrives one byte per second.
+    "slow_http": lambda spec: lambda tally: _each(spec.count, lambda number: _slow_head(spec, number, tally)),
+    "slow_grpc": lambda spec: lambda tally: _each(spec.count, lambda number: _slow_message(spec, number, tally)),
+    "bombs": bombs,
+    "large_fields": large_fields,
+    "guesses": guesses,
+    "junk_joins": junk_joins,
+    "plans": plans,
 }
 
 
@@ -224,7 +211,7 @@ async def _idle(address: Address, spec: AttackSpec, tally: Tally) -> None:
     async def hold(number: int) -> None:
         with socket.socket() as idle:
             idle.setblocking(False)
-            idle.bind((_source(number), 0))
+            idle.bind((SOURCES[number % len(SOURCES)], 0))
             outcome, is_held = "closed", False
             try:
                 async with asyncio.timeout(spec.seconds):
@@ -310,7 +297,7 @@ async def _over_tls(
     try:
         async with asyncio.timeout(spec.seconds):
             reader, writer = await asyncio.open_connection(
-                address.host, address.port, ssl=context, local_addr=(_source(number), 0)
+                address.host, address.port, ssl=context, local_addr=(SOURCES[number % len(SOURCES)], 0)
             )
             outcome = await work(reader, writer)
     except TimeoutError:
@@ -408,18 +395,10 @@ def _channel(spec: AttackSpec, credential: str) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(spec.grpc, trust, options=options)
 
 
-def _source(number: int) -> str:
-    return SOURCES[number % len(SOURCES)]
-
-
-def _now_at() -> int:
-    return time.time_ns() // 1000
-
-
 async def _run(attack: Attack) -> Tally:
-    """Repeat the attack until the next line of stdin, or its end."""
+    """Repeat the attack until the next line, or the end of the input."""
     tally, begun = Tally(), time.monotonic()
-    stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
+    stopped = asyncio.create_task(asyncio.to_thread(next_line))
     while not stopped.done():
         await attack(tally)
     tally.seconds = time.monotonic() - begun
@@ -436,11 +415,11 @@ def _yield_processor() -> None:
 def main() -> None:
     """Run the attack of stdin, and print what became of it."""
     _yield_processor()
-    spec = AttackSpec(**json.loads(sys.stdin.readline()))
+    spec = AttackSpec(**next_line())
     attack = ATTACKS[spec.attack](spec)
-    print(flush=True)  # noqa: T201  # prepared
-    sys.stdin.readline()
-    print(json.dumps(asdict(asyncio.run(_run(attack)))), flush=True)  # noqa: T201  # the reply to the attack
+    reply()
+    next_line()
+    reply(asdict(asyncio.run(_run(attack))))
 
 
 if __name__ == "__main__":

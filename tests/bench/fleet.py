@@ -24,26 +24,29 @@ is missing
 """
 
 import argparse
-import contextlib
 import json
-import resource
 import secrets
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 import psycopg
 
 from bench.neighbours import add_part, goals_of, measured, prefixes_of
-from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
+from bench.processes import (
+    Dialog,
+    RunningServer,
+    cpu_seconds,
+    exit_on_sigterm,
+    raise_limit,
+    rss_mb,
+    running_collector,
+)
 from bench.reference_collector import reference_collector
 from bench.result import at_most, conclude
 from bench.simulated_agents import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
@@ -101,8 +104,7 @@ def main() -> int:
     add_part(parser)
     options = parser.parse_args()
     raise_limit(options.agents * DESCRIPTORS_PER_AGENT + 500)
-    # On SIGTERM, exit normally, so that child processes are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    exit_on_sigterm()
     prefixes = prefixes_of(options)
     return conclude(measured(prefixes, lambda prefix: _measured(options, prefix)), goals_of(prefixes, GOALS))
 
@@ -148,20 +150,23 @@ def _print_phases(runs: Mapping[str, Run]) -> None:
 def _storm(server: RunningServer, agents: Sequence[tuple[int, str]], targets: Sequence[int]) -> Run:
     """Run the whole timeline."""
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(_start_process(server, agents[n::PROCESSES], targets, len(agents)))
-            for n in range(PROCESSES)
-        ]
+        trust = server.trust
+        address = {"address": server.address, "certificate": trust.roots, "server_name": trust.server_name}
+        common = {"collector": address, "targets": targets, "region": REGION, "fleet": len(agents)}
+        configs = [common | {"agents": agents[n::PROCESSES]} for n in range(PROCESSES)]
+        dialogs = [stack.enter_context(Dialog("bench.simulated_agents", config)) for config in configs]
+        for dialog in dialogs:
+            dialog.receive()
         begin = time.monotonic() + 1
         timeline = {"begin": begin, "storm": begin + EVERY_SECONDS + STEADY_SECONDS}
         timeline["end"] = timeline["storm"] + STORM_SECONDS
-        for process in processes:
-            _send(process, timeline)
+        for dialog in dialogs:
+            dialog.send(timeline)
         time.sleep(timeline["begin"] + EVERY_SECONDS - time.monotonic())
         before = cpu_seconds(server.pid)
         time.sleep(timeline["storm"] - time.monotonic())
         storm_begins = cpu_seconds(server.pid)
-        answers = [_receive(process) for process in processes]
+        answers = [dialog.receive() for dialog in dialogs]
         pushes = [
             Push(began - timeline["storm"], took, int(attempts))
             for answer in answers
@@ -202,37 +207,6 @@ def _p99_ms(durations: Sequence[float]) -> float:
     return 1000 * quantiles(durations, n=100)[98]
 
 
-@contextlib.contextmanager
-def _start_process(
-    server: RunningServer, agents: Sequence[tuple[int, str]], targets: Sequence[int], fleet: int
-) -> Iterator[subprocess.Popen[str]]:
-    """Start a process with some of the agents, and wait until it is ready."""
-    command = [sys.executable, "-m", "bench.simulated_agents"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    trust = server.trust
-    address = {"address": server.address, "certificate": trust.roots, "server_name": trust.server_name}
-    try:
-        _send(process, {"collector": address, "targets": targets, "region": REGION, "agents": agents, "fleet": fleet})
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", "the agents did not start"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _send(process: subprocess.Popen[str], what: object) -> None:
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(what) + "\n")
-    process.stdin.flush()
-
-
-def _receive(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    answer: dict[str, Any] = json.loads(process.stdout.readline())
-    return answer
-
-
 def _credentials(conninfo: str, agents: int) -> dict[str, str]:
     """Insert a credential per agent and one for the operator into the database directly: enrolment is not measured."""
     schema.migrate(conninfo)
@@ -268,13 +242,6 @@ def _batches(conninfo: str) -> int:
     with psycopg.connect(conninfo) as connection:
         row = connection.execute("select count(*) from ingest_batch").fetchone()
         return int(row[0]) if row else 0
-
-
-def raise_limit(descriptors: int) -> None:
-    """Raise the limit of open files for one socket per agent, here and in child processes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 if __name__ == "__main__":

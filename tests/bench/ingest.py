@@ -9,7 +9,7 @@ load, right after the collector has ended; the reply time of live pushes beside 
 
 All of it is measured on an idle machine, and then with a busy process on each core (`bench.neighbours`).
 
-usage: ingest.py [--quick] [--part idle|busy] prints a table and a RESULT line; exit 1 when a goal is missed
+usage: ingest.py [--quick] [--part idle|busy] prints a RESULT line; exit 1 when a goal is missed
 """
 
 import argparse
@@ -19,24 +19,31 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+import psycopg
+from psycopg import sql
+
+from bench import pusher
 from bench.neighbours import add_part, goals_of, measured, prefixes_of
-from bench.processes import running_collector, start_dialog
-from bench.push_payloads import BATCH_SAMPLES
-from bench.pusher import LoadSpec, PusherConfig, Report
-from bench.raw_copy import RawCopy
+from bench.processes import Dialog, running_collector
+from bench.pusher import BATCH_SAMPLES, LoadSpec, PusherConfig, Report
 from bench.reference_collector import reference_collector
-from bench.result import at_least, at_most, conclude, percentile
+from bench.result import at_least, at_most, conclude, log, percentile
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
+from isochrone_collector.store.batches import Origin
+from isochrone_collector.store.postgres import values
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_collector.store.samples import COLUMNS
 from isochrone_common import enrolment, identity_file
 from isochrone_common.channel import open_channel
 from isochrone_common.identity_file import Identity
+from isochrone_common.trust import PLAIN, Trust
 from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 
 REGION = "us-east-2"
@@ -50,6 +57,12 @@ GOALS = {"ratio_to_raw_copy": at_least(0.75), "reply_p99_ratio": at_most(4), "ba
 SETTLE_SECONDS = 1.0
 REFERENCE_WARM_SECONDS = 5.0
 TOKEN_US = 600_000_000
+LOG_FILES = 256
+# Of `BackgroundIngest`.
+PUSHED_PER_SECOND = 1_000
+AGENTS, PUSHED_SAMPLES = 2, 100
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +103,19 @@ QUICK = Size(
 class PusherPool:
     """Pusher processes of one kind, controlled together."""
 
-    def __init__(self, posts: Sequence[PusherConfig]) -> None:
-        self._processes = [start_dialog("bench.pusher") for _ in posts]
-        self._send(posts)
-        self._receive()
+    def __init__(self, configs: Sequence[PusherConfig]) -> None:
+        self._dialogs = [Dialog("bench.pusher", config) for config in configs]
+        for dialog in self._dialogs:
+            dialog.receive()
 
     def send(self, load: LoadSpec) -> None:
         """Send all of them the same load."""
-        self._send([load] * len(self._processes))
+        for dialog in self._dialogs:
+            dialog.send(load)
 
     def reports(self) -> list[Report]:
         """Return the report of each when its load is complete."""
-        found = [Report(**json.loads(line)) for line in self._receive()]
+        found = [Report(**dialog.receive()) for dialog in self._dialogs]
         refused = [reason for report in found for reason in report.refused]
         if refused:
             raise SystemExit(f"{len(refused)} pushes were rejected: {refused[0]}")
@@ -114,22 +128,93 @@ class PusherPool:
 
     def end(self) -> None:
         """Stop the processes."""
-        for process in self._processes:
-            with process:
-                process.terminate()
-                process.wait(20)
+        for dialog in self._dialogs:
+            dialog.end()
 
-    def _send(self, lines: Sequence[PusherConfig | LoadSpec]) -> None:
-        for process, line in zip(self._processes, lines, strict=True):
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(asdict(line)) + "\n")
-            process.stdin.flush()
 
-    def _receive(self) -> list[str]:
-        lines = [process.stdout.readline() for process in self._processes if process.stdout is not None]
-        if not all(lines):
-            raise SystemExit("a pusher has ended")
-        return lines
+class RawCopy:
+    """psycopg's binary COPY of prepared rows into `sample`, one transaction per batch, on one connection."""
+
+    def __init__(self, conninfo: str, targets: list[int]) -> None:
+        self._connection = psycopg.connect(conninfo, autocommit=True)
+        values.register(self._connection)
+        for name in ("fsync", "synchronous_commit"):
+            if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
+                raise SystemExit(f"{name} is off: results would not be comparable")
+        now_at = time.time_ns() // 1000
+        self._made_at = now_at
+        self._bodies = pusher.bodies(targets, now_at=now_at, seed=99)
+        self._origin = Origin(vantage_id=1, region=REGION, epoch=1, seq=0, received_at=now_at)
+        self._seq = 0
+        names = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
+        self._statement = sql.SQL("COPY sample ({}) FROM STDIN (FORMAT BINARY)").format(names)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def recycle_wal(self) -> None:
+        """Cycle the server through its write-ahead log once, like a server that has run for a day.
+
+        A new server fills each file of 16 MB with zeros before its first use, during some commit; later it recycles
+        files.
+        """
+        for _ in range(LOG_FILES):
+            self._connection.execute("SELECT pg_logical_emit_message(false, 'bench', 'new file')")
+            self._connection.execute("SELECT pg_switch_wal()")
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write everything that is only in the log so far."""
+        self._connection.execute("CHECKPOINT")
+
+    def rows_per_second(self, batches: int) -> float:
+        """Copy `batches` batches. The time to prepare the rows is excluded."""
+        spent = 0.0
+        for _ in range(batches):
+            self._seq += 1
+            now_at = time.time_ns() // 1000
+            samples, by_us = self._bodies[pusher.current_body(now_at)], pusher.shift_us(self._made_at, now_at)
+            prepared = pusher.rows(samples, self._origin, self._seq, by_us=by_us)
+            begun = time.monotonic()
+            with self._connection.cursor() as cursor, cursor.copy(self._statement) as copy:
+                copy.set_types(list(COLUMNS.values()))
+                for row in prepared:
+                    copy.write_row(row)
+            spent += time.monotonic() - begun
+        return batches * BATCH_SAMPLES / spent
+
+
+class BackgroundIngest:
+    """A load of a thousand samples per second, pushed by `AGENTS`, while something is measured."""
+
+    def __init__(self, agents: PusherPool) -> None:
+        self._agents = agents
+        self.reports: list[Report] = []
+        agents.run_load(LoadSpec(samples=PUSHED_SAMPLES, begin_at=start_time(), seconds=1, per_second=1))
+
+    def during(self, work: Callable[[], Result], *, seconds: float) -> Result:
+        """Push while `work` runs, which should take at most `seconds`, and return its result."""
+        per_second = PUSHED_PER_SECOND / PUSHED_SAMPLES / AGENTS
+        self._agents.send(
+            LoadSpec(samples=PUSHED_SAMPLES, begin_at=start_time(), seconds=seconds, per_second=per_second)
+        )
+        begun = time.monotonic()
+        result = work()
+        took = time.monotonic() - begun
+        self.reports += self._agents.reports()
+        if took > seconds:
+            log(f"samples arrived during {seconds:.0f} of {took:.0f} s")
+        return result
+
+    @property
+    def per_second(self) -> float:
+        """Samples stored per second, from the first push of each period to its last reply."""
+        spans: dict[float, float] = {}
+        for report in self.reports:
+            begun_at = round(report.begun_at)
+            spans[begun_at] = max(spans.get(begun_at, 0.0), report.ended_at - report.begun_at)
+        return sum(report.stored for report in self.reports) / sum(spans.values())
 
 
 def start_time() -> float:
@@ -166,16 +251,23 @@ def enrol_pusher(operator: Identity, name: str, targets: list[int], seed: int) -
         asked = operations_pb2.InviteRequest(name=name, role="vantage", region=REGION, expires_us=TOKEN_US)
         token = operations_pb2_grpc.OperationsStub(channel).Invite(asked, timeout=30).token
     joined = enrolment.join(operator.address, token, version="bench")
+    return pusher_config(str(joined.address), name, targets, seed, trust=joined.trust, credential=joined.credential)
+
+
+def pusher_config(
+    address: str, name: str, targets: list[int], seed: int, *, trust: Trust = PLAIN, credential: str | None = None
+) -> PusherConfig:
+    """Return the configuration of a vantage; without a credential, it need not be enrolled."""
     return PusherConfig(
-        address=str(joined.address),
+        address=address,
         name=name,
         region=REGION,
         targets=targets,
         now_at=time.time_ns() // 1000,
         seed=seed,
-        roots=joined.trust.roots,
-        server_name=joined.trust.server_name,
-        credential=joined.credential,
+        roots=trust.roots,
+        server_name=trust.server_name,
+        credential=credential,
     )
 
 
@@ -189,7 +281,7 @@ def in_turns(size: Size, raw: RawCopy, agents: PusherPool) -> tuple[float, float
         flood = LoadSpec(samples=BATCH_SAMPLES, begin_at=start_time(), seconds=size.flood_seconds, in_flight=IN_FLIGHT)
         collected.append(rate(agents.run_load(flood)))
         time.sleep(SETTLE_SECONDS)
-        print(f"turn {turn}: raw COPY {raws[-1]:8.0f} rows/s, collector {collected[-1]:8.0f} samples/s")  # noqa: T201  # a bench prints
+        log(f"turn {turn}: raw COPY {raws[-1]:8.0f} rows/s, collector {collected[-1]:8.0f} samples/s")
     return statistics.median(raws), statistics.median(collected)
 
 
@@ -200,7 +292,7 @@ def at_half_load(size: Size, agents: PusherPool, full: float, *, of: str) -> flo
         agents.run_load(LoadSpec(samples=BATCH_SAMPLES, begin_at=start_time(), seconds=seconds, per_second=each))
         for seconds in (size.warm_seconds, size.half_seconds)
     )
-    print(f"half load on {of}: p99 {p99_ms(warm):.0f} ms during warm-up, {p99_ms(counted):.0f} ms measured")  # noqa: T201  # a bench prints
+    log(f"half load on {of}: p99 {p99_ms(warm):.0f} ms during warm-up, {p99_ms(counted):.0f} ms measured")
     return p99_ms(counted)
 
 
@@ -225,30 +317,6 @@ def beside_backlog(size: Size, agents: PusherPool, live: PusherPool, full: float
     }
 
 
-@contextmanager
-def reference_pushers(conninfo: str, folder: Path, targets: list[int]) -> Iterator[PusherPool]:
-    """Run the bare server, and pushers for it."""
-    with reference_collector(conninfo, folder, tls=True) as server:
-        configs = [
-            PusherConfig(
-                address=server.address,
-                name=f"flood-{nth}",
-                region=REGION,
-                targets=targets,
-                now_at=time.time_ns() // 1000,
-                seed=nth,
-                roots=server.trust.roots,
-                server_name=server.trust.server_name,
-            )
-            for nth in range(FLOODING)
-        ]
-        agents = PusherPool(configs)
-        try:
-            yield agents
-        finally:
-            agents.end()
-
-
 def collector_figures(
     size: Size, conninfo: str, folder: Path, prefixes: Sequence[str]
 ) -> tuple[dict[str, float], list[int]]:
@@ -261,7 +329,8 @@ def collector_figures(
         stack.callback(agents.end)
         live = PusherPool([enrol_pusher(operator, "live", targets, FLOODING)])
         stack.callback(live.end)
-        raw = stack.enter_context(RawCopy(conninfo, targets))
+        raw = RawCopy(conninfo, targets)
+        stack.callback(raw.close)
         raw.recycle_wal()
 
         def measure(_: str) -> dict[str, float]:
@@ -285,7 +354,15 @@ def run(size: Size, prefixes: Sequence[str]) -> dict[str, float]:
     """Run all parts."""
     with tempfile.TemporaryDirectory() as name, EmbeddedPostgres(Path(name, "postgres")) as postgres:
         figures, targets = collector_figures(size, postgres.conninfo, Path(name), prefixes)
-        with reference_pushers(postgres.conninfo, Path(name), targets) as agents:
+        with ExitStack() as stack:
+            server = stack.enter_context(reference_collector(postgres.conninfo, Path(name), tls=True))
+            agents = PusherPool(
+                [
+                    pusher_config(server.address, f"flood-{nth}", targets, nth, trust=server.trust)
+                    for nth in range(FLOODING)
+                ]
+            )
+            stack.callback(agents.end)
 
             def compare(prefix: str) -> dict[str, float]:
                 full, reply_ms = (figures[prefix + name] for name in ("samples_per_second", "reply_p99_ms"))

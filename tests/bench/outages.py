@@ -10,19 +10,17 @@ usage: outages.py [--cycles N] [--routes N] [--speed N] prints a table and a RES
 """
 
 import argparse
-import json
 import math
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench.processes import ready, start
+from bench.processes import Chain
 from bench.result import at_most, conclude
 from bench.simulator import WORLD, Simulator
 from fixtures.collector import Caller
@@ -93,47 +91,30 @@ def episodes(cycles: int, speed: float) -> Iterator[str]:
 @contextmanager
 def fleet(folder: Path, options: argparse.Namespace) -> Iterator[str]:
     """Run everything; yield the collector's address when the simulator has started."""
-    with ExitStack() as stack:
-        serve = ("serve", "--trust-loopback", "--listen", "127.0.0.1:0", "--http-listen", "off")
-        data = ("--data-dir", str(folder / "collector"))
-        collector = ready(_started(stack, "isochrone_collector", *serve, *data))["listen"]
-        plan = folder / "plan.yaml"
-        plan.write_text(json.dumps(document(options.routes, options.speed)))
-        with start("isochrone_collector", "apply", str(plan), "--collector", collector, "--yes") as applying:
-            if applying.wait(60):
-                raise SystemExit("the plan was not applied")
+    with Chain(folder) as chain:
+        chain.apply(document(options.routes, options.speed))
         world = dict(WORLD) | {"models": [MODEL], "regions": dict.fromkeys(REGIONS, "here")}
         simulator = Simulator(folder, *episodes(options.cycles, options.speed), world=world)
-        stack.callback(simulator.stop)
+        chain.callback(simulator.stop)
         for region, base_url in simulator.endpoints.items():
             address = base_url.removeprefix("http://").removesuffix("/v1")
-            where = ("--vantage", f"{region}-1", "--region", region, "--data-dir", str(folder / region))
-            there = ("--collector", collector, "--connect-to", f"{HOST}:80:{address}", "--concurrency", "1000")
-            _started(stack, "isochrone_agent", "run", *where, *there)
-        yield f"unix:{folder / 'collector' / 'collector.sock'}"
-
-
-def _started(stack: ExitStack, module: str, *options: str) -> subprocess.Popen[bytes]:
-    process = stack.enter_context(start(module, *options))
-    stack.callback(process.terminate)
-    return process
+            there = ("--connect-to", f"{HOST}:80:{address}", "--concurrency", "1000")
+            chain.start_agent(f"{region}-1", region, *there)
+        yield chain.socket
 
 
 def answered(collector: str, window: Window) -> Mapping[str, Shares]:
     """Return the share of failures by surface and interval; last that of the other region."""
-    with closing(Caller(collector)) as call:
-        return {surface: by_interval(found) for surface, found in _shares(call, collector, window).items()}
-
-
-def _shares(call: Caller, collector: str, window: Window) -> Mapping[str, Shares]:
     here, there = (Selection(window=window, regions=(region,)) for region in REGIONS)
-    return {
-        "coverage": coverage_shares(call, here),
-        "leaderboard": leaderboard_shares(call, here),
-        "slo": slo_shares(call, here),
-        "route": route_shares(collector, REGIONS[0]),
-        "no outage": coverage_shares(call, there),
-    }
+    with closing(Caller(collector)) as call:
+        shares = {
+            "coverage": coverage_shares(call, here),
+            "leaderboard": leaderboard_shares(call, here),
+            "slo": slo_shares(call, here),
+            "route": route_shares(collector, REGIONS[0]),
+            "no outage": coverage_shares(call, there),
+        }
+    return {surface: by_interval(found) for surface, found in shares.items()}
 
 
 def by_interval(shares: Shares) -> Shares:

@@ -2,12 +2,15 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
@@ -25,18 +28,76 @@ def start(module: str, *options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def start_dialog(module: str) -> subprocess.Popen[str]:
-    """Start a module of a benchmark that is controlled over stdin and answers on stdout, by lines of text."""
-    return Program[str](module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+class Dialog:
+    """A module of a benchmark in a process that is controlled by lines of JSON, and answers with such lines."""
+
+    def __init__(self, module: str, *first: object) -> None:
+        self._module = module
+        self.process = Program[str](module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for line in first:
+            self.send(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def send(self, what: object = None) -> None:
+        """Write a line: a value class, or plain data."""
+        assert self.process.stdin is not None
+        plain = asdict(what) if is_dataclass(what) and not isinstance(what, type) else what
+        self.process.stdin.write(json.dumps(plain) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        """Return the next answer. Exits the benchmark if the process has ended."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._module} has ended")
+        return json.loads(line)
+
+    def ask(self, what: object = None) -> Any:
+        """Write a line and return the answer."""
+        self.send(what)
+        return self.receive()
+
+    def end(self) -> None:
+        """Kill the process."""
+        with self.process:
+            self.process.kill()
 
 
-def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:
+def next_line() -> Any:
+    """Return the next line of the benchmark that controls this process; `None` at its end."""
+    return json.loads(sys.stdin.readline() or "null")
+
+
+def reply(what: object = None) -> None:
+    """Answer the benchmark that controls this process."""
+    print(json.dumps(what), flush=True)  # noqa: T201  # the answer
+
+
+def exit_on_sigterm() -> None:
+    """Exit normally on SIGTERM, so that child processes are stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+def raise_limit(descriptors: int) -> None:
+    """Raise the limit of open files, here and in child processes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def ready(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Return the line of JSON that reports readiness. Exits the benchmark if the process has ended."""
     assert process.stdout is not None
     text = process.stdout.readline()
     if not text:
         raise SystemExit(f"{process.args!r} exited with {process.wait()} before it was ready")
-    line: dict[str, str] = json.loads(text)
+    line: dict[str, Any] = json.loads(text)
     return line
 
 
@@ -63,10 +124,10 @@ def cpu_seconds(pid: int) -> float:
 class RunningServer:
     """A running server: its process and log, what it reported when ready, and the trust of its clients."""
 
-    process: subprocess.Popen[bytes]
-    log: Path
+    process: subprocess.Popen[Any]
     reported: Mapping[str, str]
     trust: Trust = PLAIN
+    log: Path = Path(os.devnull)
 
     @property
     def address(self) -> str:
@@ -100,3 +161,41 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
         with process:
             process.terminate()
             process.wait(30)
+
+
+class Chain(ExitStack):
+    """A collector with its own database, a plan, and agents: real processes, with their data in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.socket = f"unix:{folder / 'collector' / 'collector.sock'}"
+        where = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir", str(folder / "collector"))
+        self.reported = ready(self.start("isochrone_collector", "serve", "--trust-loopback", *where))
+
+    def start(self, module: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start one of our programs, until the block ends."""
+        process = self.enter_context(start(module, *options))
+        self.callback(process.terminate)
+        return process
+
+    def apply(self, plan: Mapping[str, Any]) -> None:
+        """Apply a plan. Exits the benchmark if it is refused."""
+        document = self._folder / "plan.yaml"
+        document.write_text(json.dumps(plan))
+        apply = ("apply", str(document), "--collector", self.reported["listen"], "--yes")
+        with start("isochrone_collector", *apply) as applying:
+            if applying.wait(60):
+                raise SystemExit("the plan was not applied")
+
+    def start_agent(self, name: str, region: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start an agent."""
+        where = ("--vantage", name, "--region", region, "--data-dir", str(self._folder / name))
+        return self.start("isochrone_agent", "run", *where, "--collector", self.reported["listen"], *options)
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Return the samples in the database, at most 10 000."""
+        command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", self.socket, "--output", "json"]
+        done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+        return rows

@@ -7,7 +7,6 @@ Merging adds counts, so the result is the same.
 import asyncio
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import psycopg
 
+from bench.result import log
 from bench.synthetic_month import EVERY_US, PUSHED_AFTER_US, Month, RoundRows, Site
 from isochrone_collector.jobs import rollup
 from isochrone_collector.plans.service import Plans
@@ -75,11 +75,6 @@ class Dataset:
     target_ids: tuple[int, ...]
     targets: tuple[str, ...]
     regions: tuple[str, ...]
-
-
-def log(sentence: str) -> None:
-    """Print progress to stderr."""
-    sys.stderr.write(sentence + "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

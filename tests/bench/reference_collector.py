@@ -10,9 +10,6 @@ usage: python -m bench.reference_collector started by other benchmarks, with one
 """
 
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +20,8 @@ import grpc
 import grpc.aio
 import psycopg
 
-from bench import push_payloads
-from bench.processes import RunningServer, ready
+from bench import pusher
+from bench.processes import Dialog, RunningServer, next_line, reply
 from isochrone_collector.server.certificates import SERVER_NAME, Certificates
 from isochrone_collector.settings import Tls
 from isochrone_collector.store.batches import Origin
@@ -89,7 +86,7 @@ class BareFleet(fleet_pb2_grpc.FleetServicer):
 
 def create_table(conninfo: str) -> None:
     """Create the table, with one batch of realistic rows, in a migrated database."""
-    batch = push_payloads.bodies([1], now_at=push_payloads.EVERY_US, seed=1)[0]
+    batch = pusher.bodies([1], now_at=pusher.EVERY_US, seed=1)[0]
     names = ", ".join(COLUMNS)
     with psycopg.connect(conninfo) as connection:
         # A cursor takes the adapters that its connection has when it is made.
@@ -97,7 +94,7 @@ def create_table(conninfo: str) -> None:
         connection.execute(f"CREATE TABLE {TABLE} (LIKE sample)")
         with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(list(COLUMNS.values()))
-            for row in push_payloads.rows(batch, ORIGIN, 1):
+            for row in pusher.rows(batch, ORIGIN, 1):
                 copy.write_row(row)
 
 
@@ -116,7 +113,7 @@ async def serve(conninfo: str | None, key: str | None, certificate: str | None) 
         pair = (key.encode(), certificate.encode())
         port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     await server.start()
-    print(json.dumps({"listen": f"127.0.0.1:{port}"}), flush=True)  # noqa: T201  # readiness
+    reply({"listen": f"127.0.0.1:{port}"})
     await server.wait_for_termination()
 
 
@@ -131,19 +128,9 @@ def reference_collector(conninfo: str | None, folder: Path, *, tls: bool) -> Ite
         pair = Certificates(Tls(), data_dir=folder, host="127.0.0.1").current
         trust = Trust(roots=pair.certificate, server_name=pair.name or SERVER_NAME)
         config |= {"key": pair.key.decode(), "certificate": pair.certificate}
-    command = [sys.executable, "-m", "bench.reference_collector"]
-    log = folder / "reference.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output)
-    try:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(config).encode() + b"\n")
-        process.stdin.flush()
-        yield RunningServer(process=process, log=log, reported=ready(process), trust=trust)
-    finally:
-        process.terminate()
-        process.wait(10)
+    with Dialog("bench.reference_collector", config) as dialog:
+        yield RunningServer(process=dialog.process, reported=dialog.receive(), trust=trust)
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(**json.loads(sys.stdin.readline())))
+    asyncio.run(serve(**next_line()))

@@ -9,13 +9,12 @@ sends the next event, and is answered with the instant (CLOCK_MONOTONIC, seconds
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
+
+from bench.processes import next_line, reply
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -76,41 +75,10 @@ async def serve(event: str, firsts: Sequence[str]) -> None:
     fan_out = FanOut(event, firsts)
     server = await asyncio.start_server(fan_out.connected, "127.0.0.1", 0, backlog=1000)
     port = server.sockets[0].getsockname()[1]
-    print(json.dumps({"http": f"http://127.0.0.1:{port}"}), flush=True)  # noqa: T201  # readiness
-    while await asyncio.to_thread(sys.stdin.readline):
-        print(fan_out.send_next(), flush=True)  # noqa: T201  # the reply to the line
-
-
-class RunningFanOut:
-    """A running server."""
-
-    def __init__(self, process: subprocess.Popen[str], event: bytes, firsts: Sequence[str]) -> None:
-        self._process = process
-        self.http: str = json.loads(self._ask({"event": event.decode(), "firsts": firsts}))["http"]
-
-    def send_next(self) -> float:
-        """Send the next event; return the instant before the first write."""
-        return float(self._ask({}))
-
-    def _ask(self, what: object) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline()
-
-
-@contextmanager
-def reference_fan_out(event: bytes, firsts: Sequence[str]) -> Iterator[RunningFanOut]:
-    """Run the server in its own process."""
-    command = [sys.executable, "-m", "bench.reference_fan_out"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield RunningFanOut(process, event, firsts)
-    finally:
-        process.terminate()
-        process.wait(10)
+    reply(f"http://127.0.0.1:{port}")
+    while await asyncio.to_thread(next_line):
+        reply(fan_out.send_next())
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(**json.loads(sys.stdin.readline())))
+    asyncio.run(serve(**next_line()))

@@ -36,6 +36,11 @@ class Goal:
         return bool(_COMPARE[self.sign](value, self.bound))
 
 
+def log(sentence: str) -> None:
+    """Print progress to stderr."""
+    sys.stderr.write(sentence + "\n")
+
+
 def at_most(bound: float) -> Goal:
     """Return a goal for a figure that must not be larger."""
     return Goal("<=", bound)

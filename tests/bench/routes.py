@@ -15,16 +15,13 @@ is missed
 """
 
 import argparse
-import contextlib
 import json
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,10 +29,17 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any
 
-from bench.fleet import raise_limit
 from bench.neighbours import add_part, goals_of, measured, prefixes_of
-from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
-from bench.reference_fan_out import recorded_event, reference_fan_out
+from bench.processes import (
+    Dialog,
+    RunningServer,
+    cpu_seconds,
+    exit_on_sigterm,
+    raise_limit,
+    rss_mb,
+    running_collector,
+)
+from bench.reference_fan_out import recorded_event
 from bench.result import at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_common.address import parse_address
@@ -43,12 +47,7 @@ from isochrone_common.channel import open_channel
 from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
-from isochrone_wire.v1 import (
-    fleet_pb2,
-    fleet_pb2_grpc,
-    operations_pb2,
-    operations_pb2_grpc,
-)
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 GOALS = {"commit_to_consumer_p99_ratio": at_most(2), "missing": at_most(0), "reference_missing": at_most(0)}
 PROCESSES = 2
@@ -114,21 +113,11 @@ class Fleet:
     def _samples(self, rounds: Sequence[int], dead: str) -> Iterator[Sample]:
         for at in rounds:
             for name, ttft_us in TARGETS.items():
-                sample = Sample(
-                    target_id=self._targets[name], round_at=at, dispatched_at=at, outcome=Outcome.HTTP_ERROR
-                )
-                if name != dead:
-                    seen_us = round(ttft_us * self._rng.lognormvariate(0, 0.1))
-                    sample = Sample(
-                        target_id=self._targets[name],
-                        round_at=at,
-                        dispatched_at=at,
-                        outcome=Outcome.OK,
-                        ttft_us=seen_us,
-                        e2e_us=2 * seen_us,
-                        tokens_per_second=50.0,
-                    )
-                yield sample
+                own: dict[str, Any] = {"target_id": self._targets[name], "round_at": at, "dispatched_at": at}
+                seen_us = round(ttft_us * self._rng.lognormvariate(0, 0.1))
+                answer: dict[str, Any] = {"ttft_us": seen_us, "e2e_us": 2 * seen_us, "tokens_per_second": 50.0}
+                failed = Sample(**own, outcome=Outcome.HTTP_ERROR)
+                yield failed if name == dead else Sample(**own, outcome=Outcome.OK, **answer)
 
 
 def main() -> int:
@@ -140,8 +129,7 @@ def main() -> int:
     options = parser.parse_args()
     prefixes = prefixes_of(options)
     raise_limit(2 * options.watchers + 500)
-    # On SIGTERM, exit normally, so that child processes are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    exit_on_sigterm()
     with (
         tempfile.TemporaryDirectory() as name,
         EmbeddedPostgres(Path(name, "postgres")) as postgres,
@@ -168,11 +156,11 @@ def main() -> int:
 def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> dict[str, float]:
     """Return the collector's figures."""
     watchers = [(number, REGIONS[number % len(REGIONS)]) for number in range(options.watchers)]
-    with _watchers(collector.reported["http"], watchers) as processes:
+    with _watchers(collector.reported["http"], watchers) as dialogs:
         before = cpu_seconds(collector.pid)
         changes = _changed(options.changes, partial(_push_failure, fleet))
         used = cpu_seconds(collector.pid) - before
-        arrivals = Arrivals(changes, [_seen(process) for process in processes], options.watchers)
+        arrivals = Arrivals(changes, [dialog.ask() for dialog in dialogs], options.watchers)
     return {
         "commit_to_consumer_p99_ms": arrivals.p99_ms,
         "missing": arrivals.missing,
@@ -189,9 +177,12 @@ def _collected(collector: RunningServer, fleet: Fleet, options: argparse.Namespa
 def _reference(event: bytes, options: argparse.Namespace) -> Arrivals:
     """Return what arrived from a plain server that sends the same bytes to as many watchers."""
     watchers = [(number, REGIONS[0]) for number in range(options.watchers)]
-    with reference_fan_out(event, ROUTE_MEMBERS) as server, _watchers(server.http, watchers) as processes:
-        changes = _changed(options.changes, lambda _: server.send_next())
-        return Arrivals(changes, [_seen(process) for process in processes], options.watchers)
+    with (
+        Dialog("bench.reference_fan_out", {"event": event.decode(), "firsts": ROUTE_MEMBERS}) as server,
+        _watchers(server.receive(), watchers) as dialogs,
+    ):
+        changes = _changed(options.changes, lambda _: float(server.ask("next")))
+        return Arrivals(changes, [dialog.ask() for dialog in dialogs], options.watchers)
 
 
 def _push_failure(fleet: Fleet, dead: str) -> float:
@@ -225,38 +216,15 @@ def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[floa
                 yield own[place][0] - change.at
 
 
-@contextlib.contextmanager
-def _watchers(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start the processes of the watchers."""
+@contextmanager
+def _watchers(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[list[Dialog]]:
+    """Start the processes of the watchers, and wait until they are ready."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_start_process(http, watchers[n::PROCESSES])) for n in range(PROCESSES)]
-
-
-@contextlib.contextmanager
-def _start_process(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process with some of the watchers, and wait until it is ready."""
-    command = [sys.executable, "-m", "bench.watchers"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        config = {"http": http, "watchers": watchers}
-        process.stdin.write(json.dumps(config) + "\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "ready\n", "the watchers did not start"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _seen(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    seen: dict[str, Any] = json.loads(process.stdout.readline())
-    return seen
+        configs = [{"http": http, "watchers": watchers[n::PROCESSES]} for n in range(PROCESSES)]
+        dialogs = [stack.enter_context(Dialog("bench.watchers", config)) for config in configs]
+        for dialog in dialogs:
+            dialog.receive()
+        yield dialogs
 
 
 def _applied(channel: Any, urls: Mapping[str, str]) -> dict[str, int]:

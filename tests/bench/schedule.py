@@ -4,7 +4,7 @@ The start error is the delay of a dispatch after its planned instant; the slot s
 dispatches of the same round and target by the two vantages. Both agents use one machine's clock, so the skew is that of
 the agents: between two machines, the error of their clocks is added.
 
-Beside the agents, two plain asyncio programs sleep until as many instants (`bench.reference_timer`); the goals are
+Beside the agents, two plain asyncio programs sleep until as many instants (`bench.references`); the goals are
 ratios to their delays.
 
 usage: schedule.py [--seconds N] [--targets N] prints a RESULT line; exit 1 when a goal is missed
@@ -16,12 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.processes import ready, start
+from bench.processes import Chain, start
 from bench.result import at_least, at_most, conclude, percentile
 from bench.simulator import MODEL, Simulator
 
@@ -36,59 +35,13 @@ EVERY_SECONDS = 2
 SETTLE_SECONDS = 3
 
 
-@contextmanager
-def fleet(folder: Path, targets: int) -> Iterator[str]:
-    """Run everything; yield the collector's address."""
-    processes: list[subprocess.Popen[bytes]] = []
-    simulator = Simulator(folder)
-    try:
-        processes.append(
-            start(
-                *("isochrone_collector", "serve", "--trust-loopback"),
-                *("--listen", "127.0.0.1:0", "--data-dir", str(folder / "c")),
-            )
-        )
-        collector = ready(processes[-1])["listen"]
-        plan = folder / "plan.yaml"
-        plan.write_text(json.dumps(document(simulator.base_url, targets)))
-        applied = start("isochrone_collector", "apply", str(plan), "--collector", collector, "--yes").wait(60)
-        if applied:
-            raise SystemExit("the plan was not applied")
-        for name, region in VANTAGES.items():
-            options = (
-                "--vantage",
-                name,
-                "--region",
-                region,
-                "--collector",
-                collector,
-                "--data-dir",
-                str(folder / name),
-            )
-            processes.append(start("isochrone_agent", "run", *options))
-        yield f"unix:{folder / 'c' / 'collector.sock'}"
-    finally:
-        for process in reversed(processes):
-            process.terminate()
-            process.wait(20)
-        simulator.stop()
-
-
-def document(base_url: str, targets: int) -> dict[str, Any]:
+def plan(base_url: str, targets: int) -> dict[str, Any]:
     """Return a plan with this number of targets, each with its own phase."""
     probed = [
         {"provider": f"sim-{n}", "model": MODEL, "base_url": base_url, "workload": {"max_output_tokens": 5}}
         for n in range(targets)
     ]
     return {"baseline": "us-east-2", "every": f"{EVERY_SECONDS}s", "targets": probed}
-
-
-def stored(collector: str) -> list[dict[str, Any]]:
-    """Return the samples in the database."""
-    command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", collector, "--output", "json"]
-    done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-    return [row for row in rows if not row["outcome"].startswith("skipped")]
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -113,12 +66,6 @@ def percentiles(late_ms: Sequence[float], skew_ms: Sequence[float]) -> dict[str,
     }
 
 
-def start_timers(options: argparse.Namespace) -> list[subprocess.Popen[bytes]]:
-    """Start one reference per vantage, each with as many instants per second as a vantage has probes."""
-    per_second = max(1, options.targets // EVERY_SECONDS)
-    return [start("bench.reference_timer", str(options.seconds), str(per_second)) for _ in VANTAGES]
-
-
 def reference_figures(timers: Sequence[subprocess.Popen[bytes]]) -> dict[str, float]:
     """Return the figures of the references when they end."""
     delays: list[list[float]] = [json.loads(timer.communicate()[0]) for timer in timers]
@@ -132,11 +79,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, help="duration of the measurement")
     parser.add_argument("--targets", type=int, default=10, help="number of targets, each probed every 2 s")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, fleet(Path(folder), options.targets) as collector:
+    with tempfile.TemporaryDirectory() as name, Chain(Path(name)) as chain:
+        simulator = Simulator(Path(name))
+        chain.callback(simulator.stop)
+        chain.apply(plan(simulator.base_url, options.targets))
+        for vantage, region in VANTAGES.items():
+            chain.start_agent(vantage, region)
         until = time.monotonic() + options.seconds + SETTLE_SECONDS
-        expected = reference_figures(start_timers(options))
+        # One reference per vantage, each with as many instants per second as a vantage has probes.
+        per_second = max(1, options.targets // EVERY_SECONDS)
+        timer = ("bench.references", "timer", str(options.seconds), str(per_second))
+        expected = reference_figures([start(*timer) for _ in VANTAGES])
         time.sleep(max(0.0, until - time.monotonic()))
-        found = figures(stored(collector))
+        found = figures([row for row in chain.samples() if not row["outcome"].startswith("skipped")])
     found["pairs_share"] = found["pairs"] / (options.targets * options.seconds / EVERY_SECONDS)
     ratios = {
         f"{name}_ratio": found[f"{name}_ms"] / expected[f"{name}_ms"] for name in ("start_error_p99", "slot_skew_p99")

@@ -1,35 +1,36 @@
 """Simulated agents of `bench.fleet` in one process, each with its own channel, credential and epoch.
 
-The process reads one line of JSON, prints `ready`, reads the instants of the timeline (CLOCK_MONOTONIC, seconds), runs
-through it, and prints the durations of all pushes, and those of the phases of the storm. An agent pushes a batch every
-15 s at its own phase. At the storm it closes its channel, opens a new one at once, and pushes a heartbeat and its
-backlog one by one; then it continues as before. Every tenth agent also fetches the plan after its heartbeat, as one
-without a plan does. A failed push is retried like that of the real agent, and its duration includes the retries.
+The process reads its configuration, answers, reads the instants of the timeline (CLOCK_MONOTONIC, seconds), and answers
+at its end with the durations of all pushes and of the phases of the storm. An agent pushes a batch every 15 s at its
+own phase. At the storm it closes its channel, opens a new one at once, and pushes a heartbeat and its backlog one by
+one; then it continues as before. Every tenth agent also fetches the plan after its heartbeat, as one without a plan
+does. A failed push is retried like that of the real agent, and its duration includes the retries.
 
 usage: python -m bench.simulated_agents started by bench.fleet
 """
 
 import asyncio
-import json
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import grpc
 import grpc.aio
 
+from bench.processes import next_line, reply
 from isochrone_agent.retry_policy import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
-from isochrone_wire.model import SECOND_US, Batch, Heartbeat, Outcome, Sample, TokenSource, Vantage
+from isochrone_wire.model import SECOND_US, Batch, Heartbeat, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+from testdata.samples import realistic_sample
 
 EVERY_SECONDS = 15.0
 BACKLOG_BATCHES = 3
 GIVE_UP_SECONDS = 15.0
 CALL_SECONDS = 30.0
 FETCHES_EVERY = 10
+SAMPLE = realistic_sample(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,10 @@ class Agent:
             vantage=Vantage(name=vantage_name(self.number), region=self.region),
             epoch=self.number + 1,
             seq=self._seq if samples else 0,
-            samples=tuple(_sample(target_id, now_at) for target_id in self.targets[:samples]),
+            samples=tuple(
+                replace(SAMPLE, target_id=target_id, round_at=now_at, dispatched_at=now_at)
+                for target_id in self.targets[:samples]
+            ),
             heartbeat=Heartbeat(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
             sent_at=now_at,
             lineage=(self.number + 1,),
@@ -162,43 +166,6 @@ def vantage_name(number: int) -> str:
     return f"bench-{number:04}"
 
 
-def _sample(target_id: int, now_at: int) -> Sample:
-    """Return a sample with all fields of a real one."""
-    return Sample(
-        target_id=target_id,
-        round_at=now_at,
-        outcome=Outcome.OK,
-        dispatched_at=now_at,
-        late_us=240,
-        dns_us=900,
-        tcp_us=14_200,
-        tls_us=18_300,
-        ttfb_us=180_000 + now_at % 40_000,
-        ttft_us=201_000 + now_at % 40_000,
-        ttfat_us=201_000 + now_at % 40_000,
-        e2e_us=1_690_000,
-        tokens_per_second=101.5,
-        chunk_gap_p50_us=9_800,
-        chunk_gap_p99_us=12_100,
-        chunk_gap_max_us=15_000,
-        stalls=0,
-        prompt_tokens=14,
-        output_tokens=150,
-        chunks=150,
-        output_chars=612,
-        token_source=TokenSource.USAGE,
-        rtt_us=14_100,
-        rtt_min_us=13_900,
-        remote_address="203.0.113.7",
-        request_id=f"req_{now_at:x}",
-        loop_lag_us=80,
-        clock_offset_us=-300,
-        clock_uncertainty_us=700,
-        cost_usd=0.00042,
-        http_status=200,
-    )
-
-
 async def _sleep_until(instant: float) -> None:
     await asyncio.sleep(max(0.0, instant - time.monotonic()))
 
@@ -210,24 +177,16 @@ async def _run_all(agents: Sequence[Agent], timeline: Timeline, fleet: int) -> N
 
 def main() -> None:
     """Read the configuration, run the agents, and print their pushes."""
-    config = json.loads(sys.stdin.readline())
-    collector = Collector(**config["collector"])
+    config = next_line()
+    collector, common = Collector(**config["collector"]), {name: config[name] for name in ("targets", "region")}
     agents = [
-        Agent(
-            number=number,
-            collector=collector,
-            credential=credential,
-            targets=config["targets"],
-            region=config["region"],
-        )
+        Agent(number=number, collector=collector, credential=credential, **common)
         for number, credential in config["agents"]
     ]
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    timeline = Timeline(**json.loads(sys.stdin.readline()))
-    asyncio.run(_run_all(agents, timeline, config["fleet"]))
+    reply()
+    asyncio.run(_run_all(agents, Timeline(**next_line()), config["fleet"]))
     pushes = [push for agent in agents for push in agent.pushes]
-    sys.stdout.write(json.dumps({"pushes": pushes, "phases": [agent.phases for agent in agents]}) + "\n")
+    reply({"pushes": pushes, "phases": [agent.phases for agent in agents]})
 
 
 if __name__ == "__main__":

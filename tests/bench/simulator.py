@@ -1,12 +1,12 @@
 """The simulator process of a benchmark, and its ground truth: the record of what happened, not the plan."""
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from bench.processes import ready, start
 
 MODEL = "steady"
 TTFT_MS, TOKENS, RATE = 200, 150, 100
@@ -38,10 +38,8 @@ class Simulator:
         file = folder / "world.json"
         file.write_text(json.dumps(world))
         listens = [word for region in world["regions"] for word in ("--listen", f"{region}=127.0.0.1:0")]
-        command = [sys.executable, "-m", "isochrone_sim", "serve", *listens, "--world", str(file), *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert self.process.stdout is not None
-        self.endpoints: dict[str, str] = json.loads(self.process.stdout.readline())["endpoints"]
+        self.process = start("isochrone_sim", "serve", *listens, "--world", str(file), *options)
+        self.endpoints: dict[str, str] = ready(self.process)["endpoints"]
         self.base_url = self.endpoints["us-east-2"]
 
     def ground_truth(self) -> GroundTruth:

@@ -1,8 +1,7 @@
 """Consumers of `bench.routes` in one process, each with its own connection, on which it watches a region over HTTP.
 
-The process reads one line of JSON, prints `ready` when every watcher has its first table, and after the next line
-prints what arrived: the generation of each table, and per arrival the table, the watcher, and the instant
-(CLOCK_MONOTONIC, seconds).
+The process answers when every watcher has its first table, and the next line with what arrived: the generation of each
+table, and per arrival the table, the watcher, and the instant (CLOCK_MONOTONIC, seconds).
 
 Real consumers run on separate machines; these share the cores with the collector, so they only read the bytes of each
 event, and parse each distinct table once.
@@ -12,12 +11,13 @@ usage: python -m bench.watchers started by bench.routes
 
 import asyncio
 import json
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from bench.processes import next_line, reply
 
 _OPENING_AT_ONCE = 20
 
@@ -81,16 +81,15 @@ def _event(content: bytes) -> dict[str, Any] | None:
 
 async def main() -> None:
     """Run the watchers and print what arrived."""
-    ask: Callable[[], str] = sys.stdin.readline
-    config = WatcherConfig(**json.loads(await asyncio.to_thread(ask)))
+    config = WatcherConfig(**await asyncio.to_thread(next_line))
     watchers = Watchers(config)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(watchers.watch(number, region)) for number, region in config.watchers]
         while len(watchers.started) < len(config.watchers):
             await asyncio.sleep(0.1)
-        print("ready", flush=True)  # noqa: T201  # the reply to the configuration
-        await asyncio.to_thread(ask)
-        print(json.dumps({"tables": watchers.tables_seen, "arrivals": watchers.arrivals}), flush=True)  # noqa: T201  # as above
+        reply()
+        await asyncio.to_thread(next_line)
+        reply({"tables": watchers.tables_seen, "arrivals": watchers.arrivals})
         for task in tasks:
             task.cancel()
 

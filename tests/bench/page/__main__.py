@@ -13,28 +13,24 @@ usage: python -m bench.page [--quick] prints figures and a RESULT line; exit 1 w
 """
 
 import asyncio
-import http.client
-import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
 
-from bench import ingest
-from bench.background_ingest import AGENTS, BackgroundIngest
-from bench.ingest import PusherPool
+from bench.ingest import AGENTS, BackgroundIngest, PusherPool, pusher_config
 from bench.neighbours import busy_neighbours
 from bench.page import browsing, reference_sql
 from bench.page.visitors import VisitorsConfig
-from bench.processes import RunningServer, cpu_seconds, running_collector, start_dialog
-from bench.pusher import PusherConfig
-from bench.query_dataset import FULL, QUICK, FilledDatabase, Scale, filled_database, log, summarise_hours
-from bench.result import at_most, conclude
+from bench.processes import Dialog, RunningServer, cpu_seconds, running_collector
+from bench.query_dataset import FULL, QUICK, FilledDatabase, Scale, filled_database, summarise_hours
+from bench.result import at_most, conclude, log
 from fixtures.browser import Browser
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_common.address import parse_address
@@ -204,13 +200,23 @@ class Bench:
     def _with_and_without_pages(self, tabs: Sequence[Browser]) -> dict[str, float]:
         pid, length = self.collector.pid, self.length
         before = usage_during(pid, length.alone_s)
-        with _visitors(self.http, PAGES - len(tabs)) as visitors:
+        where, pages = urlsplit(self.http), PAGES - len(tabs)
+        config = VisitorsConfig(
+            host=where.hostname or "",
+            port=where.port or 0,
+            pages=pages,
+            paths=PATHS,
+            planned=PLANNED,
+            opening_s=OPENING_S,
+        )
+        with Dialog("bench.page.visitors", config) as visitors:
+            visitors.receive()
             for one in tabs:
                 browsing.prepare(one)
                 browsing.first_visit(one, f"{self.http}/")
-            counted = visitors.counts()
+            counted = visitors.ask("counts")
             shown = usage_during(pid, length.pages_s)
-            counts = visitors.counts()
+            counts: dict[str, int] = visitors.ask("counts")
             for one in tabs:
                 browsing.leave(one)
         after = usage_during(pid, length.alone_s)
@@ -226,18 +232,12 @@ class Bench:
 
     def _series_s(self, target: str) -> float:
         """Return the time of `/v1/series` until its body has arrived, in seconds."""
-        where = urlsplit(self.http)
         asked = urlencode({"window": f"{SERIES_DAYS}d", "target": target, "points": SERIES_POINTS})
-        connection = http.client.HTTPConnection(where.netloc, timeout=60)
+        request = Request(f"{self.http}/v1/series?{asked}", headers={"Accept-Encoding": "gzip"})
         begun = time.monotonic()
-        connection.request("GET", f"/v1/series?{asked}", headers={"Accept-Encoding": "gzip"})
-        response = connection.getresponse()
-        body = response.read()
-        took = time.monotonic() - begun
-        connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise SystemExit(f"the series was answered with {response.status}: {body[:500]!r}")
-        return took
+        with urlopen(request, timeout=60) as response:
+            response.read()
+        return time.monotonic() - begun
 
     def _series_sql(self, target_id: int) -> list[reference_sql.Asked]:
         now_at = time.time_ns() // 1000
@@ -258,36 +258,6 @@ class Bench:
         return dict(zip(self._target_ids, self.filled.dataset.targets, strict=True))
 
 
-class Visitors:
-    """The process of open pages."""
-
-    def __init__(self, config: VisitorsConfig) -> None:
-        self.process = start_dialog("bench.page.visitors")
-        self._send(json.dumps(asdict(config)))
-
-    def wait(self) -> None:
-        """Wait until every page is open."""
-        self._receive()
-
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of notices, requests, answers that were unchanged, and received bytes so far."""
-        self._send("")
-        counts: dict[str, int] = json.loads(self._receive())
-        return counts
-
-    def _send(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def _receive(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit("the open pages have ended")
-        return line
-
-
 @contextmanager
 def _busy_cores() -> Iterator[None]:
     """Keep the cores busy for the block with processes that only get time which no other one wants: the same work takes
@@ -299,43 +269,12 @@ def _busy_cores() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _visitors(url: str, pages: int) -> Iterator[Visitors]:
-    """Open pages without a browser for the block."""
-    where = urlsplit(url)
-    assert where.hostname is not None
-    assert where.port is not None
-    visitors = Visitors(
-        VisitorsConfig(
-            host=where.hostname, port=where.port, pages=pages, paths=PATHS, planned=PLANNED, opening_s=OPENING_S
-        )
-    )
-    try:
-        visitors.wait()
-        yield visitors
-    finally:
-        with visitors.process as process:
-            process.terminate()
-            process.wait(20)
-
-
 def run(scale: Scale, length: Length, stack: ExitStack) -> dict[str, float]:
     """Run all parts."""
     filled = stack.enter_context(filled_database(scale))
     collector = stack.enter_context(running_collector(filled.folder, filled.conninfo, "--http-listen", "127.0.0.1:0"))
-    agents = PusherPool(
-        [
-            PusherConfig(
-                address=collector.address,
-                name=f"live-{nth}",
-                region=ingest.REGION,
-                targets=list(filled.dataset.target_ids),
-                now_at=time.time_ns() // 1000,
-                seed=nth,
-            )
-            for nth in range(AGENTS)
-        ]
-    )
+    targets = list(filled.dataset.target_ids)
+    agents = PusherPool([pusher_config(collector.address, f"live-{nth}", targets, nth) for nth in range(AGENTS)])
     stack.callback(agents.end)
     load = BackgroundIngest(agents)
     browser = stack.enter_context(browsing.tab(filled.folder / "browser"))

@@ -1,11 +1,10 @@
 """Open pages without a browser, in one process: each has the stream of notices and the requests of the matrix.
 
 A visitor sends what the page sends: the same paths, Cache-Control, Accept-Encoding and If-None-Match, all paths at the
-same time over connections that it keeps, and again by the rules of the page (`bench.page.pacing`). It does not read
-what an answer contains, because real pages are on other machines.
+same time over connections that it keeps, and again by the rules of the page (`refresher.js` and `api.js`). It does not
+read what an answer contains, because real pages are on other machines.
 
-The process reads one line of JSON, prints `ready` when every page has its first answers and its stream, and after each
-further line prints its counts so far.
+The process answers when every page has its first answers and its stream, and each further line with its counts so far.
 
 usage: python -m bench.page.visitors started by bench.page
 """
@@ -13,15 +12,23 @@ usage: python -m bench.page.visitors started by bench.page
 import asyncio
 import json
 import random
-import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from bench.page.pacing import MAX_AGE_S, PLAN, Pacing
+from bench.processes import next_line, reply
 
 _HEAD = "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nAccept-Encoding: gzip, deflate, br\r\n"
 _MAX_LINE = 1 << 20
+
+PLAN = "plan"
+TOPICS = frozenset({"samples", PLAN})
+"""The topics after which the matrix asks again."""
+
+MIN_PAUSE_S = 1.0
+PAUSE_SHARE = 20
+MAX_AGE_S = 60
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -38,6 +45,38 @@ class VisitorsConfig:
     paths: list[str]
     planned: list[str]
     opening_s: float
+
+
+@dataclass(slots=True)
+class Pacing:
+    """The state of one request of a page. It is sent at once when the page is opened, and then after notices and
+    pauses, if they have one of its `topics`.
+    """
+
+    topics: Collection[str] = TOPICS
+    pause_s: float = MIN_PAUSE_S
+    allowed_s: float = 0.0
+    wanted_s: float | None = 0.0
+    is_new: bool = True
+
+    def hear(self, topics: Collection[str], refresh_s: float, now_s: float) -> None:
+        """Note a notice, the first of which may follow missed ones."""
+        self.pause_s = max(MIN_PAUSE_S, refresh_s)
+        if self.is_new or not set(topics).isdisjoint(self.topics):
+            self.wanted_s = now_s
+        self.is_new = False
+
+    def due_s(self) -> float | None:
+        """Return when it is sent next; `None` if it waits for a notice."""
+        return None if self.wanted_s is None else max(self.wanted_s, self.allowed_s)
+
+    def end(self, began_s: float, now_s: float, as_of_s: float) -> None:
+        """Note that the answer to a request of `began_s` has arrived; it is of `as_of_s`, because it may be shared with
+        other pages. What became new after that is asked for again.
+        """
+        self.allowed_s = now_s + max(self.pause_s, PAUSE_SHARE * (now_s - began_s))
+        if self.wanted_s is not None and as_of_s >= self.wanted_s:
+            self.wanted_s = None
 
 
 @dataclass(slots=True)
@@ -147,7 +186,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 async def main() -> None:
     """Open the pages and print counts."""
-    config = VisitorsConfig(**json.loads(await asyncio.to_thread(sys.stdin.readline)))
+    config = VisitorsConfig(**await asyncio.to_thread(next_line))
     counts: Counter[str] = Counter()
     rng = random.Random(1)
     async with asyncio.TaskGroup() as group:
@@ -155,15 +194,11 @@ async def main() -> None:
         tasks = [group.create_task(one.stay(rng.uniform(0, config.opening_s))) for one in visitors]
         for one in visitors:
             await one.heard.wait()
-        _say("ready")
-        while await asyncio.to_thread(sys.stdin.readline):
-            _say(json.dumps(counts))
+        reply()
+        while await asyncio.to_thread(next_line):
+            reply(counts)
         for task in tasks:
             task.cancel()
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201  # the reply to a line
 
 
 if __name__ == "__main__":

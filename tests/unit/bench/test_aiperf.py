@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bench import aiperf
-from bench.measurement_error import Measurement, compare
+from bench.accuracy import compare
+from bench.references import Measurement
 
 
 def record(*, phase: str = "profiling", **more: Any) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bench.page import pacing
+from bench.page import visitors
 from bench.page.__main__ import Usage, core_pct
 from bench.page.browsing import transferred_kib
-from bench.page.pacing import PLAN, Pacing
+from bench.page.visitors import PLAN, Pacing
 from fixtures.node import STATIC
 from isochrone_collector.http_api.queries import PAGE_AGE_S
 
@@ -16,9 +16,9 @@ from isochrone_collector.http_api.queries import PAGE_AGE_S
 @pytest.mark.parametrize(
     ("file", "name", "value"),
     [
-        ("refresher.js", "MIN_PAUSE_MS", 1000 * pacing.MIN_PAUSE_S),
-        ("refresher.js", "PAUSE_SHARE", pacing.PAUSE_SHARE),
-        ("api.js", "MAX_AGE_S", pacing.MAX_AGE_S),
+        ("refresher.js", "MIN_PAUSE_MS", 1000 * visitors.MIN_PAUSE_S),
+        ("refresher.js", "PAUSE_SHARE", visitors.PAUSE_SHARE),
+        ("api.js", "MAX_AGE_S", visitors.MAX_AGE_S),
         ("api.js", "MAX_AGE_S", PAGE_AGE_S),
     ],
 )

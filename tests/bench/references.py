@@ -1,22 +1,32 @@
-"""A typical script: an httpx client that starts its clock before the request and counts lines.
+"""Programs that an agent is compared with in the same run.
 
-It is compared with the agent in the same run against the same server.
+`client` is a typical script, an httpx client that starts its clock before the request and counts lines: it sends one
+request per second until it is stopped. `timer` is a plain asyncio program that sleeps until each instant of a schedule,
+and prints the delay of each in milliseconds, as JSON.
 
-usage: python -m bench.reference_client BASE_URL MODEL TOKENS sends one request per second until it is stopped
+usage: python -m bench.references client BASE_URL MODEL TOKENS | timer SECONDS PER_SECOND
 """
 
 import asyncio
 import json
 import sys
 import time
+from dataclasses import dataclass
 from itertools import count
 
 import httpx
 
-from bench.measurement_error import Measurement
-
 # Compression delays tokens, which would count as errors of the script; only the clocks are compared.
 HEADERS = {"accept-encoding": "identity"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A client's result for one request, with the request id of the ground truth."""
+
+    request_id: str
+    ttft_us: float
+    tokens_per_second: float
 
 
 async def probe_many(base_url: str, model: str, *, streams: int, max_tokens: int) -> list[Measurement]:
@@ -52,5 +62,22 @@ async def _every_second(base_url: str, model: str, max_tokens: int) -> None:
             await asyncio.sleep(max(0.0, begun + number - time.monotonic()))
 
 
+async def _sleep(instant: float) -> float:
+    """Sleep until an instant of the system clock; return the delay in milliseconds."""
+    await asyncio.sleep(max(0.0, instant - time.time()))
+    return 1000 * (time.time() - instant)
+
+
+async def _delays(seconds: int, per_second: int) -> list[float]:
+    """Return the delays of all instants, in order. Processes started in the same second have the same instants."""
+    begin = int(time.time()) + 2
+    instants = [begin + number / per_second for number in range(seconds * per_second)]
+    return list(await asyncio.gather(*map(_sleep, instants)))
+
+
 if __name__ == "__main__":
-    asyncio.run(_every_second(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    kind, *words = sys.argv[1:]
+    if kind == "client":
+        asyncio.run(_every_second(words[0], words[1], int(words[2])))
+    else:
+        print(json.dumps(asyncio.run(_delays(*map(int, words)))))  # noqa: T201  # the result
