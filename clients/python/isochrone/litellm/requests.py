@@ -21,9 +21,7 @@ _PROVIDER_RESOURCES = ("file", "file_id", "input_file_id", "training_file", "bat
 
 
 def client_region(request: Mapping[str, Any], *, header: str, default: str | None) -> str | None:
-    """The region of the caller: the request's `header`, else `client_region` in the metadata of the request, else in
-    the metadata of its key, else the default.
-    """
+    """The caller's region: by the header, the metadata of the request or of its key, or the default."""
     found = [_header(request, header)]
     found += [metadata.get(METADATA_FIELD) for metadata in _metadata(request)]
     found += [_mapping(metadata.get("user_api_key_metadata")).get(METADATA_FIELD) for metadata in _metadata(request)]
@@ -41,9 +39,7 @@ def is_further_attempt(request: Mapping[str, Any]) -> bool:
 
 
 def tried_deployments(request: Mapping[str, Any]) -> frozenset[str]:
-    """The ids of the deployments that have failed for this request, as far as LiteLLM keeps them: the last four, those
-    that it excludes after the order was decided, and those that refused the request.
-    """
+    """The deployments that failed for this request, as LiteLLM keeps them: the last four, and those that it skips."""
     # A caller may pass the same metadata with its next request.
     records = [one for data in _metadata(request) for one in _list(data.get("previous_models"))]
     failed = [_mapping(one).get("deployment_id") for one in records] if is_further_attempt(request) else []
@@ -75,9 +71,7 @@ def _list(value: object) -> list[Any]:
 
 
 def target_of(deployment_id: str, targets: Collection[str], *, named: Mapping[str, str]) -> str | None:
-    """The target that a deployment is: the one in `named`, or its id, of which a part from the last `@` is ignored
-    because ids are unique. `None` if that is none of the `targets`.
-    """
+    """The target of a deployment by `named` or by its id, without a suffix from the last `@`; `None` for others."""
     name = named.get(deployment_id, deployment_id)
     return next((one for one in (name, name.rpartition("@")[0]) if one in targets), None)
 

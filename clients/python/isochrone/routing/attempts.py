@@ -22,9 +22,7 @@ DEFAULT_RATIO = 0.06
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An endpoint for a request. `credential_ref` is the name of its key, `None` if it needs none; `is_static` if the
-    choice is that of the plan's static order, because no table may be used.
-    """
+    """An endpoint for a request; `is_static` if it follows the plan's static order, because no table may be used."""
 
     route: str
     target: str
@@ -156,10 +154,7 @@ class HedgePlan:
 def plan_hedge(
     table: RouteTable, order: Sequence[RouteEntry], *, is_streamed: bool, has_tools: bool, allow_tools: bool = False
 ) -> HedgePlan | NoHedge:
-    """Decide on a second request beside the one to the first member of the `order`.
-
-    A table that is not `ok` doubles no traffic. A request with tools may have effects in the world, so it needs leave.
-    """
+    """Decide on a second request: never unless the table is `ok`, and for a request with tools only with leave."""
     if not is_streamed:
         return NoHedge.NOT_STREAMED
     if has_tools and not allow_tools:

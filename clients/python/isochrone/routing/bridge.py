@@ -58,19 +58,18 @@ AnyResponse = TypeVar("AnyResponse")
 class AsyncTransport(Generic[AnyRequest, AnyResponse]):
     """Sends requests on the caller's event loop."""
 
-    def __init__(self, routes: Routes, library: ModuleType) -> None:
+    library: ModuleType
+
+    def __init__(self, routes: Routes) -> None:
         self._engine = Engine(routes, routes.new_pool())
-        self._library = library
-        self._body_class = type("Body", (_AsyncBody, library.AsyncByteStream), {})
+        self._body_class = type("Body", (_AsyncBody, self.library.AsyncByteStream), {})
 
     async def handle_async_request(self, request: AnyRequest) -> AnyResponse:
-        """Send a request to a member of the route that its model names, or to its own address. Raises errors of the
-        library.
-        """
+        """Send a request to a member of its route, or to its own address. Raises errors of the library."""
         body = await request.aread()
-        with _errors_of(self._library, request):
+        with _errors_of(self.library, request):
             incoming = await self._engine.send(_outgoing(request, body))
-        response: AnyResponse = _response(self._library, incoming, self._body_class(incoming, self._library, request))
+        response: AnyResponse = _response(self.library, incoming, self._body_class(incoming, self.library, request))
         return response
 
     async def aclose(self) -> None:
@@ -81,10 +80,11 @@ class AsyncTransport(Generic[AnyRequest, AnyResponse]):
 class Transport(Generic[AnyRequest, AnyResponse]):
     """Sends requests of any thread on the event loop of the routes."""
 
-    def __init__(self, routes: Routes, library: ModuleType) -> None:
+    library: ModuleType
+
+    def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._library = library
-        self._body_class = type("Body", (_Body, library.SyncByteStream), {})
+        self._body_class = type("Body", (_Body, self.library.SyncByteStream), {})
         self._engine = Engine(routes, routes.new_background_pool())
         self._pid = os.getpid()
 
@@ -93,10 +93,10 @@ class Transport(Generic[AnyRequest, AnyResponse]):
         if self._pid != os.getpid():  # a forked process cannot use the connections
             self._engine, self._pid = Engine(self._routes, self._routes.new_background_pool()), os.getpid()
         loop, body = self._routes.background, request.read()
-        with _errors_of(self._library, request):
+        with _errors_of(self.library, request):
             incoming = loop.run(self._engine.send(_outgoing(request, body)))
-        stream = self._body_class(incoming, self._library, request, loop)
-        response: AnyResponse = _response(self._library, incoming, stream)
+        stream = self._body_class(incoming, self.library, request, loop)
+        response: AnyResponse = _response(self.library, incoming, stream)
         return response
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class _Body:
 
     def close(self) -> None:
         """As `_AsyncBody.aclose`."""
-        self._loop.run(_close(self._incoming))
+        self._loop.run(self._incoming.aclose())
 
 
 @contextmanager
@@ -174,7 +174,3 @@ async def _next(body: AsyncIterator[bytes]) -> bytes:
         if data:
             return data
     return b""
-
-
-async def _close(incoming: Incoming) -> None:
-    await incoming.aclose()

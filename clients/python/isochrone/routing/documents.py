@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from isochrone_common.route_consumer import contradiction
@@ -17,8 +17,11 @@ from isochrone_wire.model import Slo
 from isochrone_wire.routes import SCHEMA, Hedge, Provenance, RouteEntry, RouteState, RouteTable
 
 _MAX_HEDGE_US = 60 * SECOND_US
-_NOT_READ = {"slo": Slo(), "window": Window(from_at=0, until_at=0)}
-Value = TypeVar("Value")
+_NOT_READ = {
+    "slo": Slo(),
+    "window": Window(from_at=0, until_at=0),
+    "provenance": Provenance(plan_version=0, code_version="", inputs_sha256=""),
+}
 
 
 class RoutingError(Exception):
@@ -26,9 +29,7 @@ class RoutingError(Exception):
 
 
 class TableError(RoutingError):
-    """A document other than a route table, or one on which clients must not act: the collector's operator sent it. The
-    client ignores it.
-    """
+    """A document that is no route table, or one on which clients must not act; the client ignores it."""
 
 
 def read_table(text: str | bytes) -> RouteTable:
@@ -37,25 +38,10 @@ def read_table(text: str | bytes) -> RouteTable:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TableError(f"not JSON: {error}") from error
-    fields = _object(document, "the table")
-    if _read(fields, "schema", _text) != SCHEMA:
-        raise TableError(f"schema is {fields['schema']!r}, not {SCHEMA!r}")
-    table = RouteTable(
-        generation=_read(fields, "generation", _positive),
-        etag=_read(fields, "etag", _text),
-        client_region=_read(fields, "client_region", _text),
-        route=_read(fields, "route", _text),
-        built_at=_read(fields, "built_at", _instant),
-        fresh_until_at=_read(fields, "fresh_until_at", _instant),
-        stale_until_at=_read(fields, "stale_until_at", _instant),
-        state=_read(fields, "state", RouteState),
-        provenance=Provenance(plan_version=0, code_version="", inputs_sha256=""),
-        entries=tuple(read_entry(one) for one in _read(fields, "entries", _list)),
-        static_order=_read(fields, "static_order", _texts),
-        unassigned=_read(fields, "unassigned", _share),
-        move_within_us=_read(fields, "move_within_us", _up_to(60 * MINUTE_US)),
-        **_NOT_READ,  # type: ignore[arg-type]  # two fields by name
-    )
+    if isinstance(document, dict) and document.get("schema") != SCHEMA:
+        raise TableError(f"schema is {document.get('schema')!r}, not {SCHEMA!r}")
+    found: Any = {**_read(document, "the table", _TABLE), **_NOT_READ}
+    table = RouteTable(**found | {"entries": tuple(map(read_entry, found["entries"]))})
     if why := contradiction(table):
         raise TableError(why)
     return table
@@ -64,11 +50,10 @@ def read_table(text: str | bytes) -> RouteTable:
 def read_planned(text: str | bytes) -> frozenset[str]:
     """Read the routes of the plan from the overview of a collector. Raises `TableError`, also if it has no plan."""
     try:
-        fields = _object(json.loads(text), "the overview")
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TableError(f"not JSON: {error}") from error
-    _read(fields, "plan_version", _positive)
-    return frozenset(_read(fields, "routes", _texts))
+    return frozenset(_read(document, "the overview", {"plan_version": _positive, "routes": _texts})["routes"])
 
 
 def require_region(table: RouteTable, region: str) -> None:
@@ -79,41 +64,24 @@ def require_region(table: RouteTable, region: str) -> None:
 
 def read_entry(document: object) -> RouteEntry:
     """Read a member: where it is, and its share. Raises `TableError`."""
-    fields = _object(document, "an entry")
-    hedge = fields.get("hedge")
-    return RouteEntry(
-        rank=_read(fields, "rank", _positive),
-        weight=_read(fields, "weight", _share),
-        target=_read(fields, "target", _text),
-        provider=_read(fields, "provider", _text),
-        model=_read(fields, "model", _text),
-        dialect=_read(fields, "dialect", _text),
-        base_url=_read(fields, "base_url", _http_url),
-        credential_ref=_read(fields, "credential_ref", _optional(_text)),
-        hedge=None if hedge is None else _hedge(hedge),
-    )
+    found = _read(document, "an entry", _ENTRY)
+    hedge = document.get("hedge") if isinstance(document, dict) else None
+    return RouteEntry(**found, hedge=None if hedge is None else Hedge(**_read(hedge, "hedge", _HEDGE)))
 
 
-def _hedge(document: object) -> Hedge:
-    fields = _object(document, "hedge")
-    return Hedge(
-        target=_read(fields, "target", _text), delay_us=_read(fields, "delay_us", _optional(_up_to(_MAX_HEDGE_US)))
-    )
-
-
-def _read(fields: Mapping[str, Any], name: str, read: Callable[[Any], Value]) -> Value:
-    try:
-        return read(fields[name])
-    except KeyError as error:
-        raise TableError(f"{name} is missing") from error
-    except (ValueError, TypeError, OverflowError) as error:
-        raise TableError(f"{name} is {str(fields[name])[:80]!r}") from error
-
-
-def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
+def _read(document: object, what: str, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Return the fields that have a reader. Raises `TableError`, which names the field."""
+    if not isinstance(document, dict):
         raise TableError(f"{what} is no object")
-    return value
+    found = {}
+    for name, read in readers.items():
+        if name not in document:
+            raise TableError(f"{name} is missing")
+        try:
+            found[name] = read(document[name])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise TableError(f"{name} is {str(document[name])[:80]!r}") from error
+    return found
 
 
 def _list(value: object) -> list[Any]:
@@ -174,5 +142,32 @@ def _http_url(value: object) -> str:
     return text
 
 
-def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else read(value)
+
+
+_TABLE: Mapping[str, Callable[[Any], Any]] = {
+    "generation": _positive,
+    "etag": _text,
+    "client_region": _text,
+    "route": _text,
+    "built_at": _instant,
+    "fresh_until_at": _instant,
+    "stale_until_at": _instant,
+    "state": RouteState,
+    "entries": _list,
+    "static_order": _texts,
+    "unassigned": _share,
+    "move_within_us": _up_to(60 * MINUTE_US),
+}
+_ENTRY: Mapping[str, Callable[[Any], Any]] = {
+    "rank": _positive,
+    "weight": _share,
+    "target": _text,
+    "provider": _text,
+    "model": _text,
+    "dialect": _text,
+    "base_url": _http_url,
+    "credential_ref": _optional(_text),
+}
+_HEDGE: Mapping[str, Callable[[Any], Any]] = {"target": _text, "delay_us": _optional(_up_to(_MAX_HEDGE_US))}

@@ -10,7 +10,7 @@ closes its connection. No attempt outlives the request with a response that nobo
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -60,7 +60,7 @@ class Incoming:
     status: int
     headers: Headers
     rest: AsyncIterator[bytes]
-    aclose: Callable[[], Awaitable[None]]
+    aclose: Callable[[], Coroutine[Any, Any, None]]
     held: tuple[bytes, ...] = ()
     extensions: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,10 +95,7 @@ class Engine:
         await self._pool.aclose()
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """Return the response of a member; for a model that names no route, of the request's own address.
-
-        Raises errors of httpcore.
-        """
+        """Return a member's response; without a route, that of the own address. Raises errors of httpcore."""
         request = requests.read_request(outgoing.method, outgoing.url, outgoing.body)
         table = await self._routes.first_table(request.route) if request and request.route else None
         if request is None or table is None:
@@ -208,15 +205,19 @@ class Engine:
                 extensions=dict(outgoing.extensions),
             )
         )
-        stream = response.stream
-        assert isinstance(stream, AsyncIterable)
-        return Incoming(
-            status=response.status,
-            headers=response.headers,
-            rest=aiter(stream),
-            aclose=response.aclose,
-            extensions=response.extensions,
-        )
+        return _incoming(response)
+
+
+def _incoming(response: httpcore.Response) -> Incoming:
+    stream = response.stream
+    assert isinstance(stream, AsyncIterable)
+    return Incoming(
+        status=response.status,
+        headers=response.headers,
+        rest=aiter(stream),
+        aclose=response.aclose,
+        extensions=response.extensions,
+    )
 
 
 def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, key: str | None) -> Outgoing:
@@ -318,16 +319,9 @@ def _refusal(rest_s: float) -> Incoming:
     """A 429 in place of a request that no member may take; callers wait and try again."""
     body = json.dumps({"error": {"message": _NO_CAPACITY, "type": "no_capacity", "code": "no_capacity"}}).encode()
 
-    async def nothing() -> AsyncIterator[bytes]:
-        yield body
-
-    async def close() -> None:
-        """Do nothing: nothing was opened."""
-
-    wait = str(max(1, math.ceil(rest_s))).encode()
     headers = [
         (b"content-type", b"application/json"),
-        (b"retry-after", wait),
+        (b"retry-after", str(max(1, math.ceil(rest_s))).encode()),
         (b"content-length", str(len(body)).encode()),
     ]
-    return Incoming(status=_THROTTLED, headers=headers, rest=nothing(), aclose=close)
+    return _incoming(httpcore.Response(_THROTTLED, headers=headers, content=body))

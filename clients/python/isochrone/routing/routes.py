@@ -109,9 +109,7 @@ class Routes:
         self.close()
 
     def close(self) -> None:
-        """Stop following, end every `watch`, and close the connections of transports without an event loop of their
-        own.
-        """
+        """Stop following, end every `watch`, and close the connections of the background loop."""
         for work in self._following:
             work.cancel()
         self._following.clear()
@@ -126,10 +124,7 @@ class Routes:
             watcher(None)
 
     def pick(self, route: str, *, without: Collection[str] = ()) -> Choice | None:
-        """An endpoint for a request, drawn by weight; `without` are targets that have failed for it.
-
-        `None` if the route is unknown, if no member is left, or for the share of the traffic that no member may take.
-        """
+        """An endpoint drawn by weight, except `without`; `None` if no member is left or may take the request."""
         table = self.table(route)
         if table is None:
             return None
@@ -164,9 +159,7 @@ class Routes:
             remove()
 
     def table(self, route: str) -> RouteTable | None:
-        """The table to use now, or the static order in its form (state `insufficient_data`); `None` if the route is
-        unknown.
-        """
+        """The table to use now, or the static order in its form; `None` if the route is unknown."""
         self._start()
         with self._lock:
             known, now_at = self._tables.routes.get(route), self._clock.now_at()
@@ -284,9 +277,7 @@ class Routes:
         await self._subscription.run()
 
     def _look_for_removed(self) -> None:
-        """Begin to look whether the plan still has a route whose table has expired: the stream does not name those that
-        it no longer has.
-        """
+        """Ask at intervals if the plan still has a route whose table has expired; the stream does not say so."""
         if self._subscription is not None and time.monotonic() >= self._next_look_s:
             self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
             self.background.submit(self._forget_removed(self._subscription))

@@ -33,9 +33,7 @@ Count = Callable[[str], None]
 
 
 class CollectorClock:
-    """The collector's clock. Between two headers it goes on by a steady clock, so that it stays right when the clock of
-    this machine is set; without any header it is this machine's.
-    """
+    """The collector's clock: its last `Date` header and a steady clock since; without one, this machine's clock."""
 
     def __init__(self) -> None:
         self._ahead_us: int | None = None

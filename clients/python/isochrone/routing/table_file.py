@@ -2,15 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from isochrone.routing.documents import TableError, read_entry, read_table
 from isochrone_common.files import replace_file
+from isochrone_wire.json_format import fields_to_json
 from isochrone_wire.routes import RouteEntry, RouteTable
 
 _SCHEMA = "isochrone.routing/1"
+_KEPT = ("rank", "weight", "target", "provider", "model", "dialect", "base_url", "credential_ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +41,7 @@ def load(path: Path) -> KeptTables:
 
 def save(path: Path, texts: Iterable[str], entries: Iterable[RouteEntry]) -> None:
     """Write the JSON of the tables, and the entries. Raises `OSError`."""
-    document = {"schema": _SCHEMA, "tables": list(texts), "entries": list(_plain(entries))}
+    plain = [fields_to_json(entry, _KEPT) for entry in entries]
+    document = {"schema": _SCHEMA, "tables": list(texts), "entries": plain}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     replace_file(path, json.dumps(document).encode())
-
-
-def _plain(entries: Iterable[RouteEntry]) -> Iterator[dict[str, object]]:
-    for entry in entries:
-        yield {
-            "rank": entry.rank,
-            "weight": entry.weight,
-            "target": entry.target,
-            "provider": entry.provider,
-            "model": entry.model,
-            "dialect": entry.dialect,
-            "base_url": entry.base_url,
-            "credential_ref": entry.credential_ref,
-        }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone.litellm.proxy_settings import SettingsError, arguments
+from isochrone.litellm import SettingsError, arguments
 
 GOOD: dict[str, Any] = {"url": "http://127.0.0.1:4680", "regions": ["us-east-2"], "deployments": {"mine": "x/a"}}
 
