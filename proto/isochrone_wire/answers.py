@@ -61,9 +61,7 @@ _METRIC_NAMES = {
 
 
 class Decision(StrEnum):
-    """The decision of a differential on a region relative to the baseline. `MIXED`: the centre of all rounds differs,
-    but the medians or most rounds differ in the other direction.
-    """
+    """The decision on a region relative to the baseline. `MIXED`: medians or most rounds disagree with the centre."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -91,9 +89,8 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level; bounds are
-    `None` with too few independent values. `n_eff` is their effective number: as many independent values have as wide
-    an interval.
+    """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level (`None`:
+    too few values). `n_eff` independent values have as wide an interval.
     """
 
     value: float
@@ -104,9 +101,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proportion:
-    """A share from 0 to 1 of n trials in the window, with the 95 % Wilson interval of the long-run level. `n_eff` is
-    the effective number of trials: as many independent ones have as wide an interval.
-    """
+    """A share of n trials, with the 95 % Wilson interval of the long-run level; `n_eff` as in `Quantile`."""
 
     value: float
     low: float
@@ -143,9 +138,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One region of a differential: rounds with a value, the recorded share of the planned rounds (`None` without a
-    plan), and the failed share of the probes sent.
-    """
+    """One region of a differential: rounds with a value, recorded share of the planned ones, failed share of probes."""
 
     n: int = 0
     coverage: float | None = None
@@ -170,9 +163,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One of the levels of a differential within its window: the n rounds from `from_at` to `until_at` between two
-    steps, the shift in them with its 95 % interval, and the medians of both sides, in the unit of the differential.
-    """
+    """One level of a differential, between two steps: n rounds, the shift with its 95 % interval, and both medians."""
 
     from_at: int
     until_at: int

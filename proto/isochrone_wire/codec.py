@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntFlag, StrEnum
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -29,39 +29,20 @@ from isochrone_wire.v1 import plan_pb2, sample_pb2
 
 Value = TypeVar("Value")
 
-# Named and not imported: to make a class takes a millisecond, and a command needs only those of its answer.
-_VALUE_MODULE_NAMES = ("fleet", "insights", "model", "operations")
-VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in _VALUE_MODULE_NAMES)
-_MESSAGE_MODULE_NAMES = ("plan", "sample", "fleet", "operations")
-_MESSAGE_MODULES = tuple(f"isochrone_wire.v1.{name}_pb2" for name in _MESSAGE_MODULE_NAMES)
+# Imported when they are needed: a command needs only those of its answer.
+_MESSAGE_MODULES = tuple(f"isochrone_wire.v1.{name}_pb2" for name in ("plan", "sample", "fleet", "operations"))
 
 
-_MESSAGE_OF: dict[type, type[Message]] = {}
-
-
+@cache
 def message_class(cls: type) -> type[Message]:
-    """Return the message of a value class: the one of the same name, or the one that its `MESSAGE` names.
-
-    Raises `KeyError` for other classes.
-    """
-    if cls not in _MESSAGE_OF:
-        name = getattr(cls, "MESSAGE", cls.__name__)
-        # A caller of the service has imported its messages.
-        modules = map(import_module, sorted(_MESSAGE_MODULES, key=lambda module: module not in sys.modules))
-        found = next((getattr(module, name) for module in modules if hasattr(module, name)), None)
-        if found is None or cls.__module__ not in VALUE_MODULES:
-            raise KeyError(cls)
-        _MESSAGE_OF[cls] = found
-    return _MESSAGE_OF[cls]
-
-
-# By the names of the enums of `model`; all others are texts.
-_ENUM_OF: dict[str, Any] = {
-    "Outcome": sample_pb2.Outcome,
-    "TokenSource": sample_pb2.TokenSource,
-    "Overlap": plan_pb2.Overlap,
-    "ConnectionUse": plan_pb2.ConnectionUse,
-}
+    """Return the message of a value class: that of its name, or of its `MESSAGE`. Raises `KeyError` for others."""
+    name = getattr(cls, "MESSAGE", cls.__name__)
+    # A caller of the service has imported its messages.
+    modules = map(import_module, sorted(_MESSAGE_MODULES, key=lambda module: module not in sys.modules))
+    found: type[Message] | None = next((getattr(module, name) for module in modules if hasattr(module, name)), None)
+    if found is None:
+        raise KeyError(cls)
+    return found
 
 
 class CodecError(ValueError):
@@ -79,9 +60,7 @@ class _Converter:
 
 @dataclass(frozen=True, slots=True)
 class _ClassCodec:
-    """Conversion of one value class. `read` returns the fields in `names` of a value or a message as a tuple. Fields
-    without an entry in `encoders` or `decoders` are copied as they are; fields in `optional` may be absent.
-    """
+    """Conversion of a value class: fields without an encoder or decoder are copied, `optional` ones may be absent."""
 
     names: tuple[str, ...]
     read: Callable[[Any], tuple[Any, ...]]
@@ -90,17 +69,16 @@ class _ClassCodec:
     optional: tuple[str, ...]
 
 
-_CLASS_CODECS: dict[type, _ClassCodec] = {}
-
-
 def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see message_class
     """Return the message for a value: `sample_pb2.Sample` for a `Sample`. Raises `KeyError` for other classes."""
-    return message_class(type(value))(**_content(value))
+    kind: Any = type(value)
+    return message_class(kind)(**_content(value))
 
 
 def decode(cls: type[Value], message: Message) -> Value:
     """Return the value of class `cls` in `message`. Raises `CodecError`."""
-    class_codec = _class_codec(cls)
+    kind: Any = cls
+    class_codec = _class_codec(kind)
     content = dict(zip(class_codec.names, class_codec.read(message), strict=True))
     for name in class_codec.optional:
         if not message.HasField(name):
@@ -116,11 +94,9 @@ def decode(cls: type[Value], message: Message) -> Value:
 
 
 def _content(value: Any) -> dict[str, Any]:  # noqa: ANN401  # of any value class
-    """Return the constructor arguments of a value's message; `None` leaves a field unset.
-
-    Nested messages are passed as dictionaries: protobuf would copy nested message objects.
-    """
-    class_codec = _class_codec(type(value))
+    """Return the arguments of a value's message; nested ones as dictionaries, because protobuf would copy messages."""
+    kind: Any = type(value)
+    class_codec = _class_codec(kind)
     content = dict(zip(class_codec.names, class_codec.read(value), strict=True))
     for name, encode_field in class_codec.encoders:
         part = content[name]
@@ -129,17 +105,10 @@ def _content(value: Any) -> dict[str, Any]:  # noqa: ANN401  # of any value clas
     return content
 
 
+@cache
 def _class_codec(cls: Any) -> _ClassCodec:  # noqa: ANN401  # a value class; mypy has no name for those
-    found = _CLASS_CODECS.get(cls)
-    if found is None:
-        hints = typing.get_type_hints(cls)
-        found = _CLASS_CODECS[cls] = _class_codec_of(
-            {field.name: _converter(hints[field.name]) for field in fields(cls)}
-        )
-    return found
-
-
-def _class_codec_of(converters: Mapping[str, _Converter]) -> _ClassCodec:
+    hints = typing.get_type_hints(cls)
+    converters = {field.name: _converter(hints[field.name]) for field in fields(cls)}
     names = tuple(converters)
     # With a single name, attrgetter does not return a tuple.
     read = attrgetter(*names) if len(names) > 1 else lambda owner: (getattr(owner, names[0]),)
@@ -155,35 +124,31 @@ def _class_codec_of(converters: Mapping[str, _Converter]) -> _ClassCodec:
 def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no narrower type
     arguments = [part for part in typing.get_args(hint) if part is not types.NoneType]
     origin = typing.get_origin(hint)
-    if origin is types.UnionType:
-        inner = _converter(arguments[0])
-        # Enum fields have no presence: 0 (UNSPECIFIED) stands for absent, and HasField must not be called.
-        if isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
-            return _Converter(inner.encode, lambda number: inner.decode(number) if number else None)
-        return _Converter(inner.encode, inner.decode, optional=True)
+    if origin is Mapping:
+        return _Converter(dict, dict)
+    if origin is None:
+        return _plain_converter(hint)
+    inner = _converter(arguments[0])
     if origin is tuple:
-        inner = _converter(arguments[0])
         return _Converter(
             lambda parts: [inner.encode(p) for p in parts], lambda parts: tuple(inner.decode(p) for p in parts)
         )
-    if origin is Mapping:
-        return _Converter(dict, dict)
-    return _plain_converter(hint)
+    # Enum fields have no presence: 0 (UNSPECIFIED) stands for absent, and HasField must not be called.
+    if isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
+        return _Converter(inner.encode, lambda number: inner.decode(number) if number else None)
+    return _Converter(inner.encode, inner.decode, optional=True)
 
 
 def _plain_converter(cls: type) -> _Converter:
     if is_dataclass(cls):
         return _Converter(_content, partial(decode, cls))
-    if issubclass(cls, StrEnum) and cls.__name__ in _ENUM_OF:
-        return _enum_converter(cls, _ENUM_OF[cls.__name__])
     if issubclass(cls, IntFlag):
         return _Converter(int, cls)
-    if issubclass(cls, StrEnum):
+    if not issubclass(cls, StrEnum):
+        return _Converter(_unchanged, _unchanged)
+    numbers: Any = getattr(sample_pb2, cls.__name__, None) or getattr(plan_pb2, cls.__name__, None)
+    if numbers is None:
         return _Converter(str, cls)
-    return _Converter(_unchanged, _unchanged)
-
-
-def _enum_converter(cls: type[StrEnum], numbers: Any) -> _Converter:  # noqa: ANN401  # protobuf's enum wrapper is untyped
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
     number_of = {member: numbers.Value(f"{prefix}_{member.name}") for member in cls}
     member_of = {number: member for member, number in number_of.items()}

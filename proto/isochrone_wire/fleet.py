@@ -24,9 +24,7 @@ class TargetList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample:
-    """A sample with the names of its target and vantage, and the time at which the collector received it. `id` finds it
-    again.
-    """
+    """A sample with the names of its target and vantage, and when the collector received it; `id` finds it again."""
 
     target: str
     vantage: str
@@ -38,9 +36,8 @@ class StoredSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleList:
-    """Samples of a window, or one page of them. When following samples, there is no window, and `resume_at` is the
-    `since_at` of the next call after the stream breaks: samples received before it have been sent, later ones may have
-    been.
+    """Samples of a window, or one page of them. Followed samples have no window: a broken stream continues with those
+    received since `resume_at`, some of which may have been sent.
     """
 
     samples: tuple[StoredSample, ...] = ()
@@ -50,9 +47,7 @@ class SampleList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The planned rounds of one vantage and target, those with a sample, and their outcomes. `oldest_at` and
-    `newest_at` are the first and the last round with a sample.
-    """
+    """The planned rounds of a vantage and target, those with a sample (`oldest_at` to `newest_at`), outcomes."""
 
     vantage: str
     region: str
@@ -73,9 +68,7 @@ class CoverageList:
 
 
 class Liveness(StrEnum):
-    """The state of a vantage. `ONLINE`: samples arrive. `LATE`: its announced heartbeat is overdue. `SILENT`:
-    heartbeats arrive, but no samples for some time. `EMPTY`: it has no targets to probe.
-    """
+    """State of a vantage: samples arrive, its heartbeat is overdue, only heartbeats arrive, or it has no targets."""
 
     ONLINE = "online"
     LATE = "late"
@@ -140,9 +133,7 @@ class VantageList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendLine:
-    """The spending of one vantage with one provider today (UTC), and the forecast for the whole day under the plan in
-    force. `forecast_usd` is `None` without a known price.
-    """
+    """The spending of a vantage with a provider today (UTC), and the forecast for the day; `None` without a price."""
 
     vantage: str
     region: str
@@ -179,9 +170,7 @@ def absences(regions: Iterable[str], vantages: Sequence[VantageStatus], window: 
 def absences_besides(
     region: str, vantages: Sequence[VantageStatus], window: Window, *, baseline: str
 ) -> tuple[Absence, ...]:
-    """Return the reasons if no region besides this one has samples in the window: of the baseline, and of those with a
-    vantage.
-    """
+    """Return the reasons if no other region has samples in the window: of the baseline and of those with a vantage."""
     others = dict.fromkeys((baseline, *sorted(one.region for one in vantages)))
     return absences((other for other in others if other not in ("", region)), vantages, window) or (
         Absence(region="", sentence="no samples from a second region: start an agent there"),

@@ -157,9 +157,7 @@ class TierList:
 
 
 class Exhaustion(StrEnum):
-    """Whether a rate limit will be used up before it refills, at the present rate. `EXPECTED`: at all rates of the 95 %
-    interval; `POSSIBLE`: at some of them; `UNKNOWN`: too few readings.
-    """
+    """Whether a rate limit is used up before it refills: at all rates of the 95 % interval, at some, or at none."""
 
     EXHAUSTED = "exhausted"
     EXPECTED = "expected"
@@ -221,9 +219,7 @@ class RateLimitList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """A lasting change of one metric of one target, seen from one region. `before` and `after` are medians of
-    `n_before` and `n_after` rounds; `p_value` is of the permutation test.
-    """
+    """A lasting change of a metric: medians of the rounds before and after, and the p-value of a permutation test."""
 
     target: str
     provider: str
@@ -251,9 +247,7 @@ class DriftList:
 
 
 class AlertKind(StrEnum):
-    """The cause of an alert. A kind of a later version is a value without a name here, so that collectors deliver its
-    alerts, and readers show them, as they are stored.
-    """
+    """The cause of an alert. A kind of a later version is a value without a name here, delivered and shown as it is."""
 
     TARGET_FAILING = "target_failing"
     TARGET_THROTTLED = "target_throttled"

@@ -101,9 +101,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The request of a probe. A `concurrency` of N sends a burst of N requests at once. `temperature` and
-    `reasoning_effort` are sent only if set: many models refuse any temperature other than their default.
-    """
+    """The request of a probe, sent `concurrency` times at once. Temperature and effort are sent only if set."""
 
     prompt: str = DEFAULT_PROMPT
     max_output_tokens: int = 200
@@ -152,10 +150,7 @@ class Target:
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:
-    """Return the id of a target, from 1 to 2^63 - 1, from everything that affects the measurement.
-
-    Limits, prices and intervals are excluded: they may change without starting a new series.
-    """
+    """Return a target's id (1 to 2^63 - 1), from all that affects the measurement: no limits, prices or intervals."""
     request = (workload.prompt, workload.max_output_tokens, workload.temperature, workload.reasoning_effort)
     transport = (workload.concurrency, workload.connection.value)
     return stable_id("target", provider, model, base_url, dialect, *request, *transport)
@@ -163,10 +158,7 @@ def target_id(*, provider: str, model: str, base_url: str, dialect: str, workloa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Spending limits of one vantage with one provider per day (UTC); `None` means no limit.
-
-    A budget without a `vantage` applies to each vantage separately.
-    """
+    """Daily (UTC) spending limits of a vantage with a provider, or of each vantage; `None` means no limit."""
 
     provider: str
     vantage: str | None = None
@@ -233,9 +225,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarginRule:
-    """The smallest difference of a metric that matters: `least` in its unit, and `percent` of the smaller of the two
-    medians, whichever is larger; `None` for the default.
-    """
+    """The smallest difference of a metric that matters: the larger of `least` and `percent` of the smaller median."""
 
     metric: str
     least: float | None = None

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import ClassVar
 
 from isochrone_wire.model import BatchRange, Rejection
@@ -10,6 +11,13 @@ from isochrone_wire.stable_ids import public_id
 
 ALERT_PREFIX, INCIDENT_PREFIX, SILENCE_PREFIX = "alert_", "incident_", "silence_"
 """The prefixes of the public forms of ids."""
+
+alert_name = partial(public_id, ALERT_PREFIX)
+"""Return the public form of the id of an alert."""
+incident_name = partial(public_id, INCIDENT_PREFIX)
+"""Return the public form of the id of an incident."""
+silence_name = partial(public_id, SILENCE_PREFIX)
+"""Return the public form of the id of a silence."""
 
 _INCIDENT = re.compile(rf"(?:{INCIDENT_PREFIX})?([0-7][0-9a-f]{{15}})")
 
@@ -38,9 +46,7 @@ class AccessState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """The changes that applying a plan made, or would make on a dry run. `problems` is empty unless the document was
-    refused. The daily figures are those of one vantage; `usd_per_day` covers targets with a known price.
-    """
+    """The changes by a plan; `problems` if it was refused. Daily figures are of one vantage and known prices."""
 
     MESSAGE: ClassVar[str] = "ApplyPlanResponse"
 
@@ -56,9 +62,7 @@ class PlanChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanVersion:
-    """One plan of the history. For a rollback, `restores` is the version whose document was restored; `signed_by` is
-    the public key of the signature, if any.
-    """
+    """A plan of the history. A rollback `restores` a version; `signed_by` is the public key of the signature."""
 
     version: int
     applied_at: int
@@ -101,9 +105,8 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """The result of enrolment. The credential is never shown again; `region` is set for a vantage only, the instants of
-    expiry and renewal for a credential with a lifetime only. `http_port` is the port of the HTTP interface on the
-    collector's host, 0 if it has none.
+    """The result of enrolment, whose credential is never shown again. A vantage has a region, a credential with a
+    lifetime has instants; `http_port` is that of the collector, 0 if it has none.
     """
 
     MESSAGE: ClassVar[str] = "JoinResponse"
@@ -119,9 +122,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """The successor of a credential, if one was requested, and the certificates (PEM) that the collector presents now
-    and will present next; `http_port` as in `Joined`.
-    """
+    """The successor of a credential, if requested, and the present and next certificates (PEM) of the collector."""
 
     MESSAGE: ClassVar[str] = "RenewResponse"
 
@@ -263,38 +264,18 @@ class Silence:
     @property
     def patterns(self) -> str:
         """Its patterns in a line, such as `target=openai/* kind=drift`."""
-        parts = (
-            ("target", self.targets),
-            ("provider", self.providers),
-            ("region", self.regions),
-            ("kind", self.kinds),
-        )
-        return " ".join(f"{name}={','.join(patterns)}" for name, patterns in parts if patterns)
+        parts = {"target": self.targets, "provider": self.providers, "region": self.regions, "kind": self.kinds}
+        return " ".join(f"{name}={','.join(patterns)}" for name, patterns in parts.items() if patterns)
 
     def is_in_force(self, at: int) -> bool:
         """Return whether it has neither expired nor been ended at an instant."""
         return at < self.until_at and self.ended_at is None
 
 
-def alert_name(alert_id: int) -> str:
-    """Return the public form of the id of an alert."""
-    return public_id(ALERT_PREFIX, alert_id)
-
-
-def incident_name(incident_id: int) -> str:
-    """Return the public form of the id of an incident."""
-    return public_id(INCIDENT_PREFIX, incident_id)
-
-
 def parse_incident_name(text: str) -> int | None:
     """Return the id of an incident from its public form, or from its digits alone; `None` if it is not one."""
     found = _INCIDENT.fullmatch(text)
     return int(found[1], 16) if found else None
-
-
-def silence_name(silence_id: int) -> str:
-    """Return the public form of the id of a silence."""
-    return public_id(SILENCE_PREFIX, silence_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,9 +51,7 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The switching state of a member: `active` is the first choice since `since_at`, `waiting` is not; `penalty` is
-    the damping that lengthens the dwell time.
-    """
+    """The switching state of a member since `since_at`: `active` or `waiting`; `penalty` lengthens the dwell time."""
 
     state: str
     since_at: int
@@ -81,9 +79,7 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceSet:
-    """The members which, requested in parallel, give the soonest predicted p95; `usd_factor` is their cost as a
-    multiple of the first choice's.
-    """
+    """Members that give the soonest p95 if requested in parallel, at `usd_factor` times the first choice's cost."""
 
     targets: tuple[str, ...]
     expected_p95_us: float | None = None
@@ -200,9 +196,7 @@ class RegionTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The explanation of a table: `steps` are sentences in the order of the rules, `inputs` and `before` the stored
-    inputs and state as JSON. `replays` is true if a second decision from them gave the same bytes.
-    """
+    """A table, its `steps` in sentences, its stored inputs and state (JSON); `replays` if these give the same bytes."""
 
     table: RouteTable
     steps: tuple[str, ...] = ()
@@ -213,9 +207,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEvent:
-    """A switch, a freeze or a new plan of a route in one region, in a sentence; refreshed evidence is not an event.
-    `weights` are those of the members since then, from 0 to 1.
-    """
+    """A switch, a freeze or a new plan of a route in a region, not new evidence; `weights` are those since then."""
 
     generation: int
     client_region: str
@@ -241,8 +233,6 @@ def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
 
 
 def is_usable(table: RouteTable, *, now_at: int) -> bool:
-    """Return whether a consumer may route by the table at `now_at` (microseconds since the epoch); otherwise it has to
-    use the static order.
-    """
+    """Return whether a consumer may route by the table at `now_at`; otherwise it uses the static order."""
     has_ranking = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
     return has_ranking and now_at < table.stale_until_at

@@ -7,10 +7,7 @@ _ID_BITS = 63
 
 
 def stable_id(kind: str, *parts: str | float | None) -> int:
-    """Return an integer from 1 to 2^63 - 1 (PostgreSQL's bigint) that identifies `parts`.
-
-    It is the first 63 bits of the SHA-256 of the parts as JSON, so that ("ab", "c") and ("a", "bc") differ.
-    """
+    """Return an integer from 1 to 2^63 - 1 (a bigint): the first 63 bits of the SHA-256 of the parts as JSON."""
     text = json.dumps([kind, *parts], ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)) or 1

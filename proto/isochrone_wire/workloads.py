@@ -83,10 +83,7 @@ def thinking_tokens(dialect: str, effort: str | None) -> int:
 def is_adaptive(model: str) -> bool:
     """Return true for adaptive thinking: Claude 4.6 and newer. Other vendors' models with this dialect use budgets."""
     found = _CLAUDE_VERSION.search(model)
-    if found is None:
-        return "claude" in model
-    version = (int(found[1] or found[2]), int(found[3] or 0))
-    return version >= _ADAPTIVE_SINCE
+    return (int(found[1] or found[2]), int(found[3] or 0)) >= _ADAPTIVE_SINCE if found else "claude" in model
 
 
 def has_budget(model: str) -> bool:
@@ -119,7 +116,5 @@ def estimate_prompt_tokens(prompt: str) -> int:
 def estimate_request(target: Target) -> RequestEstimate:
     """Return the upper estimate for one request to `target`."""
     workload = target.workload
-    thinking = thinking_tokens(target.dialect, workload.reasoning_effort)
-    return RequestEstimate(
-        prompt_tokens=estimate_prompt_tokens(workload.prompt), output_tokens=workload.max_output_tokens + thinking
-    )
+    output = workload.max_output_tokens + thinking_tokens(target.dialect, workload.reasoning_effort)
+    return RequestEstimate(prompt_tokens=estimate_prompt_tokens(workload.prompt), output_tokens=output)

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -28,7 +28,6 @@ from isochrone_collector.cli.main import cli as collector
 from isochrone_sim.cli import cli as simulator
 from isochrone_wire import durations
 from isochrone_wire.plan_document import schema
-from isochrone_wire.workloads import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS: Mapping[str, click.Group] = {
@@ -284,7 +283,8 @@ def values_of(hint: Any) -> str:  # any annotation
         return " or ".join(f"`{one.value}`" for one in kind)
     if inspect.isclass(kind) and issubclass(kind, schema.Shape):
         return "a mapping, below"
-    chosen = [name for mark in marks for name in _CHOICES.get(getattr(mark, "func", None), ())]
+    choices = [mark.func for mark in marks if isinstance(getattr(mark, "func", None), schema.Choices)]
+    chosen = [name for one in choices for name in one.known]
     if chosen:
         return " or ".join(f"`{name}`" for name in chosen)
     of = _UNITS.get(kind, "") if any(hasattr(mark, "max_length") for mark in marks) else ""
@@ -293,7 +293,6 @@ def values_of(hint: Any) -> str:  # any annotation
 
 _WORDS = (("gt", "above"), ("ge", "from"), ("lt", "below"), ("le", "to"), ("max_length", "at most"))
 _UNITS = {str: " characters"}
-_CHOICES: Mapping[Any, Iterable[str]] = {schema._dialect: DIALECTS, schema._class: schema.CLASSES}
 _KINDS: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",

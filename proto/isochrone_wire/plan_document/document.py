@@ -175,10 +175,7 @@ class Reading:
 
 
 def load(text: str, *, version: int, stored: bool = False) -> Reading:
-    """Parse a plan document; the plan gets `version`. Never raises.
-
-    A `stored` document was valid when it was applied: checks that were added since then are skipped.
-    """
+    """Parse a plan document; never raises. For a `stored` document, checks that are newer than it are skipped."""
     source = read_yaml(text)
     reader = _Reader(source=source, problems=list(source.problems), stored=stored)
     try:
@@ -274,10 +271,7 @@ class _Reader:
         return shape.value() if shape else None
 
     def report_unknown_effort(self, target: Target, path: Path) -> None:
-        """Report a reasoning effort that the target's API does not support, because every round would fail.
-
-        If the supported values are unknown, report a value that looks like a misspelt common one.
-        """
+        """Report an unsupported effort, or one like a misspelt common one, because every round would fail."""
         effort = target.workload.reasoning_effort
         known = supported_efforts(target.dialect, target.model)
         if self.stored or effort is None or effort in (known or COMMON_EFFORTS):
@@ -319,27 +313,23 @@ class _Reader:
 
     def budgets(self, items: list[object] | dict[str, object]) -> dict[Path, Budget]:
         """Return the budgets by their paths; each provider and vantage may have one."""
-        found = self.listed_budgets(items) if isinstance(items, list) else self.mapped_budgets(items)
+        found: dict[Path, Budget] = {}
         held: dict[tuple[str, str | None], int] = {}
-        for path, budget in found.items():
+        for key, item in items.items() if isinstance(items, dict) else enumerate(items):
+            path: Path = ("budgets", key)
+            shape = self.shaped(LimitsShape if isinstance(items, dict) else BudgetShape, item, path)
+            if shape is None:
+                continue
+            budget = shape.value(provider=key) if isinstance(items, dict) else shape.value()
+            found[path] = budget
             line, whose = self.source.line_of(path), (budget.provider, budget.vantage)
             if whose in held:
                 self.report(path, f"the budget of {budget.provider!r} is already in line {held[whose]}")
             held.setdefault(whose, line)
         return found
 
-    def listed_budgets(self, items: list[object]) -> dict[Path, Budget]:
-        shapes = {("budgets", i): self.shaped(BudgetShape, item, ("budgets", i)) for i, item in enumerate(items)}
-        return {path: shape.value(shape.provider) for path, shape in shapes.items() if shape}
-
-    def mapped_budgets(self, items: dict[str, object]) -> dict[Path, Budget]:
-        shapes = {name: self.shaped(LimitsShape, item, ("budgets", name)) for name, item in items.items()}
-        return {("budgets", name): shape.value(name) for name, shape in shapes.items() if shape}
-
     def report_idle_budgets(self, budgets: Mapping[Path, Budget], *, targets: Sequence[Target]) -> None:
-        """Report budgets without effect: of a provider without targets, without limits, or in US dollars without
-        prices.
-        """
+        """Report budgets without effect: without targets, without limits, or in US dollars without prices."""
         providers = {target.provider for target in targets}
         for path, budget in budgets.items():
             unpriced = [t.name for t in targets if t.provider == budget.provider and t.price is None]
@@ -397,21 +387,16 @@ def _target(
     shape: TargetShape, common: ProviderShape, document: DocumentShape, *, base_url: str, workload: Workload
 ) -> Target:
     dialect = shape.dialect or common.dialect or schema.DEFAULT_DIALECT
-    identity = target_id(
-        provider=shape.provider, model=shape.model, base_url=base_url, dialect=dialect, workload=workload
-    )
+    own: Any = {"provider": shape.provider, "model": shape.model, "base_url": base_url, "dialect": dialect}
     return Target(
-        id=identity,
+        **own,
+        id=target_id(**own, workload=workload),
         name=shape.name or f"{shape.provider}/{shape.model}",
-        provider=shape.provider,
-        model=shape.model,
-        base_url=base_url,
-        dialect=dialect,
         workload=workload,
         every_us=shape.every or document.every,
         overlap=shape.overlap or document.overlap,
         credential=shape.credential or common.credential,
-        price=Price(**shape.price.model_dump()) if shape.price else None,
+        price=Price(**dict(shape.price)) if shape.price else None,
         region=shape.region,
         spread_us=_first(shape.spread, common.spread, document.spread),
         paused=_first(shape.paused, common.paused, document.paused),

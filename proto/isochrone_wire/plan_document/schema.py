@@ -5,8 +5,9 @@ several parts, such as references and duplicate names.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import fsum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -100,27 +101,48 @@ class Bounds:
         return duration_us
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The known names of a kind."""
+
+    kind: str
+    known: Collection[str]
+
+    def __call__(self, name: str) -> str:
+        """Return the name. Raises `ValueError` if it is not known."""
+        if name not in self.known:
+            raise ValueError(unknown(self.kind, name, self.known))
+        return name
+
+
 def _within(low_us: int, high_us: int) -> AfterValidator:
     return AfterValidator(Bounds(low_us, high_us))
 
 
-def _clean(text: str) -> str:
-    if not text.isprintable() or text != text.strip():
-        raise ValueError(f"{text!r} contains control characters, or begins or ends with a space")
-    return text
+def _checked(is_valid: Callable[[Any], bool], problem: str) -> AfterValidator:
+    """Return a validator whose error is the value, followed by the problem."""
+
+    def check(value: object) -> object:
+        if not is_valid(value):
+            raise ValueError(f"{value:g} {problem}" if isinstance(value, float) else f"{value!r} {problem}")
+        return value
+
+    return AfterValidator(check)
 
 
-def _not_reserved(provider: str) -> str:
-    if provider.startswith(POLICY_PREFIX):
-        raise ValueError(f"{provider!r} begins with {POLICY_PREFIX}, which is reserved for the policies of agents")
-    return provider
+def _member_of(cls: type[StrEnum], kind: str) -> BeforeValidator:
+    def read(text: object) -> StrEnum:
+        if text not in list(cls):
+            raise ValueError(f"{text!r} is not {kind}: use {' or '.join(cls)}")
+        return cls(str(text))
+
+    return BeforeValidator(read)
 
 
 def _short_enough(prompt: str) -> str:
-    if len(prompt.encode()) > MAX_PROMPT_BYTES or "\0" in prompt:
-        raise ValueError(
-            f"a prompt must not contain NUL or exceed {MAX_PROMPT_BYTES} bytes; this one has {len(prompt.encode())}"
-        )
+    size = len(prompt.encode())
+    if size > MAX_PROMPT_BYTES or "\0" in prompt:
+        raise ValueError(f"a prompt must not contain NUL or exceed {MAX_PROMPT_BYTES} bytes; this one has {size}")
     return prompt
 
 
@@ -133,20 +155,19 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _dialect(name: str) -> str:
-    if name not in DIALECTS:
-        raise ValueError(unknown("dialect", name, DIALECTS))
-    return name
-
-
-def _overlap(text: object) -> Overlap:
-    if text not in list(Overlap):
-        raise ValueError(f"{text!r} is not an overlap policy: use {' or '.join(Overlap)}")
-    return Overlap(str(text))
-
-
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_clean)]
-Url = Annotated[str, Field(max_length=MAX_URL_CHARS), AfterValidator(_clean), AfterValidator(_url)]
+_CLEAN = _checked(
+    lambda text: text.isprintable() and text == text.strip(),
+    "contains control characters, or begins or ends with a space",
+)
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), _CLEAN]
+Url = Annotated[str, Field(max_length=MAX_URL_CHARS), _CLEAN, AfterValidator(_url)]
+ProviderName = Annotated[
+    Name,
+    _checked(
+        lambda name: not name.startswith(POLICY_PREFIX),
+        f"begins with {POLICY_PREFIX}, which is reserved for the policies of agents",
+    ),
+]
 Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
 Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_SPREAD_US)]
 Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_TIMEOUT_US, MAX_TIMEOUT_US)]
@@ -154,8 +175,8 @@ LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, M
 Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
 Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
 Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
-DialectName = Annotated[str, AfterValidator(_dialect)]
-OverlapName = Annotated[Overlap, BeforeValidator(_overlap)]
+DialectName = Annotated[str, AfterValidator(Choices("dialect", DIALECTS))]
+OverlapName = Annotated[Overlap, _member_of(Overlap, "an overlap policy")]
 
 
 class Shape(BaseModel):
@@ -181,12 +202,6 @@ class TimeoutsShape(Shape):
         return Timeouts(connect_us=self.connect, first_token_us=self.first_token, gap_us=self.gap, total_us=self.total)
 
 
-def _connection(text: object) -> ConnectionUse:
-    if text not in list(ConnectionUse):
-        raise ValueError(f"{text!r} is not a connection mode: use {' or '.join(ConnectionUse)}")
-    return ConnectionUse(str(text))
-
-
 class WorkloadShape(Shape):
     """The fixed request."""
 
@@ -202,20 +217,12 @@ class WorkloadShape(Shape):
     """Time limits of a probe."""
     concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] = 1
     """Streams at once: more than 1 is a burst."""
-    connection: Annotated[ConnectionUse, BeforeValidator(_connection)] = ConnectionUse.COLD
+    connection: Annotated[ConnectionUse, _member_of(ConnectionUse, "a connection mode")] = ConnectionUse.COLD
     """A new connection for each probe, or one that stays open."""
 
     def value(self) -> Workload:
         """Return the wire's value."""
-        return Workload(
-            prompt=self.prompt,
-            max_output_tokens=self.max_output_tokens,
-            temperature=self.temperature,
-            reasoning_effort=self.reasoning_effort,
-            timeouts=self.timeouts.value(),
-            concurrency=self.concurrency,
-            connection=self.connection,
-        )
+        return Workload(**dict(self) | {"timeouts": self.timeouts.value()})
 
 
 class PriceShape(Shape):
@@ -249,7 +256,7 @@ class TargetShape(ProviderShape):
 
     model: Name
     """The model as the provider names it."""
-    provider: Annotated[Name, AfterValidator(_not_reserved)]
+    provider: ProviderName
     """The company or server that offers the model."""
     name: Name | None = None
     """Unique display name; by default `provider/model`."""
@@ -277,15 +284,9 @@ class LimitsShape(Shape):
     requests_per_day: Amount | None = None
     """Every stream of a burst is one."""
 
-    def value(self, provider: str) -> Budget:
-        """Return the wire's value."""
-        return Budget(
-            provider=provider,
-            vantage=self.vantage,
-            usd_per_day=self.usd_per_day,
-            tokens_per_day=self.tokens_per_day,
-            requests_per_day=self.requests_per_day,
-        )
+    def value(self, **more: Any) -> Budget:  # noqa: ANN401  # a key of the document
+        """Return the wire's value; `more` is the provider, if it is not a field."""
+        return Budget(**dict(self) | more)
 
 
 class BudgetShape(LimitsShape):
@@ -317,36 +318,6 @@ class RateMarginShape(MarginShape):
     least: Rate | None = None  # type: ignore[assignment]  # a number instead of a duration
 
 
-def _class(name: str) -> str:
-    if name not in CLASSES:
-        raise ValueError(unknown("class", name, CLASSES))
-    return name
-
-
-def _success(share: float) -> float:
-    if not 0 <= share < 1:
-        raise ValueError(f"{share:g} is not a share of at least 0 and below 1; 0.99 means 99 %")
-    return share
-
-
-def _share(share: float) -> float:
-    if not 0 < share <= 1:
-        raise ValueError(f"{share:g} is not a share above 0 and at most 1; 0.5 means half of the traffic")
-    return share
-
-
-def _goodput(share: float) -> float:
-    if not 0 < share < 1:
-        raise ValueError(f"{share:g} is not a share above 0 and below 1; 0.95 means 95 %")
-    return share
-
-
-def _limit(limit_ms: float) -> float:
-    if not 0 < limit_ms <= _MAX_LIMIT_MS:
-        raise ValueError(f"{limit_ms:g} is not above 0 and at most {_MAX_LIMIT_MS}")
-    return limit_ms
-
-
 def _names(names: list[str]) -> list[str]:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
@@ -362,6 +333,10 @@ def _some(names: list[str]) -> list[str]:
     return names
 
 
+_LimitMs = Annotated[float, _checked(lambda ms: 0 < ms <= _MAX_LIMIT_MS, f"is not above 0 and at most {_MAX_LIMIT_MS}")]
+_Success = _checked(lambda share: 0 <= share < 1, "is not a share of at least 0 and below 1; 0.99 means 99 %")
+_Goodput = _checked(lambda share: 0 < share < 1, "is not a share above 0 and below 1; 0.95 means 95 %")
+_Share = _checked(lambda share: 0 < share <= 1, "is not a share above 0 and at most 1; 0.5 means half of the traffic")
 Names = Annotated[list[Name], AfterValidator(_names)]
 Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT, allow_inf_nan=False)]
 
@@ -369,19 +344,19 @@ Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT, allow_inf_nan=False)]
 class SloShape(Shape):
     """The SLO of a route; its class sets the limit if `ttft_p95_ms` is missing."""
 
-    class_: Annotated[str, AfterValidator(_class), Field(alias="class")] = "custom"
+    class_: Annotated[str, AfterValidator(Choices("class", CLASSES)), Field(alias="class")] = "custom"
     """Limit on the p95 of TTFT: `voice` 300 ms, `code` 500 ms, `chat` 1 s, `agent` 2.5 s, `web` 3 s; `batch` and
     `custom` have none.
     """
-    ttft_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    ttft_p95_ms: _LimitMs | None = None
     """This limit in place of that of the class, up to 600 000; at most that of the next looser class."""
-    min_success: Annotated[float, AfterValidator(_success)] = 0.0
+    min_success: Annotated[float, _Success] = 0.0
     """Smallest share of successful requests, below 1; 0 for no limit."""
-    min_goodput: Annotated[float, AfterValidator(_goodput)] = DEFAULT_GOODPUT
+    min_goodput: Annotated[float, _Goodput] = DEFAULT_GOODPUT
     """Share of all planned requests that must keep these limits. To be certain of 0.99 takes 299 requests."""
     answer_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | None = None
     """Length of the answer that `answer_p95_ms` limits."""
-    answer_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    answer_p95_ms: _LimitMs | None = None
     """Limit on the time to the last token of an answer of `answer_tokens`, up to 600 000."""
     min_tokens_per_second: Annotated[float, Field(gt=0, le=_MAX_SPEED)] | None = None
     """Speed that each request must reach."""
@@ -424,7 +399,7 @@ class ObjectiveShape(Shape):
 
     def value(self) -> Objective:
         """Return the wire's value."""
-        return Objective(ttft=self.ttft, tail=self.tail, usd=self.usd, failure=self.failure, answer=self.answer)
+        return Objective(**dict(self))
 
 
 class RouteShape(Shape):
@@ -442,22 +417,15 @@ class RouteShape(Shape):
     """Order of the members while there are no measurements; by default that of `members`."""
     residency: Names = Field(default=[])
     """Prefixes of allowed regions of endpoints, of which one must match a member; by default all are allowed."""
-    max_share: dict[Name, Annotated[float, AfterValidator(_share)]] = Field(default={})
+    max_share: dict[Name, Annotated[float, _Share]] = Field(default={})
     """Largest share of the traffic by member, for example for the rate limit of its account; by default 1. Together at
     least 1.
     """
 
     def value(self) -> Route:
         """Return the wire's value."""
-        return Route(
-            name=self.name,
-            members=tuple(self.members),
-            slo=self.slo.value(),
-            objective=self.objective.value(),
-            static_order=tuple(self.static_order),
-            residency=tuple(self.residency),
-            max_share=self.max_share,
-        )
+        plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in self}
+        return Route(**plain | {"slo": self.slo.value(), "objective": self.objective.value()})
 
 
 def _list_or_mapping(item: object) -> object:

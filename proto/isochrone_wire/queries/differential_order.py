@@ -10,18 +10,6 @@ DECIDED = "decided"
 DEFAULT_SORT = "difference"
 
 
-def _by_target(row: Differential) -> tuple[str, float]:
-    return (row.target, 0)
-
-
-def _by_shift(row: Differential) -> tuple[float, str]:
-    return (_best_first(row.shift, row.metric), row.target)
-
-
-def _by_percent(row: Differential) -> tuple[float, str]:
-    return (_best_first(row.shift_percent, row.metric), row.target)
-
-
 def _best_first(value: float | None, metric: Metric) -> float:
     if value is None:
         return math.inf
@@ -29,9 +17,9 @@ def _best_first(value: float | None, metric: Metric) -> float:
 
 
 _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
-    DEFAULT_SORT: _by_shift,
-    "target": _by_target,
-    "percent": _by_percent,
+    DEFAULT_SORT: lambda row: (_best_first(row.shift, row.metric), row.target),
+    "target": lambda row: (row.target,),
+    "percent": lambda row: (_best_first(row.shift_percent, row.metric), row.target),
 }
 SORTS = tuple(_SORT_KEY)
 
@@ -45,10 +33,6 @@ def select_rows(
     `DECIDED` all except `undecided`.
     """
     regions = list(dict.fromkeys(row.region for row in answer.differentials))
-    kept = [row for row in answer.differentials if only is None or _kept(row.decision, only)]
-    by_sort = sorted(kept, key=_SORT_KEY[sort])
-    return tuple(sorted(by_sort, key=lambda row: regions.index(row.region)))
-
-
-def _kept(decision: Decision, only: str) -> bool:
-    return decision is not Decision.UNDECIDED if only == DECIDED else decision == only
+    wanted = set(Decision) - {Decision.UNDECIDED} if only == DECIDED else {only}
+    kept = [row for row in answer.differentials if only is None or row.decision in wanted]
+    return tuple(sorted(kept, key=lambda row: (regions.index(row.region), _SORT_KEY[sort](row))))

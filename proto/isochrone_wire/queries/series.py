@@ -29,9 +29,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesBin:
-    """The number of values x of the window with `low` < x <= `high`, in the unit of the metric; of values of 0 if both
-    are 0.
-    """
+    """The number of values x of the window with `low` < x <= `high`, in the metric's unit; of zeros if both are 0."""
 
     low: float
     high: float
@@ -54,9 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesList:
-    """One series per target and region with samples, in buckets of `bucket_us` that begin at its multiples. `limit_us`
-    is the limit of the goodput, if there is one.
-    """
+    """A series per target and region, in buckets at multiples of `bucket_us`; `limit_us` limits the goodput."""
 
     window: Window
     metric: Metric

@@ -17,9 +17,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncident:
-    """An incident that is open: the `kind` is `failing` or `throttled`, and `regions` are those from which the target
-    fails now.
-    """
+    """An open incident of `kind` `failing` or `throttled`; `regions` are those from which the target fails now."""
 
     target: str
     kind: str

@@ -10,7 +10,7 @@ today  yesterday  this week  last month      days start at 00:00, weeks on Monda
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import MAXYEAR, UTC, datetime, time, timedelta
 
 from isochrone_wire.answers import Window
@@ -50,13 +50,9 @@ def parse_window(text: str, *, now_at: int) -> Window:
     except OverflowError as error:
         raise WindowError(f"the window {text!r} is outside the calendar", hint=_FORMS) from error
     if window.from_at >= window.until_at:
-        raise WindowError(_order_error(text, window, now_at=now_at), hint=_FORMS)
+        problem = "begins in the future" if window.until_at == now_at else "ends before it begins"
+        raise WindowError(f"the window {text!r} {problem}", hint=_FORMS)
     return window
-
-
-def _order_error(text: str, window: Window, *, now_at: int) -> str:
-    future = window.until_at == now_at
-    return f"the window {text!r} begins in the future" if future else f"the window {text!r} ends before it begins"
 
 
 def _range(begin: str, end: str, now: datetime) -> Window:
@@ -77,7 +73,7 @@ def _date_range(text: str, now: datetime) -> _DateRange | None:
     word = " ".join(text.lower().split())
     if word in _WORDS:
         return _WORDS[word](now.replace(hour=0, minute=0, second=0, microsecond=0))
-    return next((whole(text) for form, whole in _DATE_FORMS if form.fullmatch(text)), None)
+    return next((whole(text) for form, whole in _DATE_FORMS.items() if re.fullmatch(form, text)), None)
 
 
 def _span(text: str, now_at: int) -> Window:
@@ -160,8 +156,8 @@ _WORDS: dict[str, Callable[[datetime], _DateRange]] = {
     "this month": lambda day: _month(day.replace(day=1)),
     "last month": lambda day: _month((day.replace(day=1) - _DAY).replace(day=1)),
 }
-_DATE_FORMS: tuple[tuple[re.Pattern[str], Callable[[str], _DateRange]], ...] = (
-    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), lambda text: (_midnight(text), _midnight(text) + _DAY)),
-    (re.compile(r"[0-9]{4}-[0-9]{2}"), lambda text: _month(_midnight(f"{text}-01"))),
-    (re.compile(r"[0-9]{4}-W[0-9]{2}"), lambda text: _week(_midnight(text))),
-)
+_DATE_FORMS: Mapping[str, Callable[[str], _DateRange]] = {
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}": lambda text: (_midnight(text), _midnight(text) + _DAY),
+    r"[0-9]{4}-[0-9]{2}": lambda text: _month(_midnight(f"{text}-01")),
+    r"[0-9]{4}-W[0-9]{2}": lambda text: _week(_midnight(text)),
+}

@@ -19,7 +19,7 @@ VALUE_CLASSES = [
     cls
     for module in (model, operations)
     for cls in (*vars(module).values(), Alert, VantageList, VantageStatus)
-    if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ in codec.VALUE_MODULES
+    if isinstance(cls, type) and is_dataclass(cls) and cls.__module__.startswith("isochrone_wire.")
     if cls is not model.Account  # computed from a heartbeat, and never sent
 ]
 
