@@ -6,14 +6,10 @@ CREATE TABLE alert (
     subject text NOT NULL,
     sentence text NOT NULL,
     details jsonb NOT NULL,
-    raised_at timestamp with time zone NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    next_attempt_at timestamp with time zone,
-    delivered_at timestamp with time zone,
-    last_error text DEFAULT ''::text NOT NULL
+    raised_at timestamp with time zone NOT NULL
 );
 
-COMMENT ON TABLE alert IS 'What somebody should know; without a next attempt nobody will be told again.';
+COMMENT ON TABLE alert IS 'Alerts, each raised once; alert_delivery has their deliveries.';
 
 CREATE TABLE alert_delivery (
     alert_id bigint NOT NULL,
@@ -273,11 +269,17 @@ CREATE TABLE sample (
     quality integer NOT NULL,
     http_status integer,
     error text,
-    timeout_us bigint
+    timeout_us bigint,
+    traits integer NOT NULL,
+    answer_from_us bigint
 )
 PARTITION BY RANGE (round_at);
 
 COMMENT ON TABLE sample IS 'One row per probe, append-only, a partition per day (UTC) made by the collector.';
+
+COMMENT ON COLUMN sample.traits IS 'Bits: values are valid (1), began in time (2), has a first token (4); from 8 on, the place of the outcome.';
+
+COMMENT ON COLUMN sample.answer_from_us IS 'From the request to the chunk at which the measurement of the speed began, in microseconds.';
 
 CREATE TABLE sample_late (
     target_id bigint NOT NULL,
@@ -333,6 +335,8 @@ CREATE TABLE sample_late (
     http_status integer,
     error text,
     timeout_us bigint,
+    traits integer NOT NULL,
+    answer_from_us bigint,
     reason text NOT NULL
 );
 

@@ -35,7 +35,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store import summaries
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.postgres.values import parameters_of
-from isochrone_collector.store.probe_queries import Scope, measure
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Series
 from isochrone_common import identity_file
 from isochrone_common.identity_file import Identity
@@ -61,10 +61,14 @@ TIMEOUT_US = 600 * SECOND_US
 
 Quantiles = Mapping[Series, tuple[float, ...]]
 
+# All samples of the month are valid.
 _EXACT = """\
 SELECT target_id, region, count(value), percentile_disc({shares}) WITHIN GROUP (ORDER BY value)
 FROM (
-    SELECT target_id, region, coalesce({value}, {ceiling}) AS value
+    SELECT target_id, region, CASE
+        WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND ttft_us IS NOT NULL THEN ttft_us
+        WHEN outcome IN ('timed_out', 'stalled', 'connect_failed') AND ttft_us IS NULL THEN timeout_us
+    END AS value
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s AND target_id = ANY(%(target_ids)s::bigint[])
 ) AS probe
@@ -84,7 +88,7 @@ class Result:
 
 async def from_samples(conninfo: str, scope: Scope, *, times: int) -> list[Result]:
     """Return nearest-rank quantiles over all samples, `times` times."""
-    statement = sql.SQL(_EXACT).format(shares=sql.Literal(list(SHARES)), **measure(Metric.TTFT))
+    statement = sql.SQL(_EXACT).format(shares=sql.Literal(list(SHARES)))
 
     async def query(connection: Connection) -> Result:
         begun = time.monotonic()

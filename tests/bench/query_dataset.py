@@ -237,8 +237,6 @@ async def _summarise_samples(
     """Summarise an hour, or a day as if it were one long hour."""
     window = Window(from_at=begin_at, until_at=begin_at + resolution.size_us)
     async with database.connection() as connection:
-        records = await rollups._values(connection, Scope(window=window, target_ids=tuple(target_ids)))
-    endings = [rollups._ending(record) for record in records]
-    rows = await asyncio.to_thread(rollups._packed, records)
+        rows, endings = await rollups.from_samples(connection, Scope(window=window, target_ids=tuple(target_ids)))
     async with database.transaction() as connection:
         await rollups._write(connection, resolution, begin_at, rows, endings)

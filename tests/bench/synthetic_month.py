@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.probe_records import FIRST_TOKEN, OUTCOME_BIT, PUNCTUAL, VALID
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
 from isochrone_collector.store.samples import COLUMNS
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome
 
 EVERY_US = 12 * MINUTE_US
 TIMEOUT_US = 60 * SECOND_US
@@ -31,12 +32,12 @@ _TYPES = {"int8": ">i8", "int4": ">i4", "float8": ">f8", "timestamptz": ">i8"}
 _EVERY = (
     "target_id round_at vantage_id epoch seq idx region received_at outcome dispatched_at late_us chunks output_chars"
     " quality dns_us tcp_us tls_us rtt_us rtt_min_us retransmits remote_address edge loop_lag_us clock_offset_us"
-    " clock_uncertainty_us"
+    " clock_uncertainty_us traits"
 )
 _ANSWER = (
     " ttfb_us ttft_us ttfat_us e2e_us tokens_per_second chunk_gap_p50_us chunk_gap_p99_us chunk_gap_max_us stalls"
     " prompt_tokens output_tokens reasoning_tokens cached_tokens first_chunk_tokens token_source provider_us request_id"
-    " cost_usd http_status"
+    " cost_usd http_status answer_from_us"
 )
 _LIMITS = (
     " ratelimit_limit_requests ratelimit_remaining_requests ratelimit_reset_requests_us ratelimit_limit_tokens"
@@ -150,6 +151,7 @@ class Month:
             "ttfb_us": 0.95 * ttft_us,
             "ttft_us": ttft_us,
             "ttfat_us": ttft_us + 300,
+            "answer_from_us": ttft_us + 300,
             "e2e_us": ttft_us + tokens / speed * 1e6,
             "tokens_per_second": speed,
             "provider_us": 0.9 * server_us,
@@ -190,6 +192,8 @@ class Month:
             records[f"{name} length"] = records.dtype[name].itemsize if name in known else -1
             if name in known:
                 records[name] = values[name][chosen] if name in values else texts.get(name, 0)
+        first_token = FIRST_TOKEN if "ttft_us" in known else 0
+        records["traits"] = (list(Outcome).index(Outcome(word)) << OUTCOME_BIT) + VALID + PUNCTUAL + first_token
         return records.tobytes()
 
 

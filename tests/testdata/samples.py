@@ -6,7 +6,8 @@ from typing import Any
 
 from isochrone_collector.store.batches import Origin
 from isochrone_collector.store.samples import COLUMNS
-from isochrone_wire.model import Outcome, RateLimit, Sample, TokenSource
+from isochrone_common.probe_metrics import is_valid
+from isochrone_wire.model import SECOND_US, Outcome, RateLimit, Sample, TokenSource
 
 _TARGETS = 20
 _START_AT = 1_795_000_000_000_000
@@ -74,5 +75,24 @@ Row = tuple[Any, ...]
 def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
     """Return a sample as a row of `sample`, in the order of `COLUMNS`. `idx` is its index in the batch."""
     limits = {f"ratelimit_{name}": value for name, value in asdict(sample.ratelimit or RateLimit()).items()}
-    values = {**asdict(sample), **limits, **asdict(origin), "idx": idx}
+    derived = {"traits": _traits(sample), "answer_from_us": _answer_from_us(sample)}
+    values = {**asdict(sample), **limits, **asdict(origin), **derived, "idx": idx}
     return tuple(values[name] for name in COLUMNS)
+
+
+def _traits(sample: Sample) -> int:
+    """Return the bits of the column `traits`."""
+    is_punctual, has_token = sample.late_us <= 6 * SECOND_US, sample.ttft_us is not None
+    return list(Outcome).index(sample.outcome) * 8 + has_token * 4 + is_punctual * 2 + is_valid(sample)
+
+
+def _answer_from_us(sample: Sample) -> int | None:
+    """Return the time to the chunk at which the measurement of the speed began, in microseconds."""
+    speed, first = sample.tokens_per_second, sample.first_chunk_tokens
+    if sample.outcome is not Outcome.OK or not is_valid(sample) or not speed:
+        return None
+    if None not in (sample.e2e_us, sample.ttfat_us, sample.output_tokens, first):
+        tokens = (sample.output_tokens or 0) - (sample.reasoning_tokens or 0) - (first or 0)
+        if abs((sample.e2e_us or 0) - (sample.ttfat_us or 0) - tokens / speed * 1e6) < 1000:
+            return sample.ttfat_us
+    return sample.ttft_us

@@ -1,6 +1,7 @@
 """Records of probes: what drift detection, incident detection and route tables need of each new sample. Pure.
 
-Ingest makes them of the columns of a push, and the statement `probe_records` of stored rows, with the same bits.
+Ingest makes them of the columns of a push, and the statement `probe_records` of stored rows, with the same bits. The
+traits are stored, so outcomes keep their places: new ones are added at the end.
 
 The medians of rounds are the same, bit by bit, as those of the statement `round_medians`.
 """
@@ -52,7 +53,7 @@ def by_outcome(value_of: Callable[[Outcome], Any]) -> NDArray[Any]:
 
 def outcomes(traits: Traits) -> Traits:
     """Return the place of each outcome in a table of `by_outcome`."""
-    return np.asarray(traits >> OUTCOME_BIT)
+    return np.asarray(np.minimum(traits >> OUTCOME_BIT, len(OUTCOMES)))
 
 
 def has(traits: Traits, flag: int) -> Flags:

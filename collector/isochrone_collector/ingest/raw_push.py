@@ -31,6 +31,7 @@ from isochrone_collector.ingest.sample_columns import (
     UNKNOWN_MEMBER,
     Array,
     SampleColumns,
+    derived,
 )
 from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, PushBatch
 from isochrone_wire import codec
@@ -154,7 +155,17 @@ def decode(samples: list[bytes]) -> SampleColumns:
         numbers[:, COLUMN[name]] = _enum_places(name, numbers[:, COLUMN[name]])
     rates, rated = _table(RATES, arrays, np.float64)
     texts = tuple(arrays[name].view(pa.binary()) for name in TEXTS)
-    return SampleColumns(numbers=numbers, present=present, rates=rates, rated=rated, texts=texts, sizes=_sizes(texts))
+    traits, answer_from_us = derived(numbers, present, rates, rated)
+    return SampleColumns(
+        numbers=numbers,
+        present=present,
+        rates=rates,
+        rated=rated,
+        texts=texts,
+        sizes=_sizes(texts),
+        traits=traits,
+        answer_from_us=answer_from_us,
+    )
 
 
 def _table(names: Sequence[str], arrays: Mapping[str, Array], kind: type[Number]) -> tuple[NDArray[Number], Flags]:

@@ -22,18 +22,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from isochrone_collector.analysis.probe_records import FIRST_TOKEN, OUTCOME_BIT, PUNCTUAL, RECORD, Records
+from isochrone_collector.analysis.probe_records import RECORD, Records
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
 from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, Array, SampleColumns
 from isochrone_collector.ingest.validation import PushBatch, validate
 from isochrone_collector.store.batches import EncodedBatch, EncodedRows, Origin
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
-from isochrone_collector.store.probe_queries import MAX_LATE_US
+from isochrone_collector.store.probe_queries import values_of
 from isochrone_collector.store.samples import COLUMNS
-from isochrone_common.probe_metrics import CUT_OFF, HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
-from isochrone_wire.answers import Window
-from isochrone_wire.model import Outcome, Quality
+from isochrone_common.probe_metrics import HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import Outcome
 
 _NULL_LENGTH = 0xFFFF_FFFF
 _NULL = _NULL_LENGTH.to_bytes(4, "big")
@@ -43,15 +43,15 @@ _BATCH_COLUMNS = ("vantage_id", "epoch", "seq", "received_at", "region")
 _EIGHTS = tuple(name for name in NUMBERS if name not in ENUMS and COLUMNS[name] != "int4")
 _FOURS = tuple(name for name in NUMBERS if name not in ENUMS and COLUMNS[name] == "int4")
 _TEXT_COLUMNS = (*ENUMS, *TEXTS)
-ORDER = (*_BATCH_COLUMNS, *_EIGHTS, *RATES, "idx", *_FOURS, *_TEXT_COLUMNS)
+ORDER = (*_BATCH_COLUMNS, *_EIGHTS, *RATES, "answer_from_us", "idx", "traits", *_FOURS, *_TEXT_COLUMNS)
 """The columns of a encoded row, in order."""
 LATE_ORDER = (*ORDER, "reason")
 
 _EIGHT_COLUMNS = [COLUMN[name] for name in _EIGHTS]
 _FOUR_COLUMNS = [COLUMN[name] for name in _FOURS]
 _ENUM_COLUMNS = [COLUMN[name] for name in ENUMS]
-_WORDS_OF_EIGHTS = 3 * (len(_EIGHTS) + len(RATES))
-_WORDS_OF_FOURS = 2 * (1 + len(_FOURS))
+_WORDS_OF_EIGHTS = 3 * (len(_EIGHTS) + len(RATES) + 1)
+_WORDS_OF_FOURS = 2 * (2 + len(_FOURS))
 _SINCE_2000 = np.array([POSTGRES_EPOCH_AT if COLUMNS[name] == "timestamptz" else 0 for name in _EIGHTS], np.int64)
 
 # The functions of `compute` make their options anew for each call, which takes as long as to join twenty rows.
@@ -87,11 +87,13 @@ def _fixed_width(columns: SampleColumns, places: Integers) -> Array:
     numbers, present = columns.numbers, columns.present
     words = np.empty((len(columns), _WORDS_OF_EIGHTS + _WORDS_OF_FOURS), np.uint32)
     is_kept = np.ones(words.shape, np.bool_)
-    eights = np.hstack((numbers[:, _EIGHT_COLUMNS] - _SINCE_2000, columns.rates.view(np.int64)))
-    is_known = np.hstack((present[:, _EIGHT_COLUMNS], columns.rated))
+    answer_from_us, has_answer = columns.answer_from_us[:, None], ~np.isnan(columns.answer_from_us[:, None])
+    answer_from = np.where(has_answer, answer_from_us, 0).astype(np.int64)
+    eights = np.hstack((numbers[:, _EIGHT_COLUMNS] - _SINCE_2000, columns.rates.view(np.int64), answer_from))
+    is_known = np.hstack((present[:, _EIGHT_COLUMNS], columns.rated, has_answer))
     _lay_out(eights.astype(">i8", order="C"), is_known, words[:, :_WORDS_OF_EIGHTS], is_kept[:, :_WORDS_OF_EIGHTS])
-    fours = np.hstack((places[:, None], numbers[:, _FOUR_COLUMNS]))
-    is_known = np.hstack((np.ones((len(columns), 1), np.bool_), present[:, _FOUR_COLUMNS]))
+    fours = np.hstack((places[:, None], columns.traits[:, None], numbers[:, _FOUR_COLUMNS]))
+    is_known = np.hstack((np.ones((len(columns), 2), np.bool_), present[:, _FOUR_COLUMNS]))
     _lay_out(fours.astype(">i4", order="C"), is_known, words[:, _WORDS_OF_EIGHTS:], is_kept[:, _WORDS_OF_EIGHTS:])
     ends = np.zeros(len(columns) + 1, np.int32)
     np.count_nonzero(is_kept, axis=1).cumsum(out=ends[1:])
@@ -143,9 +145,7 @@ _MEMBERS = pa.array([_text(outcome) + source for outcome in ENUMS["outcome"] for
 
 _LIMIT_COLUMNS = [COLUMN[LIMIT + name] for name in LIMITS]
 _OK = OUTCOMES.index(Outcome.OK)
-# By the number of an outcome: does it have values, and was the probe cut off?
-_MEASURED = [np.array([one in histogram.outcomes for one in OUTCOMES]) for histogram in HISTOGRAMS]
-_IS_CUT_OFF = np.array([one in CUT_OFF for one in OUTCOMES])
+_METRICS = [Metric(histogram.field.removesuffix("_us")) for histogram in HISTOGRAMS]
 _EDGES = [np.array(histogram.edges) for histogram in HISTOGRAMS]
 
 
@@ -155,23 +155,12 @@ def count_probes(columns: SampleColumns) -> BatchCounts:
     target_ids, row = np.unique(numbers[:, COLUMN["target_id"]], return_inverse=True)
     shape = (len(target_ids), OFFSETS[-1])
     outcome, began_at = numbers[:, COLUMN["outcome"]], numbers[:, COLUMN["dispatched_at"]]
-    is_valid, limit_us = values_are_valid(numbers), numbers[:, COLUMN["timeout_us"]]
-    is_cut_off = _IS_CUT_OFF[outcome] & present[:, COLUMN["timeout_us"]]
     cells = [row * shape[1] + outcome]
     sums = np.zeros((shape[0], len(HISTOGRAMS)))
     for place, histogram in enumerate(HISTOGRAMS):
-        is_counted = _MEASURED[place][outcome] & is_valid
-        if histogram.is_duration:
-            own = COLUMN[histogram.field]
-            is_counted &= present[:, own]
-            # The law is `metrics.probes.value_of`.
-            is_limit = is_cut_off & ~(present[:, own] if histogram.field == "ttft_us" else is_counted)
-            values = np.where(is_limit, limit_us, numbers[:, own])
-            is_counted |= is_limit
-        else:
-            values = columns.rates[:, RATES.index(histogram.field)]
-            is_counted &= columns.rated[:, RATES.index(histogram.field)]
-        rows, values = row[is_counted], values[is_counted]
+        found, _ = values_of(_METRICS[place], columns.value)
+        is_counted = ~np.isnan(found)
+        rows, values = row[is_counted], found[is_counted]
         cells.append(rows * shape[1] + OFFSETS[place] + _EDGES[place].searchsorted(values))
         sums[:, place] = np.bincount(rows, weights=values, minlength=shape[0]) / histogram.per
     last_success_at = np.zeros(len(target_ids), np.int64)
@@ -188,15 +177,6 @@ def count_probes(columns: SampleColumns) -> BatchCounts:
     )
 
 
-def values_are_valid(numbers: Integers) -> Flags:
-    """Return whether the values of each row are those of the model, as `VALID` in `store.probe_queries`."""
-    quality = numbers[:, COLUMN["quality"]]
-    is_cached = (quality & Quality.CACHED.value != 0) & (
-        2 * numbers[:, COLUMN["cached_tokens"]] >= numbers[:, COLUMN["prompt_tokens"]]
-    )
-    return np.asarray((quality & Quality.CLOCK_STEPPED.value == 0) & ~is_cached)
-
-
 def _newest_limits(
     row: Integers, began_at: Integers, numbers: Integers, present: Flags, *, of: int
 ) -> tuple[Integers, Integers]:
@@ -211,44 +191,17 @@ def _newest_limits(
     return limits, limits_at
 
 
-_NAMES = (
-    "ttft_us",
-    "timeout_us",
-    "rtt_us",
-    "first_chunk_tokens",
-    "ttfat_us",
-    "e2e_us",
-    "output_tokens",
-)
-_COLUMNS = [COLUMN[name] for name in _NAMES]
-_SPEED = RATES.index("tokens_per_second")
-_SAME_US = 1000
-
-
 def probe_records(columns: SampleColumns, vantage_id: int) -> Records:
     """Return a record for each probe of a vantage; all of them must be valid."""
-    numbers, present = columns.numbers, columns.present[:, _COLUMNS]
-    values = np.where(present, numbers[:, _COLUMNS], np.nan)
-    ttft_us, timeout_us, rtt_us, first_tokens, ttfat_us, e2e_us, output_tokens = values.T
-    speed = np.where(columns.rated[:, _SPEED], columns.rates[:, _SPEED], np.nan)
-    valid, outcome = values_are_valid(numbers), numbers[:, COLUMN["outcome"]]
-    # As `ANSWER_FROM` in `store.probe_queries`; absent reasoning tokens are 0.
-    tokens = output_tokens - numbers[:, COLUMN["reasoning_tokens"]] - first_tokens
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        begins_later = np.abs(e2e_us - ttfat_us - tokens / speed * 1e6) < _SAME_US
-    is_answer = (outcome == _OK) & valid & (speed > 0)
-    began = present[:, _NAMES.index("ttft_us")]
-    punctual = numbers[:, COLUMN["late_us"]] <= MAX_LATE_US
     records = np.empty(len(columns), RECORD)
-    records["vantage_id"] = vantage_id
-    records["target_id"] = numbers[:, COLUMN["target_id"]]
-    records["round_at"] = numbers[:, COLUMN["round_at"]]
-    records["traits"] = (outcome << OUTCOME_BIT) + FIRST_TOKEN * began + PUNCTUAL * punctual + valid
-    records["ttft_us"] = np.where(began, ttft_us, timeout_us)
-    records["tokens_per_second"] = speed
-    records["rtt_us"] = rtt_us
-    records["answer_from_us"] = np.where(is_answer, np.where(begins_later, ttfat_us, ttft_us), np.nan)
-    records["first_chunk_tokens"] = first_tokens
+    records["vantage_id"], records["traits"] = vantage_id, columns.traits
+    for name in ("target_id", "round_at"):
+        records[name] = columns.numbers[:, COLUMN[name]]
+    for name in ("tokens_per_second", "rtt_us", "first_chunk_tokens"):
+        records[name] = columns.value(name)
+    records["answer_from_us"] = columns.answer_from_us
+    ttft_us = columns.value("ttft_us")
+    records["ttft_us"] = np.where(np.isnan(ttft_us), columns.value("timeout_us"), ttft_us)
     return records
 
 

@@ -22,7 +22,8 @@ from isochrone_collector.analysis.simulation import (
 )
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
-from isochrone_collector.store import probe_queries as simulation_tables
+from isochrone_collector.store import vantages
+from isochrone_collector.store.probe_queries import sent_probes
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import Simulation, SimulationList
 
@@ -54,17 +55,13 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         _check_members(selection, resolved)
-        sent = await simulation_tables.sent_probes(connection, resolved.scope, limit=_MAX_PROBES + 1)
-        region_of = await simulation_tables.vantage_regions(connection)
-        every_us = await simulation_tables.intervals(connection, resolved.scope.target_ids)
-    if len(sent) > _MAX_PROBES:
-        raise BadRequest(f"more than {_MAX_PROBES} probes; select fewer targets or regions, or a shorter window")
+        sent = await sent_probes(connection, resolved.scope, most=_MAX_PROBES)
+        region_of = {row.id: row.region for row in await vantages.vantages(connection)}
     members = _members(sent, resolved, _planned(context) if not selection.targets else None)
     if len(members) < _FEWEST_MEMBERS:
         return SimulationList(window=selection.window, members=tuple(members.values()))
-    record = _Record(
-        members=members, sent=sent, region_of=region_of, slot_us=max(every_us[member] for member in members)
-    )
+    slot_us = max(resolved.targets[member].every_us for member in members)
+    record = _Record(members=members, sent=sent, region_of=region_of, slot_us=slot_us)
     try:
         return await asyncio.to_thread(_answer, record, selection.window, tuple(policies) or DEFAULTS)
     except PolicyError as error:

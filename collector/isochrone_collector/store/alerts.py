@@ -227,19 +227,14 @@ class NewestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AlertRow:
-    """A stored alert; its delivery is that of a collector of an earlier version, to the webhook."""
-
     id: int
     kind: str
     subject: str
     sentence: str
     raised_at: int
-    delivered_at: int | None
-    attempts: int
-    last_error: str
 
     def alert(self, delivered: tuple[AlertDelivery, ...]) -> Alert:
-        worst = max(delivered, key=lambda one: (one.delivered_at is None, one.attempts), default=self)
+        worst = max(delivered, key=lambda one: (one.delivered_at is None, one.attempts), default=None)
         ends = [one.delivered_at or 0 for one in delivered if one.state is not DeliveryState.SILENCED]
         return Alert(
             id=self.id,
@@ -247,9 +242,9 @@ class _AlertRow:
             subject=self.subject,
             sentence=self.sentence,
             raised_at=self.raised_at,
-            delivered_at=(max(ends) if ends and all(ends) else None) if delivered else self.delivered_at,
-            attempts=worst.attempts,
-            last_error=worst.last_error,
+            delivered_at=max(ends) if ends and all(ends) else None,
+            attempts=worst.attempts if worst else 0,
+            last_error=worst.last_error if worst else "",
             deliveries=delivered,
         )
 

@@ -31,8 +31,7 @@ from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
-from isochrone_collector.store.probe_queries import ANSWER_FROM, HAS_ANSWER_TIME, PUNCTUAL, VALID
-from isochrone_common.probe_metrics import OUTCOMES
+from isochrone_collector.store.probe_queries import record_of
 from isochrone_wire.model import MINUTE_US, BatchRange
 
 
@@ -438,14 +437,9 @@ async def probes_before(
 
 
 async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:
-    statement = query("probe_records").format(
-        valid=sql.SQL(VALID),
-        punctual=sql.SQL(PUNCTUAL),
-        has_answer_time=sql.SQL(HAS_ANSWER_TIME),
-        answer_from=sql.SQL(ANSWER_FROM),
-        chosen=chosen,
-    )
-    rows = await fetch(connection, statement, _RecordsRow, outcomes=[one.value for one in OUTCOMES], **parameters)
+    record = record_of(RECORD, ttft_us="coalesce(ttft_us, timeout_us)")
+    statement = query("probe_records").format(record=record, chosen=chosen)
+    rows = await fetch(connection, statement, _RecordsRow, **parameters)
     records = np.frombuffer(b"".join(row.records for row in rows), RECORD.newbyteorder(">")).astype(RECORD)
     records["round_at"] += POSTGRES_EPOCH_AT
     return records

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, fetch_columns, query
-from isochrone_collector.store.probe_queries import VALID, Scope
+from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, fetch_columns
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
@@ -71,8 +69,7 @@ async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
         await execute(connection, "prepare_round_scan")
-        statement = query("round_medians").format(valid=sql.SQL(VALID))
-        return await fetch_columns(connection, statement, MediansRow, **scope.parameters())
+        return await fetch_columns(connection, "round_medians", MediansRow, **scope.parameters())
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:

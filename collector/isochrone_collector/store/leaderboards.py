@@ -8,33 +8,28 @@ Without them it begins with its first whole hour.
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_between, outcome_counts
+from isochrone_collector.analysis.probe_records import outcomes
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.analysis.stats.arrays import Flags
+from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import partitions, summaries
-from isochrone_collector.store.postgres.pool import Connection, fetch, query
-from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
-from isochrone_collector.store.probe_queries import KINDS, Scope, fetch_limited, measure
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.probe_queries import KIND_OF, ProbeColumns, Scope, columns_of, read, values_of
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US
 
-_LIMITED = tuple(metric for metric in Metric if metric.includes_request)
 Column = TypeVar("Column", bound=np.generic)
-METRICS = (*_LIMITED, Metric.TOKENS_PER_SECOND)
-
-# One probe of the statement `standings`, in the server's byte order, and the bits of its `traits`.
-_PROBE = np.dtype([("traits", ">i4"), ("round_at", ">i8"), *((metric.value, ">f8") for metric in METRICS)])
-_KIND_BITS = 2
+METRICS = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E, Metric.TOKENS_PER_SECOND)
+COLUMNS = ("round_at", *columns_of(*METRICS))
+"""The columns of the probes of a leaderboard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +57,7 @@ async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     """Return every target and region of a scope with samples, from the samples themselves. Raises `BadRequest` if there
     are too many.
     """
-    statement = query("standings").format(**_expressions(), **KINDS)
-    parts: dict[tuple[int, str], list[bytes]] = {}
-    for row in await fetch_limited(connection, statement, scope, _PROBE):
-        parts.setdefault((row.target_id, row.region), []).append(row.probes)
-    return await asyncio.to_thread(_seen, parts)
+    return await asyncio.to_thread(_seen, await read(connection, scope, *COLUMNS))
 
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
@@ -75,21 +66,18 @@ async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     return row.many > limit
 
 
-def _seen(parts: Mapping[tuple[int, str], Sequence[bytes]]) -> list[SeriesValues]:
+def _seen(probes: ProbeColumns) -> list[SeriesValues]:
     """Return the series of these probes. Their columns are cut at last, because thousands of series have a hundred
     probes each.
     """
-    lengths = np.array([sum(map(len, own)) // _PROBE.itemsize for own in parts.values()], np.int64)
-    owner = np.repeat(np.arange(len(parts)), lengths)
-    records, rounds_at = _in_order(np.frombuffer(b"".join(chain(*parts.values())), _PROBE), owner)
-    ends = lengths.cumsum()
+    series, lengths, found = probes.by_series()
+    owner, rounds_at, ends = np.repeat(np.arange(len(series)), lengths), found.column("round_at"), lengths.cumsum()
     oldest_at, newest_at = rounds_at[ends - lengths], rounds_at[ends - 1]
-    traits = records["traits"].astype(np.int64)
-    kinds = traits & max(Kind)
-    counts = np.bincount(owner * len(Kind) + kinds, minlength=len(parts) * len(Kind)).reshape(len(parts), len(Kind))
+    kinds = KIND_OF[outcomes(found.column("traits"))]
+    counts = np.bincount(owner * len(Kind) + kinds, minlength=len(series) * len(Kind)).reshape(-1, len(Kind))
     is_sent = (kinds == Kind.OK) | (kinds == Kind.FAILED)
-    succeeded = _cut((kinds == Kind.OK)[is_sent], counts[:, Kind.OK] + counts[:, Kind.FAILED])
-    values = dict(_values(records, traits >> _KIND_BITS, owner, of=len(parts)))
+    succeeded = cut((kinds == Kind.OK)[is_sent], counts[:, Kind.OK] + counts[:, Kind.FAILED])
+    values = {metric: measured(found, metric, lengths) for metric in METRICS}
     return [
         SeriesValues(
             target_id=target_id,
@@ -102,7 +90,7 @@ def _seen(parts: Mapping[tuple[int, str], Sequence[bytes]]) -> list[SeriesValues
         )
         for place, ((target_id, region), (ok, failed, throttled, skipped), newest, hours) in enumerate(
             zip(
-                parts,
+                series,
                 counts.tolist(),
                 newest_at.tolist(),
                 hours_between(oldest_at, newest_at, lengths).tolist(),
@@ -112,39 +100,19 @@ def _seen(parts: Mapping[tuple[int, str], Sequence[bytes]]) -> list[SeriesValues
     ]
 
 
-def _in_order(probes: NDArray[np.void], owner: NDArray[np.int64]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
-    """Return the probes of each owner in the order of their rounds, in which they were mostly written, and the rounds
-    in microseconds since the epoch.
-    """
-    at = probes["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
-    if not np.any((at[1:] < at[:-1]) & (owner[1:] == owner[:-1])):
-        return probes, at
-    order = np.lexsort((at, owner))
-    return probes[order], at[order]
+def measured(found: ProbeColumns, metric: Metric, lengths: Integers) -> list[Values]:
+    """Return the values of a metric of each series, given their numbers of probes."""
+    column, is_limit = values_of(metric, found.column)
+    is_known = ~np.isnan(column)
+    many = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[is_known], minlength=len(lengths))
+    parts = zip(cut(column[is_known], many), cut(is_limit[is_known], many), strict=True)
+    return [Values(values=own, censored=flags) for own, flags in parts]
 
 
-def _values(
-    records: NDArray[np.void], limited: NDArray[np.int64], owner: NDArray[np.int64], *, of: int
-) -> Iterator[tuple[Metric, list[Values]]]:
-    """Yield the values of each metric, of each of the owners; `limited` has a bit for each metric that has limits."""
-    for bit, metric in enumerate(METRICS):
-        column = records[metric.value].astype(np.float64)
-        known = ~np.isnan(column)
-        lengths = np.bincount(owner[known], minlength=of)
-        values, censored = _cut(column[known], lengths), _cut((limited >> bit & 1).astype(np.bool_)[known], lengths)
-        yield metric, [Values(values=own, censored=flags) for own, flags in zip(values, censored, strict=True)]
-
-
-def _cut(column: NDArray[Column], lengths: NDArray[np.int64]) -> list[NDArray[Column]]:
+def cut(column: NDArray[Column], lengths: NDArray[np.int64]) -> list[NDArray[Column]]:
     """Cut a column into runs of these lengths."""
     ends = lengths.cumsum().tolist()
     return [column[start:end] for start, end in zip([0, *ends][:-1], ends, strict=True)]
-
-
-def _expressions() -> dict[str, sql.SQL]:
-    parts = {metric: measure(metric) for metric in METRICS}
-    values = {metric.value: parts[metric]["value"] for metric in METRICS}
-    return values | {f"{metric.value}_limit": parts[metric]["ceiling"] for metric in _LIMITED}
 
 
 LONGEST_US = 7 * DAY_US

@@ -47,6 +47,7 @@ class TargetRow:
     name: str
     provider: str
     model: str
+    every_us: int
     usd_per_m_input: float | None
     usd_per_m_output: float | None
     last_version: int

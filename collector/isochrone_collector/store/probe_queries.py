@@ -1,7 +1,14 @@
-"""Probes and requests for queries: SQL selects them by scope and metric; Python estimates."""
+"""Probes for queries: SQL selects columns of samples, and tables decide what each probe counts as.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+Ingest derives `traits` and `answer_from_us` of each sample (`ingest.sample_columns`), and they are stored with it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,122 +16,119 @@ from psycopg import sql
 
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.goodput import Ending, Requests
+from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VALID, by_outcome, has, outcomes
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.simulation import SentProbes
-from isochrone_collector.analysis.stats.arrays import Integers, Reals
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
-from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_columns, query
+from isochrone_collector.store.postgres.pool import Connection, fetch, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import DAY_US, SECOND_US, Quality, day_of
+from isochrone_wire.model import DAY_US, Outcome, day_of
 
+Column = Callable[[str], NDArray[Any]]
+"""Returns a column of `sample` by its name: numbers, NaN if unknown, and instants in microseconds since the epoch."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRow:
-    """The rounds that one vantage recorded of one target, and the number of probes by outcome."""
-
-    vantage_id: int
-    target_id: int
-    recorded: int
-    oldest_at: int
-    newest_at: int
-    outcomes: dict[str, int]
-
-
-_CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
-    THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"""
-# Otherwise the durations are not those of the model: most of the prompt came from a cache, or the wall clock stepped
-# while the timestamps of the kernel were converted. Such a probe is a success without values.
-VALID = (
-    f"(quality & {Quality.CLOCK_STEPPED:d} = 0"
-    f" AND (quality & {Quality.CACHED:d} = 0 OR 2::bigint * coalesce(cached_tokens, 0) < coalesce(prompt_tokens, 0)))"
+KIND_OF = by_outcome(
+    lambda outcome: {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED}.get(
+        outcome, Kind.SKIPPED if outcome.skipped else Kind.FAILED
+    )
 )
-MAX_LATE_US = 6 * SECOND_US
-"""A probe that began later after its planned start, because it waited for a slot, is not compared with its round. The
-grace for a round whose previous probe is about to end is 5 s.
-"""
-
-PUNCTUAL = f"late_us <= {MAX_LATE_US}"
-_STREAMED = f"outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {VALID}"
-_ANSWERED = f"outcome = 'ok' AND {VALID}"
-# A division by a lower one may overflow.
-HAS_ANSWER_TIME = f"{_ANSWERED} AND tokens_per_second >= 1e-5"
-# The chunk at which the measurement of the speed began. That is the first one, or the first of the answer if the
-# reasoning was only summarised: then the tokens of the answer, at the speed, take from there to the end.
-_ANSWER_TOKENS = "(output_tokens::bigint - coalesce(reasoning_tokens, 0) - first_chunk_tokens)"
-ANSWER_FROM = (
-    f"CASE WHEN abs(e2e_us - ttfat_us - {_ANSWER_TOKENS} / tokens_per_second * 1e6) < 1000"
-    " THEN ttfat_us ELSE ttft_us END"
+_ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.THROTTLED, Ending.NONE], np.int8)[KIND_OF]
+_ANY, _OK, _UNCONNECTED = (
+    frozenset(Outcome),
+    frozenset({Outcome.OK}),
+    frozenset({Outcome.CONNECT_FAILED}),
 )
-# A probe that was cut off by a timeout took at least that long; one that timed out while it connected, too.
-_CEILING = "CASE WHEN outcome IN ('timed_out', 'stalled', 'connect_failed') THEN timeout_us END"
-_FIRST_TOKEN_CEILING = f"CASE WHEN ttft_us IS NULL THEN {_CEILING} END"
-_CONNECT_CEILING = "CASE WHEN outcome = 'connect_failed' THEN timeout_us END"
-_NO_CEILING = "NULL"
-
-# The network part of a value: one round trip. Metrics other than latencies have none.
-_ROAD = "rtt_us"
-_NO_ROAD = "NULL"
+_IS_STREAMED, _IS_CUT_OFF = by_outcome(STREAMED.__contains__), by_outcome(CUT_OFF.__contains__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Measure:
-    """A metric in one row of `sample`: its value, the `ceiling` in place of it if a timeout cut the probe off, and its
-    `network` part.
+    """A metric of a probe: the sum of some columns, for these outcomes, or the timeout in place of it for those that it
+    `cut_off`; and the columns of its network part. Unless `always`, probes whose values are not those of the model
+    have none: most of the prompt came from a cache, or the wall clock stepped.
     """
 
-    value: str
-    ceiling: str = _NO_CEILING
-    network: str = _NO_ROAD
+    def __init__(
+        self,
+        *columns: str,
+        outcomes: frozenset[Outcome],
+        cut_off: frozenset[Outcome] = frozenset(),
+        network: tuple[str, ...] = (),
+        always: bool = False,
+    ) -> None:
+        self.columns, self.network, self.always = columns, network, always
+        self.has_value, self.has_limit = by_outcome(outcomes.__contains__), by_outcome(cut_off.__contains__)
+        self.needed = (*columns, *network, *(["timeout_us"] if cut_off else []))
 
-    @property
-    def parts(self) -> dict[str, sql.SQL]:
-        """Return the expressions for the braces of the statements."""
-        return {"value": sql.SQL(self.value), "ceiling": sql.SQL(self.ceiling), "network": sql.SQL(self.network)}
 
-
-# A truncated stream has a first token, but neither an end nor a speed.
-_METRICS: dict[Metric, _Measure] = {
-    Metric.TTFT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttft_us END", ceiling=_FIRST_TOKEN_CEILING, network=_ROAD),
+# A truncated stream has a first token, but neither an end nor a speed. If the connection failed, the phases that took
+# place are not all of it.
+_MEASURES = {
+    Metric.TTFT: _Measure("ttft_us", outcomes=STREAMED, cut_off=CUT_OFF, network=("rtt_us",)),
     Metric.TTFT_COLD: _Measure(
-        value=f"CASE WHEN {_STREAMED} THEN {_CONNECT} + ttft_us END",
-        ceiling=_FIRST_TOKEN_CEILING,
-        network=f"{_CONNECT} + rtt_us",
+        "connect_us", "ttft_us", outcomes=STREAMED, cut_off=CUT_OFF, network=("connect_us", "rtt_us")
     ),
-    Metric.TTFAT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttfat_us END", ceiling=_CEILING, network=_ROAD),
-    Metric.E2E: _Measure(value=f"CASE WHEN {_ANSWERED} THEN e2e_us END", ceiling=_CEILING, network=_ROAD),
-    Metric.TOKENS_PER_SECOND: _Measure(value=f"CASE WHEN {_ANSWERED} THEN tokens_per_second END"),
-    # If the connection failed, the phases that took place are not all of it.
-    Metric.CONNECT: _Measure(
-        value=f"CASE WHEN outcome <> 'connect_failed' THEN {_CONNECT} END", ceiling=_CONNECT_CEILING
-    ),
-    Metric.RTT: _Measure(value="rtt_us"),
+    Metric.TTFAT: _Measure("ttfat_us", outcomes=STREAMED, cut_off=CUT_OFF, network=("rtt_us",)),
+    Metric.E2E: _Measure("e2e_us", outcomes=_OK, cut_off=CUT_OFF, network=("rtt_us",)),
+    Metric.TOKENS_PER_SECOND: _Measure("tokens_per_second", outcomes=_OK),
+    Metric.CONNECT: _Measure("connect_us", outcomes=_ANY - _UNCONNECTED, cut_off=_UNCONNECTED, always=True),
+    Metric.RTT: _Measure("rtt_us", outcomes=_ANY, always=True),
 }
-KINDS = {
-    "ok": sql.Literal(Kind.OK.value),
-    "failed": sql.Literal(Kind.FAILED.value),
-    "throttled": sql.Literal(Kind.THROTTLED.value),
-    "skipped": sql.Literal(Kind.SKIPPED.value),
-}
-"""The number of each kind of outcome, for the braces of the statements."""
 
-# One probe of the statement `probes`, in the server's byte order, and the bits of its `traits`.
-_PROBE = np.dtype([("traits", ">i4"), ("vantage_id", ">i8"), ("round_at", ">i8"), ("value", ">f8"), ("network", ">f8")])
-_CENSORED, _KIND_BIT, _PLACE_BIT = 1, 1, 3
 
+def columns_of(*metrics: Metric) -> tuple[str, ...]:
+    """Return the columns that `values_of` needs for some metrics, besides `traits`."""
+    return tuple(dict.fromkeys(chain.from_iterable(_MEASURES[metric].needed for metric in metrics)))
+
+
+def values_of(metric: Metric, column: Column) -> tuple[Reals, Flags]:
+    """Return the value of each probe, NaN if it has none, and whether it is the timeout that cut the probe off."""
+    measure, traits = _MEASURES[metric], column("traits")
+    has_value = measure.has_value[outcomes(traits)] & (measure.always | has(traits, VALID))
+    value = np.where(has_value, reduce(np.add, map(column, measure.columns)), np.nan)
+    if not measure.has_limit.any():
+        return value, np.zeros(len(value), np.bool_)
+    limit = np.where(np.isnan(value), _limits_of(metric, column), np.nan)
+    is_limit = ~np.isnan(limit)
+    return np.where(is_limit, limit, value), is_limit
+
+
+def _limits_of(metric: Metric, column: Column) -> Reals:
+    """Return how long each probe that a timeout cut off was waited for at least, NaN for the others."""
+    measure, traits = _MEASURES[metric], column("traits")
+    has_limit = measure.has_limit[outcomes(traits)]
+    if "ttft_us" in measure.columns:
+        has_limit &= ~has(traits, FIRST_TOKEN)
+    return np.where(has_limit, column("timeout_us"), np.nan)
+
+
+# A maximum of four million, because each takes 50 bytes, and statistics several times as much.
 MAX_PROBES = 4_000_000
-"""Maximum number of probes of one query; each takes 50 bytes, and statistics several times as much."""
 _PORTION = 500_000
+_EXPRESSIONS = {
+    "connect_us": "CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL"
+    " THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"
+}
+_SENDS = {
+    "i2": "int2send(({})::smallint)",
+    "i8": "int8send({})",
+    "f8": "float8send(coalesce(({})::double precision, 'NaN'))",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PackedProbes:
-    """Probes of one target, or of one target from one region, as records in the server's byte order."""
-
-    target_id: int
-    probes: bytes
-    region: str = ""
+def record_of(fields: np.dtype[np.void], **expressions: str) -> sql.SQL:
+    """Return the expression of the bytes of one probe, in the server's byte order: each field is a column of `sample`,
+    unless it has an expression.
+    """
+    known = _EXPRESSIONS | expressions
+    sends = [
+        ("timestamptz_send({})" if name.endswith("_at") else _SENDS[fields[name].str[1:]]).format(known.get(name, name))
+        for name in fields.names or ()
+    ]
+    return sql.SQL(" || ".join(sends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,21 +149,83 @@ class Scope:
         }
 
 
-def measure(metric: Metric) -> dict[str, sql.SQL]:
-    """Return the expressions of a metric in one row of `sample`: its `value`, its `ceiling` and its `network` part."""
-    return _METRICS[metric].parts
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _PartRow:
+    target_id: int
+    probes: bytes
 
 
-def answer_us(tokens: int) -> sql.SQL:
-    """Return the expression of the time to the last token of an answer of so many tokens, in microseconds: that of its
-    first chunk, and the rest at the speed of this probe.
-    """
-    rest_us = f"greatest({tokens:d} - first_chunk_tokens, 0) / tokens_per_second * 1e6"
-    return sql.SQL(f"CASE WHEN {HAS_ANSWER_TIME} THEN {ANSWER_FROM} + {rest_us} END")
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeColumns:
+    """Probes as records; `target` has the place of the target of each, and their column `place` that of the region."""
+
+    target_ids: tuple[int, ...]
+    regions: tuple[str, ...]
+    target: Integers
+    records: NDArray[np.void]
+
+    @property
+    def target_id(self) -> Integers:
+        """Return the target of each probe."""
+        return np.array(self.target_ids, np.int64)[self.target]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, as `Column`."""
+        column = self.records[name]
+        found = column.astype(column.dtype.newbyteorder("="))
+        return found + POSTGRES_EPOCH_AT if name.endswith("_at") else found
+
+    def by_series(self) -> "tuple[list[tuple[int, str]], Integers, ProbeColumns]":
+        """Return the target id and region of each series that has probes, their numbers, and the probes in the order
+        of the series and of their rounds.
+        """
+        key = self.target * len(self.regions) + self.column("place")
+        order = np.argsort(self.column("round_at"), kind="stable")
+        # Numbers of two bytes are sorted in a tenth of the time.
+        narrow = key[order].astype(np.uint16 if len(self.target_ids) * len(self.regions) <= 1 << 16 else np.int64)
+        order = order[np.argsort(narrow, kind="stable")]
+        lengths = np.bincount(key)
+        (present,) = np.nonzero(lengths)
+        series = [divmod(one, len(self.regions)) for one in present.tolist()]
+        # As blocks, because numpy moves the fields of a structure one by one.
+        block = np.dtype((np.void, self.records.itemsize))
+        records = self.records.view(block)[order].view(self.records.dtype)
+        named = [(self.target_ids[target], self.regions[place]) for target, place in series]
+        return named, lengths[present], replace(self, target=self.target[order], records=records)
+
+
+def fields_of(*names: str) -> np.dtype[np.void]:
+    """Return the type of a record with these columns, after the place of the region and the traits."""
+    wholes = {"place": ">i2", "traits": ">i2", "vantage_id": ">i8", "round_at": ">i8", "dispatched_at": ">i8"}
+    return np.dtype([(name, wholes.get(name, ">f8")) for name in dict.fromkeys(("place", "traits", *names))])
+
+
+async def read(connection: Connection, scope: Scope, *names: str, most: int | None = None) -> ProbeColumns:
+    """Return some columns, and the traits, of the probes of a scope. Raises `BadRequest` if there are too many."""
+    regions, fields = await region_names(connection, scope), fields_of(*names)
+    statement, most = query("probe_columns").format(record=record_of(fields)), most or MAX_PROBES
+    rows: list[_PartRow] = []
+    from_at, days, many = scope.window.from_at, 1, 0
+    # The server holds the columns of a target in memory before it sends them, which a whole month would exceed. So the
+    # window is read day by day, or several days at once if a day has few rows.
+    while from_at < scope.window.until_at:
+        until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
+        part = replace(scope, window=Window(from_at=from_at, until_at=until_at), regions=regions)
+        found = await fetch(connection, statement, _PartRow, **part.parameters())
+        count = sum(len(row.probes) for row in found) // fields.itemsize
+        rows, many, from_at = rows + found, many + count, until_at
+        days = max(1, min(2 * days, days * _PORTION // (1 + count)))
+        if many > most:
+            raise BadRequest(f"more than {most:_} probes: choose a shorter window, fewer targets or fewer regions")
+    target_ids = tuple({row.target_id: None for row in rows})
+    target = np.array([target_ids.index(row.target_id) for row in rows], np.int64)
+    sizes = [len(row.probes) // fields.itemsize for row in rows]
+    records = np.frombuffer(b"".join(row.probes for row in rows), fields)
+    return ProbeColumns(target_ids, regions, np.repeat(target, sizes), records)
 
 
 async def region_names(connection: Connection, scope: Scope) -> tuple[str, ...]:
-    """Return the regions of a scope, each once: one that is named twice would return every probe twice."""
+    """Return the regions of a scope, each once."""
     return tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
 
 
@@ -167,61 +233,40 @@ async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_rou
     """Return every probe of a scope with its value of one metric; `by_round` without values of probes that began too
     late to be compared with others of their round. Raises `BadRequest` if there are too many.
     """
-    regions = await region_names(connection, scope)
-    counts = sql.SQL(PUNCTUAL if by_round else "true")
-    statement = query("probes").format(**_METRICS[metric].parts, **KINDS, counts=counts)
-    return _probes(await fetch_limited(connection, statement, replace(scope, regions=regions), _PROBE), regions)
+    found = await read(connection, scope, "vantage_id", "round_at", *columns_of(metric))
+    return await asyncio.to_thread(_probes, found, metric, by_round=by_round)
 
 
-async def fetch_limited(
-    connection: Connection, statement: sql.Composed, scope: Scope, probe: np.dtype[np.void]
-) -> list[PackedProbes]:
-    """Return the probes that a statement selects in a scope, records of the type `probe`. A series has one row for each
-    part of the window. Raises `BadRequest` if there are too many probes.
-    """
-    found: list[PackedProbes] = []
-    many = 0
-    from_at, days = scope.window.from_at, 1
-    # The server holds the columns of a target in memory before it sends them, which a whole month would exceed. So the
-    # window is read day by day, or several days at once if a day has few rows.
-    while from_at < scope.window.until_at:
-        until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
-        part = replace(scope, window=Window(from_at=from_at, until_at=until_at))
-        rows = await fetch(connection, statement, PackedProbes, **part.parameters())
-        count = sum(len(row.probes) for row in rows) // probe.itemsize
-        days = max(1, min(2 * days, days * _PORTION // (1 + count)))
-        from_at = until_at
-        found += rows
-        many += count
-        if many > MAX_PROBES:
-            raise BadRequest(
-                f"more than {MAX_PROBES:_} probes: choose a shorter window, fewer targets or fewer regions"
-            )
-    return found
-
-
-def _unpacked(rows: Sequence[PackedProbes], probe: np.dtype[np.void]) -> tuple[NDArray[np.void], Integers, Integers]:
-    """Return the records of all rows, and their targets and rounds."""
-    records = np.frombuffer(b"".join([row.probes for row in rows]), probe)
-    sizes = [len(row.probes) // probe.itemsize for row in rows]
-    target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), sizes)
-    return records, target_id, records["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
-
-
-def _probes(rows: Sequence[PackedProbes], regions: tuple[str, ...]) -> Probes:
-    records, target_id, round_at = _unpacked(rows, _PROBE)
-    traits = records["traits"].astype(np.int64)
+def _probes(found: ProbeColumns, metric: Metric, *, by_round: bool) -> Probes:
+    traits = found.column("traits")
+    value, censored = values_of(metric, found.column)
+    if by_round:
+        is_punctual = has(traits, PUNCTUAL)
+        value, censored = np.where(is_punctual, value, np.nan), censored & is_punctual
+    network = _MEASURES[metric].network
     return Probes(
-        regions=regions,
-        target_id=target_id,
-        region=traits >> _PLACE_BIT,
-        vantage_id=records["vantage_id"].astype(np.int64),
-        round_at=round_at,
-        kind=(traits >> _KIND_BIT & max(Kind)).astype(np.int8),
-        value=records["value"].astype(np.float64),
-        censored=(traits & _CENSORED).astype(np.bool_),
-        network=records["network"].astype(np.float64),
+        regions=found.regions,
+        target_id=found.target_id,
+        region=found.column("place").astype(np.int64),
+        vantage_id=found.column("vantage_id"),
+        round_at=found.column("round_at"),
+        kind=KIND_OF[outcomes(traits)].astype(np.int8),
+        value=value,
+        censored=censored,
+        network=reduce(np.add, map(found.column, network)) if network else np.full(len(value), np.nan),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRow:
+    """The rounds that one vantage recorded of one target, and the number of probes by outcome."""
+
+    vantage_id: int
+    target_id: int
+    recorded: int
+    oldest_at: int
+    newest_at: int
+    outcomes: dict[str, int]
 
 
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
@@ -229,135 +274,65 @@ async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
     return await fetch(connection, "recorded", RecordedRow, **scope.parameters())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _PhasesRow:
-    """Columns of one target from one region, in microseconds."""
-
-    target_id: int
-    region: str
-    round_at: Integers
-    dns: Reals
-    tcp: Reals
-    tls: Reals
-    rtt: Reals
-    ttft: Reals
-    provider: Reals
+_PHASES = ("dns_us", "tcp_us", "tls_us", "rtt_us", "ttft_us", "provider_us")
 
 
 async def phases(connection: Connection, scope: Scope) -> Phases:
     """Return the phases of every probe of a scope that has a valid first token and began in time."""
-    statement = query("phases").format(valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL))
-    rows = await fetch_columns(connection, statement, _PhasesRow, **scope.parameters())
-    regions = tuple(sorted({row.region for row in rows}))
-    sizes = [len(row.round_at) for row in rows]
-    return Phases(
-        regions=regions,
-        target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), sizes),
-        region=np.repeat(np.array([regions.index(row.region) for row in rows], np.int64), sizes),
-        round_at=np.concatenate([np.empty(0, np.int64), *(row.round_at for row in rows)]),
-        **{name: _column(rows, name) for name in _PHASE_COLUMNS},
+    found = await read(connection, scope, "round_at", *_PHASES)
+    traits = found.column("traits")
+    chosen = _IS_STREAMED[outcomes(traits)] & (
+        traits & (VALID | PUNCTUAL | FIRST_TOKEN) == VALID | PUNCTUAL | FIRST_TOKEN
     )
-
-
-_PHASE_COLUMNS = [field.name for field in fields(_PhasesRow) if field.type is Reals]
-
-
-def _column(rows: Sequence[_PhasesRow], name: str) -> Reals:
-    return np.concatenate([np.empty(0), *(getattr(row, name) for row in rows)])
-
-
-# One request of the statement `requests`, in the server's byte order, and the bits of its `traits`.
-_REQUEST = np.dtype(
-    [("traits", ">i4"), ("round_at", ">i8"), *((name, ">f8") for name in ("ttft", "e2e", "ceiling", "speed"))]
-)
-_REQUEST_PLACE_BIT = 2
-_ENDINGS = {ending.name.lower(): sql.Literal(ending.value) for ending in Ending}
+    return Phases(
+        regions=found.regions,
+        target_id=found.target_id[chosen],
+        region=found.column("place").astype(np.int64)[chosen],
+        round_at=found.column("round_at")[chosen],
+        **{name.removesuffix("_us"): found.column(name)[chosen] for name in _PHASES},
+    )
 
 
 async def requests(connection: Connection, scope: Scope, *, answer_tokens: int = 0) -> Requests:
     """Return every round of a scope. With `answer_tokens`, the time to the last token is that of an answer of so many
-    tokens. Raises `BadRequest` if there are too many.
+    tokens: that of its first chunk, and the rest at the speed of this probe. Raises `BadRequest` if there are too many.
     """
-    regions = await region_names(connection, scope)
-    limited = measure(Metric.E2E)
-    e2e = answer_us(answer_tokens) if answer_tokens else limited["value"]
-    statement = query("requests").format(
-        ttft=measure(Metric.TTFT)["value"], e2e=e2e, ceiling=limited["ceiling"], valid=sql.SQL(VALID), **_ENDINGS
-    )
-    rows = await fetch_limited(connection, statement, replace(scope, regions=regions), _REQUEST)
-    return _requests(rows, regions)
-
-
-def _requests(rows: Sequence[PackedProbes], regions: tuple[str, ...]) -> Requests:
-    records, target_id, round_at = _unpacked(rows, _REQUEST)
-    traits = records["traits"].astype(np.int64)
+    of_answer = ("answer_from_us", "first_chunk_tokens") if answer_tokens else ()
+    names = (*columns_of(Metric.TTFT, Metric.E2E, Metric.TOKENS_PER_SECOND), *of_answer)
+    found = await read(connection, scope, "round_at", *names)
+    traits, speed = found.column("traits"), values_of(Metric.TOKENS_PER_SECOND, found.column)[0]
+    (ttft_us, no_token), (e2e_us, no_end) = (values_of(one, found.column) for one in (Metric.TTFT, Metric.E2E))
+    if answer_tokens:
+        rest_us = np.fmax(answer_tokens - found.column("first_chunk_tokens"), 0) / speed * 1e6
+        e2e_us, no_end = found.column("answer_from_us") + rest_us, np.zeros(len(traits), np.bool_)
     return Requests(
-        regions=regions,
-        target_id=target_id,
-        region=traits >> _REQUEST_PLACE_BIT,
-        round_at=round_at,
-        ending=(traits & max(Ending)).astype(np.int8),
-        ttft_us=records["ttft"].astype(np.float64),
-        e2e_us=records["e2e"].astype(np.float64),
-        ceiling_us=records["ceiling"].astype(np.float64),
-        tokens_per_second=records["speed"].astype(np.float64),
+        regions=found.regions,
+        target_id=found.target_id,
+        region=found.column("place").astype(np.int64),
+        round_at=found.column("round_at"),
+        ending=_ENDING_OF[outcomes(traits)],
+        ttft_us=np.where(no_token, np.nan, ttft_us),
+        e2e_us=np.where(no_end, np.nan, e2e_us),
+        ceiling_us=_limits_of(Metric.E2E, found.column),
+        tokens_per_second=speed,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _SentRow:
-    """The probes of one target, as columns."""
-
-    target_id: int
-    vantage_id: Integers
-    round_at: Integers
-    dispatched_at: Integers
-    throttled: NDArray[np.int32]
-    ttft_us: Reals
-    limit_us: Reals
-    cost_usd: Reals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _VantageRegionRow:
-    id: int
-    region: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _IntervalRow:
-    id: int
-    every_us: int
-
-
-_MEASURED = ("ttft_us", "limit_us", "cost_usd")
-
-
-async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> SentProbes:
-    """Return at most `limit` probes of a scope that were sent."""
-    statement = query("probes_asked").format(valid=sql.SQL(VALID))
-    rows = await fetch_columns(connection, statement, _SentRow, **scope.parameters(), limit=limit)
-    several = {
-        part.name: np.concatenate([np.empty(0, _dtype(part.name)), *(getattr(row, part.name) for row in rows)])
-        for part in fields(_SentRow)
-        if part.name != "target_id"
+async def sent_probes(connection: Connection, scope: Scope, *, most: int) -> SentProbes:
+    """Return the probes of a scope that were sent and have a valid duration, or failed. Raises `BadRequest` if the
+    scope has more than `most` probes.
+    """
+    names = ("vantage_id", "round_at", "dispatched_at", "ttft_us", "timeout_us", "cost_usd")
+    found = await read(connection, scope, *names, most=most)
+    traits = found.column("traits")
+    outcome = outcomes(traits)
+    kind = KIND_OF[outcome]
+    columns = {
+        "target_id": found.target_id,
+        **{name: found.column(name) for name in ("vantage_id", "round_at", "dispatched_at", "cost_usd")},
+        "throttled": kind == Kind.THROTTLED,
+        "ttft_us": np.where(_IS_STREAMED[outcome], found.column("ttft_us"), np.nan),
+        "limit_us": np.nan_to_num(np.where(_IS_CUT_OFF[outcome], found.column("timeout_us"), 0.0)),
     }
-    several["throttled"] = several["throttled"].astype(np.bool_)
-    counts = [len(row.round_at) for row in rows]
-    target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), counts)
-    return SentProbes(target_id=target_id, **several)
-
-
-async def vantage_regions(connection: Connection) -> dict[int, str]:
-    """Return the region of every vantage, by its id."""
-    return {row.id: row.region for row in await fetch(connection, "vantage_regions", _VantageRegionRow)}
-
-
-async def intervals(connection: Connection, target_ids: tuple[int, ...]) -> dict[int, int]:
-    """Return the interval of each target in microseconds, by its id."""
-    rows = await fetch(connection, "target_intervals", _IntervalRow, target_ids=list(target_ids))
-    return {row.id: row.every_us for row in rows}
-
-
-def _dtype(name: str) -> type[np.generic]:
-    return np.float64 if name in _MEASURED else np.int64
+    chosen = (kind != Kind.SKIPPED) & ((kind != Kind.OK) | has(traits, VALID))
+    return SentProbes(**{name: column[chosen] for name, column in columns.items()})

@@ -9,16 +9,16 @@ The laws:
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.analysis.stats.arrays import Reals
+from isochrone_collector.analysis.probe_records import Traits, outcomes
+from isochrone_collector.analysis.stats.arrays import Integers, Reals
+from isochrone_collector.store.leaderboards import cut, measured
 from isochrone_collector.store.postgres.pool import (
     BoolRow,
     Connection,
@@ -26,11 +26,9 @@ from isochrone_collector.store.postgres.pool import (
     IdRow,
     execute,
     fetch,
-    fetch_records,
-    query,
 )
-from isochrone_collector.store.probe_queries import Scope, measure
-from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, added, counted, joined
+from isochrone_collector.store.probe_queries import ProbeColumns, Scope, columns_of, read
+from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, Series, added, counted, joined
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US, Outcome
@@ -40,11 +38,7 @@ _TARGETS_AT_ONCE = 8
 _LOCK_KEY = 4_600_005
 _METRICS = tuple(Metric)
 _OUTCOMES = tuple(Outcome)
-_LIMITS = "_limits"
-_PARTS = sql.SQL(
-    "string_agg(float8send(({value})::double precision), ''::bytea) AS {known},"
-    " string_agg(float8send((CASE WHEN ({value}) IS NULL THEN {ceiling} END)::double precision), ''::bytea) AS {limits}"
-)
+_COLUMNS = ("round_at", "cost_usd", *columns_of(*_METRICS))
 
 
 async def any_samples(connection: Connection, window: Window) -> bool:
@@ -72,11 +66,9 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
         async with database.transaction() as connection:
             await execute(connection, "take_lock", key=_LOCK_KEY)
             await execute(connection, "disable_jit")
-            records = await _values(connection, Scope(window=window, target_ids=target_ids))
-            rows = await asyncio.to_thread(_packed, records)
-            endings = [_ending(record) for record in records]
+            rows, endings = await from_samples(connection, Scope(window=window, target_ids=target_ids))
             await _write(connection, Resolution.HOUR, hour_at, rows, endings)
-        total += len(records)
+        total += len(endings)
     return total
 
 
@@ -105,46 +97,38 @@ async def portions(database: Database) -> list[tuple[int, ...]]:
     return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]
 
 
-async def _values(connection: Connection, scope: Scope) -> list[dict[str, Any]]:
-    statement = query("values_of_hour").format(values=sql.SQL(", ").join(map(_part, _METRICS)))
-    outcomes = [outcome.value for outcome in _OUTCOMES]
-    return await fetch_records(connection, statement, **scope.parameters(), outcomes=outcomes)
+async def from_samples(connection: Connection, scope: Scope) -> tuple[list[JoinedRow], list[OutcomeRow]]:
+    """Summarise the samples of a scope as those of one bucket."""
+    return await asyncio.to_thread(_summarised, await read(connection, scope, *_COLUMNS))
 
 
-def _part(metric: Metric) -> sql.Composed:
-    expressions = measure(metric)
-    names = {"known": sql.Identifier(metric), "limits": sql.Identifier(metric + _LIMITS)}
-    return _PARTS.format(value=expressions["value"], ceiling=expressions["ceiling"], **names)
-
-
-def _packed(records: Iterable[Mapping[str, Any]]) -> list[JoinedRow]:
-    return [
+def _summarised(probes: ProbeColumns) -> tuple[list[JoinedRow], list[OutcomeRow]]:
+    series, lengths, found = probes.by_series()
+    rows = [
         JoinedRow(
-            target_id=record["target_id"],
-            region=record["region"],
+            target_id=target_id,
+            region=region,
             metric=metric,
-            histogram=histogram.pack(_numbers(record[metric])),
-            censored=histogram.pack(_numbers(record[metric + _LIMITS])) or None,
+            histogram=histogram.pack(own.values[~own.censored]),
+            censored=histogram.pack(own.values[own.censored]) or None,
         )
-        for record in records
         for metric in _METRICS
-        if record[metric] or record[metric + _LIMITS]
+        for (target_id, region), own in zip(series, measured(found, metric, lengths), strict=True)
+        if len(own.values)
     ]
+    columns = [cut(found.column(name), lengths) for name in ("traits", "cost_usd", "round_at")]
+    return rows, [_ending(key, *own) for key, *own in zip(series, *columns, strict=True)]
 
 
-def _numbers(content: bytes | None) -> Reals:
-    return np.frombuffer(content or b"", ">f8").astype(np.float64)
-
-
-def _ending(record: Mapping[str, Any]) -> OutcomeRow:
-    # Positions in PostgreSQL's arrays begin at 1.
-    counts = np.bincount(np.frombuffer(record["outcomes"] or b"", ">i2"), minlength=len(_OUTCOMES) + 1)[1:].tolist()
+def _ending(key: Series, traits: Traits, cost_usd: Reals, round_at: Integers) -> OutcomeRow:
+    counts = np.bincount(outcomes(traits), minlength=len(_OUTCOMES)).tolist()
+    known = cost_usd[~np.isnan(cost_usd)]
     return OutcomeRow(
-        target_id=record["target_id"],
-        region=record["region"],
-        outcomes={outcome.value: n for outcome, n in zip(_OUTCOMES, counts, strict=True) if n},
-        cost_usd=record["cost_usd"],
-        newest_at=record["newest_at"],
+        target_id=key[0],
+        region=key[1],
+        outcomes={outcome.value: n for outcome, n in zip(_OUTCOMES, counts, strict=False) if n},
+        cost_usd=float(known.sum()) if len(known) else None,
+        newest_at=int(round_at.max()),
     )
 
 

@@ -47,13 +47,13 @@ def _type_of(column: str) -> str:
 
 _MEASURED = [field.name for field in fields(Sample) if field.name not in {*_OWN_COLUMNS, "ratelimit"}]
 _LIMITS = [field.name for field in fields(RateLimit)]
-
-COLUMNS: Mapping[str, str] = {
+_READ: Mapping[str, str] = {
     **_OWN_COLUMNS,
     **{name: _type_of(name) for name in _MEASURED},
     **{_RATELIMIT + name: _type_of(_RATELIMIT + name) for name in _LIMITS},
 }
-"""Name and type of every column of `sample`."""
+COLUMNS: Mapping[str, str] = {**_READ, "traits": "int4", "answer_from_us": "int8"}
+"""Name and type of every column of `sample`; for the last two, see `ingest.sample_columns.derived`."""
 
 
 def stored_sample(record: Mapping[str, Any], *, target: str) -> StoredSample:
@@ -244,5 +244,5 @@ def _with_rounds(arrival: Arrival) -> Arrival:
 
 
 async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:
-    columns = sql.SQL(", ").join(sql.Identifier("sample", column) for column in COLUMNS)
+    columns = sql.SQL(", ").join(sql.Identifier("sample", column) for column in _READ)
     return await fetch_records(connection, query(name).format(columns=columns), **parameters)

@@ -20,10 +20,10 @@ from isochrone_collector.analysis.time_series import SummarisedOutcomes, Summari
 from isochrone_collector.store import job_state
 from isochrone_collector.store.postgres.pool import Connection, fetch, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
-from isochrone_collector.store.probe_queries import KINDS, Scope, region_names
+from isochrone_collector.store.probe_queries import KIND_OF, Scope, region_names
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, Outcome
 
 _STARTS, _NO_STARTS = sql.SQL("timestamptz_send(bucket_start)"), sql.SQL("''::bytea")
 
@@ -82,12 +82,12 @@ class _EndToEndRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutcomesRow:
-    """The concatenated counts of probes of one target, by region, beginning and kind of outcome."""
+    """The concatenated counts of probes of one target, by region, beginning and outcome."""
 
     target_id: int
     places: bytes
     starts: bytes
-    kinds: bytes
+    outcomes: bytes
     probes: bytes
 
 
@@ -223,16 +223,17 @@ async def outcomes_over_time(
     """Return the outcomes of all pieces by target, of targets that have any; the scope must have regions, and its
     window is ignored.
     """
-    statement = query("outcomes_over_time").format(**KINDS)
     own: defaultdict[int, list[_OutcomesRow]] = defaultdict(list)
     for piece in found:
-        for row in await fetch(connection, statement, _OutcomesRow, **_parameters(scope, piece)):
+        for row in await fetch(
+            connection, "outcomes_over_time", _OutcomesRow, **_parameters(scope, piece), outcomes=list(Outcome)
+        ):
             own[row.target_id].append(row)
     return {
         target_id: SummarisedOutcomes(
             region=_concatenated(_integers(row.places, ">i2") - 1 for row in parts),
             at=_concatenated(_integers(row.starts, ">i8") + POSTGRES_EPOCH_AT for row in parts),
-            kind=_concatenated(_integers(row.kinds, ">i2") for row in parts),
+            kind=KIND_OF[_concatenated(_integers(row.outcomes, ">i2") - 1 for row in parts)],
             probes=_concatenated(_integers(row.probes, ">i8") for row in parts),
         )
         for target_id, parts in own.items()

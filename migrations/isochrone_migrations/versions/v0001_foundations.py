@@ -204,9 +204,15 @@ CREATE TABLE sample (
     http_status integer,
     error text,
     timeout_us bigint,
+    traits integer NOT NULL,
+    answer_from_us bigint,
     PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx)
 ) PARTITION BY RANGE (round_at);
 COMMENT ON TABLE sample IS 'One row per probe, append-only, a partition per day (UTC) made by the collector.';
+COMMENT ON COLUMN sample.traits IS
+    'Bits: values are valid (1), began in time (2), has a first token (4); from 8 on, the place of the outcome.';
+COMMENT ON COLUMN sample.answer_from_us IS
+    'From the request to the chunk at which the measurement of the speed began, in microseconds.';
 
 CREATE TABLE sample_late (
     LIKE sample,
@@ -313,13 +319,9 @@ CREATE TABLE alert (
     subject text NOT NULL,
     sentence text NOT NULL,
     details jsonb NOT NULL,
-    raised_at timestamptz NOT NULL,
-    attempts integer NOT NULL DEFAULT 0,
-    next_attempt_at timestamptz,
-    delivered_at timestamptz,
-    last_error text NOT NULL DEFAULT ''
+    raised_at timestamptz NOT NULL
 );
-COMMENT ON TABLE alert IS 'What somebody should know; without a next attempt nobody will be told again.';
+COMMENT ON TABLE alert IS 'Alerts, each raised once; alert_delivery has their deliveries.';
 
 CREATE TABLE alert_delivery (
     alert_id bigint NOT NULL,

@@ -127,7 +127,8 @@ class Bench:
             browsing.leave(self.browser)
             now_at = time.time_ns() // 1000
             window = Window(from_at=now_at - minutes * MINUTE_US, until_at=now_at)
-            sqls.append(self.sql_s(reference_sql.matrix(Scope(window=window, target_ids=self._target_ids))))
+            scope = Scope(window=window, target_ids=self._target_ids, regions=self.filled.dataset.regions)
+            sqls.append(self.sql_s(reference_sql.matrix(scope)))
 
         turn(DAY_US // MINUTE_US)
         first, once_s = visits.pop(), sqls.pop()

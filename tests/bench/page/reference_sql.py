@@ -9,15 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from psycopg import sql
-
 from isochrone_collector.store import leaderboards, summaries
 from isochrone_collector.store.postgres.pool import Database, Statement, query
 from isochrone_collector.store.postgres.values import parameters_of
-from isochrone_collector.store.probe_queries import KINDS, Scope, measure
+from isochrone_collector.store.probe_queries import Scope, columns_of, fields_of, record_of
 from isochrone_collector.store.summaries import Piece, Resolution
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.model import SECOND_US, Outcome
 
 TIMEOUT_US = 60 * SECOND_US
 
@@ -26,8 +24,12 @@ Asked = tuple[Statement, Mapping[str, object]]
 
 
 def matrix(scope: Scope) -> list[Asked]:
-    """Return the statement of the matrix in a window."""
-    return [(query("standings").format(**leaderboards._expressions(), **KINDS), scope.parameters())]
+    """Return the statement of the matrix in a window; the scope must have regions."""
+    return [(_probes(leaderboards.COLUMNS), scope.parameters())]
+
+
+def _probes(columns: tuple[str, ...]) -> Statement:
+    return query("probe_columns").format(record=record_of(fields_of(*columns)))
 
 
 def long_series(scope: Scope, *, summarised_until: int) -> list[Asked]:
@@ -37,11 +39,10 @@ def long_series(scope: Scope, *, summarised_until: int) -> list[Asked]:
     hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=scope.window.from_at, until_at=summarised_until))
     since = replace(scope, window=Window(from_at=summarised_until, until_at=scope.window.until_at))
     values = query("joined_summaries").format(starts=summaries._STARTS)
-    probes = query("probes").format(**measure(Metric.TTFT), **KINDS, counts=sql.SQL("true"))
     return [
         (values, summaries._parameters(scope, hours) | {"metrics": [Metric.TTFT.value]}),
-        (query("outcomes_over_time").format(**KINDS), summaries._parameters(scope, hours)),
-        (probes, since.parameters()),
+        (query("outcomes_over_time"), summaries._parameters(scope, hours) | {"outcomes": list(Outcome)}),
+        (_probes(("vantage_id", "round_at", *columns_of(Metric.TTFT))), since.parameters()),
     ]
 
 

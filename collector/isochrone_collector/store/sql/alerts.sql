@@ -8,7 +8,7 @@ ON CONFLICT DO NOTHING
 
 -- The alerts raised in a window, newest first.
 -- name: alerts_of_window
-SELECT id, kind, subject, sentence, raised_at, delivered_at, attempts, last_error
+SELECT id, kind, subject, sentence, raised_at
 FROM alert
 WHERE raised_at >= %(from_at)s AND raised_at < %(until_at)s
 ORDER BY raised_at DESC, id
@@ -16,7 +16,7 @@ LIMIT %(limit)s
 
 -- One alert as it is now.
 -- name: alert_by_id
-SELECT id, kind, subject, sentence, raised_at, delivered_at, attempts, last_error
+SELECT id, kind, subject, sentence, raised_at
 FROM alert
 WHERE id = %(id)s
 

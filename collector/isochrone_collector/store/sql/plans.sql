@@ -69,7 +69,7 @@ WHERE id = %(id)s
 
 -- Every target ever planned.
 -- name: targets
-SELECT id, name, provider, model, usd_per_m_input, usd_per_m_output, last_version
+SELECT id, name, provider, model, every_us, usd_per_m_input, usd_per_m_output, last_version
 FROM target
 ORDER BY name, last_version DESC
 

@@ -16,21 +16,6 @@ FROM (
     LIMIT 1
 ) AS found
 
--- The concatenated values of some targets in an hour, in eight bytes each, and the outcomes as two-byte positions in a
--- list; columns without values are NULL.
--- name: values_of_hour
-SELECT
-    target_id,
-    region,
-    {values},
-    string_agg(int2send(array_position(%(outcomes)s::text[], outcome)::smallint), ''::bytea) AS outcomes,
-    sum(cost_usd) AS cost_usd,
-    max(round_at) AS newest_at
-FROM sample
-WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-    AND target_id = ANY(%(target_ids)s::bigint[])
-GROUP BY target_id, region
-
 -- Concatenated histograms of one resolution, with their lengths in four bytes each, and their regions as two-byte
 -- positions in a list; with their beginnings, too, if those are asked for. By target and metric only: sorting them by
 -- region would take longer than reading them.
@@ -84,34 +69,23 @@ JOIN (
     GROUP BY target_id, region
 ) AS counts USING (target_id, region)
 
--- The counts of probes in the summaries of one resolution by kind of outcome, concatenated per target in eight bytes
--- each, with their regions as two-byte positions in a list and their beginnings.
+-- The counts of probes in the summaries of one resolution by outcome, concatenated per target in eight bytes each, with
+-- their regions and outcomes as two-byte positions in lists, 0 for an outcome of a later version, and their beginnings.
 -- name: outcomes_over_time
 SELECT
     target_id,
-    string_agg(int2send(place::smallint), ''::bytea) AS places,
+    string_agg(int2send(listed.place::smallint), ''::bytea) AS places,
     string_agg(timestamptz_send(bucket_start), ''::bytea) AS starts,
-    string_agg(int2send(kind::smallint), ''::bytea) AS kinds,
-    string_agg(int8send(probes), ''::bytea) AS probes
-FROM (
-    SELECT
-        target_id,
-        listed.place,
-        bucket_start,
-        CASE
-            WHEN entry.key = 'ok' THEN {ok}
-            WHEN entry.key = 'throttled' THEN {throttled}
-            WHEN starts_with(entry.key, 'skipped_') THEN {skipped}
-            ELSE {failed}
-        END AS kind,
-        entry.value::bigint AS probes
-    FROM outcome_summary
-    JOIN unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, place) ON listed.name = outcome_summary.region
-    CROSS JOIN LATERAL jsonb_each_text(outcomes) AS entry
-    WHERE resolution = %(resolution)s
-        AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
-        AND target_id = ANY(%(target_ids)s::bigint[])
-) AS counted
+    string_agg(
+        int2send(coalesce(array_position(%(outcomes)s::text[], entry.key), 0)::smallint), ''::bytea
+    ) AS outcomes,
+    string_agg(int8send(entry.value::bigint), ''::bytea) AS probes
+FROM outcome_summary
+JOIN unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, place) ON listed.name = outcome_summary.region
+CROSS JOIN LATERAL jsonb_each_text(outcomes) AS entry
+WHERE resolution = %(resolution)s
+    AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
 GROUP BY target_id
 
 -- Insert the summaries that do not exist yet.

@@ -22,7 +22,6 @@ from isochrone_collector.store.batches import (
     probes_before,
     probes_of,
 )
-from isochrone_collector.store.probe_queries import Scope, requests
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Outcome, Quality, Sample, Vantage
 
@@ -43,7 +42,7 @@ def random_samples(local: InProcessCollector, seed: int, rounds: int) -> list[Sa
         ttft_us = maybe(0, 2_000_000)
         speed = None if rng.random() < 0.25 else float(rng.choice([1e-5, rng.uniform(0.001, 900)]))
         first, output, reasoning = maybe(0, 5), maybe(5, 2_000), maybe(0, 5)
-        # Of about half of the answers the speed is that from the first token of the answer, see `ANSWER_FROM`.
+        # Of about half of the answers the speed is that from the first token of the answer.
         rest_us = (output or 9) - (reasoning or 0) - (first or 0)
         ttfat_us = maybe(2_000_000, 3_000_000)
         e2e_us = (ttfat_us or 0) + int(rest_us / (speed or 1) * 1e6) + int(rng.choice([0, 5_000]))
@@ -326,15 +325,3 @@ async def test_huge_counts_of_tokens_overflow_nothing(local: InProcessCollector)
     ]
     assert len(fresh) == 2
     assert fresh == stored
-
-
-async def test_a_speed_of_an_earlier_version_overflows_nothing(local: InProcessCollector) -> None:
-    """Its answer would take longer than a number can say, so its duration is unknown."""
-    await local.begin(DAY_AT)
-    await local.push(US, [local.sample(DAY_AT, tokens_per_second=5.0, first_chunk_tokens=1)])
-    async with local.database.connection() as connection:
-        await connection.execute("UPDATE sample SET tokens_per_second = 1e-305")
-        scope = Scope(window=Window(from_at=DAY_AT, until_at=DAY_AT + SECOND_US), target_ids=(local.target_id,))
-        assert np.isnan((await requests(connection, scope, answer_tokens=200)).e2e_us).all()
-    (stored,) = (await probes(local, await read(local, NewBatches(RecentBatches())))).tolist()
-    assert np.isnan(dict(zip(RECORD.names or (), stored, strict=True))["answer_from_us"])

@@ -78,8 +78,8 @@ async def test_every_instant_of_the_window_has_its_partition(database: Database,
     window = await partitions.ensure(database, now_at=NOW_AT)
     columns = "target_id, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at, late_us, chunks"
     insert = (
-        f"INSERT INTO sample ({columns}, output_chars, quality, round_at) VALUES"
-        " (1, 1, 1, 1, 1, 'us', now(), 'ok', now(), 0, 0, 0, 0, timestamptz 'epoch' + %s * interval '1 microsecond')"
+        f"INSERT INTO sample ({columns}, output_chars, quality, traits, round_at) VALUES"
+        " (1, 1, 1, 1, 1, 'us', now(), 'ok', now(), 0, 0, 0, 0, 3, timestamptz 'epoch' + %s * interval '1 microsecond')"
     )
     with psycopg.connect(database_url, autocommit=True) as connection:
         for at in (window.from_at, window.until_at - 1):

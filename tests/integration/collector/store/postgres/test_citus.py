@@ -43,8 +43,8 @@ GROUP BY nodeid
 """
 SAMPLE = """
 INSERT INTO sample (target_id, round_at, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at,
-    late_us, chunks, output_chars, quality)
-VALUES (1, '2026-01-01', 1, 1, 1, 0, 'us', now(), 'ok', now(), 0, 1, 1, 0)
+    late_us, chunks, output_chars, quality, traits)
+VALUES (1, '2026-01-01', 1, 1, 1, 0, 'us', now(), 'ok', now(), 0, 1, 1, 0, 3)
 """
 ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
 
