@@ -1,55 +1,25 @@
-"""Distributions of one metric, from raw values or from histograms, behind one protocol."""
+"""Distributions of one metric, from raw values or from histograms, and the outcomes of probes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from isochrone_collector.analysis.histogram import Histogram
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
-from isochrone_collector.analysis.stats.binomial import quantiles, several_quantiles
+from isochrone_collector.analysis.stats.binomial import quantiles
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import Outcome
 
 
-def _nothing() -> Reals:
-    return np.empty(0)
-
-
-def _no_flags() -> Flags:
-    return np.empty(0, np.bool_)
-
-
-class Distribution(Protocol):
-    """Values in microseconds, or tokens per second. Values of probes that hit a limit are censored: known only to
-    exceed the limit, and ranked above all others.
-    """
-
-    @property
-    def known(self) -> int:
-        """The number of values that are not censored."""
-
-    @property
-    def n(self) -> int:
-        """The number of values, censored ones included."""
-
-    def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
-        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. `history` is that
-        of `inflation_of_flags`, of one row.
-        """
-
-    def within(self, limit: float) -> tuple[int, int]:
-        """Return how many values are certainly at most `limit`, and how many possibly are."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Values:
-    """A distribution given by all its values in the order of their rounds; where `censored`, the limit."""
+    """All values in the order of their rounds; where `censored`, the limit that was hit, ranking above all values."""
 
-    values: Reals = field(default_factory=_nothing)
-    censored: Flags = field(default_factory=_no_flags)
+    values: Reals = field(default_factory=lambda: np.empty(0))
+    censored: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @classmethod
     def uncensored(cls, values: Reals) -> "Values":
@@ -68,7 +38,7 @@ class Values:
 
     def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
         """Return the quantile `share` with its 95 % interval; `None` without values."""
-        return quantiles(ragged([self.values]), share, censored=self.censored, history=history).listed()[0]
+        return quantiles(ragged([self.values]), {share: history}, self.censored)[share].listed()[0]
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly: those censored below it too."""
@@ -76,19 +46,22 @@ class Values:
         return sure, sure + int(np.count_nonzero((self.values < limit) & self.censored))
 
 
+Distribution = Values | Histogram
+"""All values of one metric in microseconds, or tokens per second, or a summary of them."""
+
+
 def quantiles_of(
     found: Sequence[Distribution], histories: Mapping[float, VarianceInflation | None], *, of_known: bool = False
 ) -> dict[float, list[Quantile | None]]:
-    """Return quantiles of each distribution by their shares, as `Distribution.quantile` does; `histories` has that of
-    each share, with a row for each distribution, or `None`. With `of_known` the effective number is that of the values
-    that are not censored, to be shown beside their number; `None` if all are censored.
+    """Return quantiles of each distribution by their shares. `histories` has that of each share, with a row for each
+    distribution, or `None`. With `of_known` the effective number is that of the values that are not censored, to be
+    shown beside their number; `None` if all are censored.
     """
     values = [one for one in found if isinstance(one, Values)]
     if len(values) < len(found):
-        chosen = among_known if of_known else _as_it_is
         return {
             share: [
-                chosen(one.quantile(share, history and history.at(np.array([row]))), one)
+                _chosen(one, one.quantile(share, history and history.at(np.array([row]))), of_known=of_known)
                 for row, one in enumerate(found)
             ]
             for share, history in histories.items()
@@ -96,7 +69,7 @@ def quantiles_of(
     if not values:
         return {share: [] for share in histories}
     series, censored = ragged([one.values for one in values]), np.concatenate([one.censored for one in values])
-    estimates = several_quantiles(series, histories, censored=censored)
+    estimates = quantiles(series, histories, censored)
     if of_known:
         before = np.concatenate([np.zeros(1, np.int64), censored.cumsum()])
         known = series.counts - np.diff(before[series.offsets])
@@ -104,16 +77,11 @@ def quantiles_of(
     return {share: own.listed() for share, own in estimates.items()}
 
 
-def _as_it_is(quantile: Quantile | None, _values: Distribution) -> Quantile | None:
-    return quantile
-
-
-def among_known(quantile: Quantile | None, values: Distribution) -> Quantile | None:
-    """Return a quantile whose effective number is that of the values that are not censored, to be shown beside their
-    number; `None` if all are censored.
-    """
+def _chosen(values: Distribution, quantile: Quantile | None, *, of_known: bool) -> Quantile | None:
     known = values.known
-    if quantile is None or not known:
+    if not of_known or quantile is None:
+        return quantile
+    if not known:
         return None
     if quantile.n_eff is None or known == values.n:
         return quantile
@@ -146,12 +114,7 @@ class OutcomeCounts:
         return self.ok + self.failed
 
     def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
-        return OutcomeCounts(
-            ok=self.ok + other.ok,
-            failed=self.failed + other.failed,
-            throttled=self.throttled + other.throttled,
-            skipped=self.skipped + other.skipped,
-        )
+        return OutcomeCounts(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
 
 def outcome_counts(outcomes: Mapping[str, int]) -> OutcomeCounts:

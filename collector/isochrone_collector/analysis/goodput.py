@@ -36,8 +36,8 @@ _CELLS = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Counts of the `planned` requests: `good` are certainly answered in time, `possible` certainly or possibly.
-    `n_eff` is their effective number. `failed` and `throttled` name the reasons, where it is not the latency.
+    """Counts of the `planned` requests, worth `n_eff` independent ones: `good` are certainly answered in time,
+    `possible` at least possibly, and `failed` and `throttled` were not for another reason than their latency.
     """
 
     planned: int = 0
@@ -63,8 +63,8 @@ class RequestCounts:
 
 
 def verdict(found: Proportion, share: float, *, n_eff: float) -> Eligible:
-    """Decide whether the goodput of requests, worth `n_eff` independent ones, is at least `share`, on its interval;
-    unknown while `share` would be uncertain even if all of them were in time.
+    """Decide by its interval whether the goodput of requests, worth `n_eff` independent ones, is at least `share`;
+    unknown while that would be uncertain even if all of them were in time.
     """
     if found.n < needed(share):
         return Eligible.UNKNOWN
@@ -91,29 +91,13 @@ def needed(share: float) -> int:
 
 
 def effective_sizes(rows: Sequence[Flags], history: VarianceInflation | None = None) -> Reals:
-    """Return the number of independent requests that tell as much as those of each row, which are in the order of their
-    rounds: failures come in runs. `history` is that of `inflation_of_flags`.
-    """
+    """Return the effective number of the requests of each row, in order; `history` is that of `inflation_of_flags`."""
     series = ragged([row.astype(np.float64) for row in rows])
     found = np.zeros(len(rows))
     for places, own in series.portions(cells=_CELLS):
         n = own.shape[1]
         found[places] = inflation_of_flags(own, history and history.at(places)).effective_n(n)
     return found
-
-
-def count_requests(
-    good: Flags, possible: Flags, *, failed: int, throttled: int, history: VarianceInflation | None = None
-) -> RequestCounts:
-    """Count planned requests, given in the order of their rounds; `history` is that of `inflation_of_flags`."""
-    return RequestCounts(
-        planned=len(good),
-        good=int(np.count_nonzero(good)),
-        possible=int(np.count_nonzero(possible)),
-        n_eff=float(effective_sizes([good], history)[0]),
-        failed=failed,
-        throttled=throttled,
-    )
 
 
 class Ending(IntEnum):
@@ -127,10 +111,8 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """One row per round and stream, unordered. `region` is an index into `regions`.
-
-    `ttft_us` and `e2e_us` are NaN if unknown, `ceiling_us` is the time that a request was waited for that has none, and
-    `e2e_us` may be that of an answer of another length.
+    """One row per round and stream, unordered. `region` is an index into `regions`; durations are NaN if unknown.
+    `ceiling_us` is the time waited in vain, and `e2e_us` may be that of an answer of another length.
     """
 
     regions: tuple[str, ...]
@@ -169,9 +151,7 @@ class Requests:
     def judged(
         self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: VarianceInflation | None = None
     ) -> RequestCounts:
-        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
-        `history` is that of `inflation_of_flags`, of one row.
-        """
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order."""
         answered = self.ending == Ending.ANSWERED
         unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)
         in_time = ~(self.tokens_per_second < min_speed)
@@ -181,30 +161,23 @@ class Requests:
         planned = (self.ending != Ending.NONE) & ~(answered & unmeasured)
         good = answered & in_time
         given_up = (self.ending == Ending.FAILED) & (self.ceiling_us < min(limits_us.values(), default=0.0))
-        failed = (self.ending == Ending.FAILED) & np.isnan(self.ceiling_us)
-        return count_requests(
-            good[planned],
-            (good | given_up)[planned],
-            failed=_many(failed),
-            throttled=_many(self.ending == Ending.THROTTLED),
-            history=history,
+        return RequestCounts(
+            planned=int(np.count_nonzero(planned)),
+            good=int(np.count_nonzero(good & planned)),
+            possible=int(np.count_nonzero((good | given_up) & planned)),
+            n_eff=float(effective_sizes([good[planned]], history)[0]),
+            failed=int(np.count_nonzero((self.ending == Ending.FAILED) & np.isnan(self.ceiling_us))),
+            throttled=int(np.count_nonzero(self.ending == Ending.THROTTLED)),
         )
 
 
 def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:
-    """Count requests by the distribution of their latencies and by their outcomes, as summaries have them; `n_eff` is
-    not known.
-
-    These do not show which of the values are of requests that failed after their first token, so each of those counts
-    as too slow, though it may already be among the slow ones.
+    """Count requests, without `n_eff`, by the distribution of their latencies and by their outcomes. A request that
+    failed after its first token counts as too slow, though it may already be among the slow values.
     """
     in_time, possible = values.within(limit_us)
-    planned, good = map(
-        int,
-        planned_and_good(
-            known=values.known, in_time=in_time, ok=outcomes.ok, failed=outcomes.failed, throttled=outcomes.throttled
-        ),
-    )
+    counts = (outcomes.ok, outcomes.failed, outcomes.throttled)
+    planned, good = map(int, planned_and_good(values.known, in_time, *counts))
     broken = max(0, values.known - outcomes.ok)
     return RequestCounts(
         planned=planned,
@@ -215,17 +188,15 @@ def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us:
     )
 
 
+Counts = Integers | int
+"""A number, or one for each of many series."""
+
+
 def planned_and_good(
-    *,
-    known: Integers | int,
-    in_time: Integers | int,
-    ok: Integers | int,
-    failed: Integers | int,
-    throttled: Integers | int,
+    known: Counts, in_time: Counts, ok: Counts, failed: Counts, throttled: Counts
 ) -> tuple[Integers, Integers]:
     """Return the numbers of planned requests and of those certainly answered in time, as `summarised_requests` counts
-    them, by the numbers of `known` latencies and of those certainly `in_time`, and by outcomes: for one series, or for
-    each of many.
+    them, by the numbers of `known` latencies and of those certainly `in_time`, and by outcomes.
     """
     planned = np.minimum(ok, known) + failed + throttled
     good = in_time - np.maximum(np.subtract(known, ok), 0)
@@ -246,7 +217,3 @@ def by_series(requests: Requests, *, by_hour: bool) -> Iterator[tuple[Series, Re
     parts = np.split(order, starts[1:])[: len(starts)]
     for places, (target_id, region, hour) in zip(parts, keys[:, starts].T.tolist(), strict=True):
         yield (target_id, requests.regions[region], hour if by_hour else None), requests.take(places)
-
-
-def _many(flags: Flags) -> int:
-    return int(np.count_nonzero(flags))

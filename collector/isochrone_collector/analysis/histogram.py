@@ -13,16 +13,15 @@ The laws:
 4. Censored values rank above all others, as in `stats.binomial`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, bdtrc
 
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
-from isochrone_collector.analysis.stats.binomial import dependent_ranks
+from isochrone_collector.analysis.stats.binomial import dependent_ranks, interval_ranks, ranks_of
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 
@@ -33,8 +32,7 @@ _LOG_GAMMA = log(GAMMA)
 _NOTHING = -32_768
 _LOWEST, _HIGHEST = -32_767, 32_767
 _ENTRY = np.dtype([("bucket", "<i2"), ("count", "<u4")])
-_ERROR = 0.05
-# As in stats.binomial: a bound that misses 0.95 by rounding alone is kept.
+# As in stats.binomial: rounding in share * n must not raise a rank.
 _ROUNDING = 1e-12
 
 
@@ -69,15 +67,6 @@ def _packed(buckets: Integers, counts: Integers) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimates:
-    """A quantile of many groups; `value` is NaN for a group without values, the bounds are NaN where n is too small."""
-
-    value: Reals
-    low: Reals
-    high: Reals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histograms:
     """Histograms of many groups over the same buckets, ascending. Each group has a row in `known`, which counts its
     values per bucket, and a row in `limits`, which counts the limits of its censored values.
@@ -101,19 +90,15 @@ class Histograms:
         ranks = np.clip(np.ceil(share * n - _ROUNDING * n), 1, np.maximum(n, 1)).astype(np.int64)
         return np.where(n > 0, self.at(ranks), np.nan)
 
-    def estimate(self, share: float) -> Estimates:
-        """Return the quantile `share` of each group with its 95 % interval, by the rules of `stats.binomial`."""
-        low, high = interval_ranks(self.n, share)
-        some = low > 0
-        return Estimates(
-            value=self.quantile(share),
-            low=np.where(some, self.at(np.maximum(low, 1)), np.nan),
-            high=np.where(some, self.at(np.maximum(high, 1)), np.nan),
-        )
+    def bounds(self, share: float) -> tuple[Reals, Reals]:
+        """Return the 95 % interval of the quantile `share` of independent values of each group; NaN with too few."""
+        ranks = ranks_of(self.n, lambda n: interval_ranks(int(n), share))
+        low, high = (np.where(rank > 0, self.at(np.maximum(rank, 1)), np.nan) for rank in ranks)
+        return low, high
 
     def interpolated(self, share: float) -> Reals:
-        """Return the quantile `share` of each group, linear within its bucket, so that a level that moves less than a
-        bucket is seen; NaN for a group without values, and for a censored quantile the largest known value.
+        """Return the quantile `share` of each group, linear within its bucket; NaN without values, and for a censored
+        quantile the largest known value.
         """
         if not len(self.buckets):
             return np.full(len(self), np.nan)
@@ -135,8 +120,7 @@ class Histograms:
 
     def coarsened(self, most: int) -> tuple[Reals, Reals, Integers]:
         """Join neighbouring buckets to at most `most` (2 or more) bins, equally wide on a logarithmic scale, and one of
-        values of zero or less. Return the lower and the upper edge of each bin, and how many known values of each group
-        it has.
+        values of zero or less. Return each bin's lower and upper edge, and its number of known values of each group.
         """
         above = self.buckets > _NOTHING
         width = 1
@@ -150,21 +134,20 @@ class Histograms:
 
     def total(self) -> "Histograms":
         """Return all groups merged into one."""
-        sums = (counts.sum(axis=0, keepdims=True) for counts in (self.known, self.limits))
-        known, limits = sums
+        known, limits = (counts.sum(axis=0, keepdims=True) for counts in (self.known, self.limits))
         return Histograms(buckets=self.buckets, known=known, limits=limits)
 
     def blobs(self) -> list[tuple[bytes, bytes]]:
         """Encode each group's values and limits as `pack` does."""
-        return list(zip(self._blobs(self.known), self._blobs(self.limits), strict=True))
+        known, limits = (
+            [_packed(self.buckets[row > 0], row[row > 0]) for row in counts] for counts in (self.known, self.limits)
+        )
+        return list(zip(known, limits, strict=True))
 
     def group(self, place: int) -> "Histogram":
         """Return one of the groups."""
         row = slice(place, place + 1)
         return Histogram(Histograms(buckets=self.buckets, known=self.known[row], limits=self.limits[row]))
-
-    def _blobs(self, counts: Integers) -> list[bytes]:
-        return [_packed(self.buckets[row > 0], row[row > 0]) for row in counts]
 
     def at(self, ranks: Integers) -> Reals:
         """Return the value of each group's rank, counted from 1; undefined for ranks above n."""
@@ -181,7 +164,7 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """One histogram; implements `distribution.Distribution`."""
+    """One histogram: a `distribution.Distribution`."""
 
     _alone: Histograms
 
@@ -196,23 +179,21 @@ class Histogram:
         return int(self._alone.n[0])
 
     def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
-        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. A histogram does
-        not know the order of its values: without history (that of `inflation_of_flags`) there is no interval.
+        """Return the quantile `share` (0 < share < 1); `None` without values. As their order is not known, there is an
+        interval only with history, that of `inflation_of_flags`.
         """
         if not self.n:
             return None
         value = float(self._alone.quantile(share)[0])
         if history is None or not np.isfinite(history.ratio[0]):
             return Quantile(value=value)
-        worth = float(history.of_counts(np.array([self.n]))[0])
-        ranks = dependent_ranks(self.n, share, worth)
+        n_eff = float(history.of_counts(np.array([self.n]))[0])
+        ranks = dependent_ranks(self.n, share, n_eff)
         low, high = (float(self._alone.at(np.array([rank]))[0]) for rank in ranks) if ranks else (None, None)
-        return Quantile(value=value, low=low, high=high, n_eff=worth)
+        return Quantile(value=value, low=low, high=high, n_eff=n_eff)
 
     def within(self, limit: float) -> tuple[int, int]:
-        """Return how many values are certainly at most `limit`, and how many possibly are: those in the limit's own
-        bucket and those censored below it too.
-        """
+        """Return how many values are certainly at most `limit`, and with its own bucket and limits below it."""
         (bucket,) = buckets_of([limit])
         known, limits = self._alone.known[0], self._alone.limits[0]
         inside = self._alone.buckets <= bucket
@@ -222,9 +203,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SortedEntries:
-    """Histograms of groups 0 to `of` - 1 as the buckets that occur, by group and then ascending, which may be repeated:
-    for so many small groups that most counts of `Histograms` would be zero.
-    """
+    """Histograms of many small groups, 0 to `of` - 1, as the buckets that occur, by group and then ascending."""
 
     groups: Integers
     buckets: Integers
@@ -262,8 +241,8 @@ class Joined:
 
 
 def merge(known: Iterable[bytes], limits: Iterable[bytes], groups: ArrayLike, *, of: int) -> Histograms:
-    """Merge blobs into the histograms of groups 0 to `of` - 1. The arguments are parallel: a blob of values, a blob of
-    limits (may be empty), and their group; blobs of one group add up. Raises `ValueError` for an invalid blob.
+    """Merge blobs of values and of limits, and the group of both, into the histograms of groups 0 to `of` - 1. Raises
+    `ValueError` for an invalid blob.
     """
     owners = np.asarray(groups, np.int64)
     return merge_joined(_join(known, owners), _join(limits, owners), of=of)
@@ -335,32 +314,5 @@ def _bins(buckets: Integers, width: int) -> Integers:
 def _surely_within(buckets: Integers, limit: float) -> NDArray[np.bool_]:
     """Return which buckets have only values of at most `limit`: its own one if the upper edge is the limit itself."""
     (bucket,) = buckets_of([limit])
-    return np.asarray(buckets <= bucket if _upper_edge(int(bucket)) <= limit else buckets < bucket)
-
-
-def _upper_edge(bucket: int) -> float:
-    return 0.0 if bucket == _NOTHING else float(np.exp(_LOG_GAMMA * bucket))
-
-
-def interval_ranks(n: ArrayLike, share: float) -> tuple[Integers, Integers]:
-    """`stats.binomial.interval_ranks` for many n at once; 0 and 0 where there are no such ranks."""
-    counts = np.asarray(n, np.int64)
-    least_below, least_above = (1.0 - share) ** counts, np.float64(share) ** counts
-    half = _ERROR / 2
-    below = np.where(least_above > half, _ERROR - least_above, np.where(least_below > half, least_below, half))
-    above = np.where(least_above > half, least_above, np.where(least_below > half, _ERROR - least_below, half))
-    enough = (counts > 0) & (least_below + least_above <= _ERROR + _ROUNDING)
-    at_least_one = np.maximum(counts, 1)
-    low = _first(counts, lambda k: bdtr(k, at_least_one, share) > below + _ROUNDING)
-    high = 1 + _first(counts, lambda k: bdtrc(k, at_least_one, share) <= above + _ROUNDING)
-    return np.where(enough, low, 0), np.where(enough, high, 0)
-
-
-def _first(n: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
-    """Return, for each n, the smallest k in 0 to n from which on a monotonic condition holds; by bisection."""
-    fails, reached = np.full(n.shape, -1), np.maximum(n, 0)
-    while np.any(reached - fails > 1):
-        middle = np.maximum((fails + reached) // 2, 0)
-        enough = holds(middle)
-        fails, reached = np.where(enough, fails, middle), np.where(enough, middle, reached)
-    return reached
+    upper_edge = 0.0 if bucket == _NOTHING else float(np.exp(_LOG_GAMMA * bucket))
+    return np.asarray(buckets <= bucket if upper_edge <= limit else buckets < bucket)

@@ -187,8 +187,8 @@ def medians(hourly: Histograms) -> tuple[Reals, float]:
     """Return the median of each group, NaN for an empty one, and the mean variance that it has by chance: 0 if no group
     has enough values for an interval.
     """
-    found = hourly.estimate(0.5)
-    variances = ((found.high - found.low) / (2 * _Z)) ** 2
+    low, high = hourly.bounds(0.5)
+    variances = ((high - low) / (2 * _Z)) ** 2
     return hourly.interpolated(0.5), float(np.nanmean(variances)) if np.isfinite(variances).any() else 0.0
 
 

@@ -11,11 +11,10 @@ throttled, the percentile does not show it, and the reason does.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from isochrone_collector.analysis.distribution import Distribution, Values, hours_of, quantiles_of
+from isochrone_collector.analysis.distribution import Distribution, hours_of, quantiles_of
 from isochrone_collector.analysis.goodput import RequestCounts, Requests, needed, summarised_requests
 from isochrone_collector.analysis.history import (
     NO_HISTORY,
@@ -27,7 +26,7 @@ from isochrone_collector.analysis.history import (
     in_time,
     nearest_share,
 )
-from isochrone_collector.analysis.leaderboard import Entry, Ranked, keys_of, memories
+from isochrone_collector.analysis.leaderboard import NO_VALUES, Entry, histories_of
 from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric, Quantile
@@ -64,27 +63,11 @@ USES = (
 )
 
 
-class TargetRequests(Ranked, Protocol):
-    """The requests of one target from one region, with what a verdict on them takes."""
-
-    @property
-    def target(self) -> str:
-        """The name of the target."""
-
-    @property
-    def usd_per_m_output(self) -> float | None:
-        """The price of a million output tokens in US dollars."""
-
-    def values(self, metric: Metric) -> Distribution:
-        """Return the distribution of TTFT or of the time to the last token."""
-
-    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
-        """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRequests:
-    """Requests from samples, in the order of their rounds."""
+    """The requests of one target from one region, in the order of their rounds, of the whole day or of an hour (UTC).
+    The price is that of a million output tokens, in US dollars.
+    """
 
     target_id: int = 0
     region: str
@@ -92,63 +75,29 @@ class MeasuredRequests:
     requests: Requests
     usd_per_m_output: float | None = None
     hour: int | None = None
-    is_summary: bool = False
-
-    @property
-    def hours(self) -> float:
-        """The hours that the requests span."""
-        return hours_of(self.requests.round_at)
-
-    def values(self, metric: Metric) -> Distribution:
-        """Return the distribution of TTFT or of the time to the last token."""
-        return self.requests.values(metric)
-
-    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
-        """Count the requests that are fast enough for a use; `history` is that of `inflation_of_flags`."""
-        return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
 
 
-@dataclass(frozen=True, slots=True)
-class SummarisedRequests:
-    """Requests from summaries: see `summarised_requests`."""
+TargetRequests = MeasuredRequests | Entry
+"""Requests from samples or, as an entry, from summaries: see `summarised_requests`."""
 
-    entry: Entry
-    hour: None = None
-    is_summary: bool = True
 
-    @property
-    def target_id(self) -> int:
-        """The id of the target."""
-        return self.entry.target_id
+def _values(one: TargetRequests, metric: Metric) -> Distribution:
+    return one.values.get(metric, NO_VALUES) if isinstance(one, Entry) else one.requests.values(metric)
 
-    @property
-    def hours(self) -> float:
-        """The hours that the requests span."""
-        return self.entry.hours
 
-    @property
-    def region(self) -> str:
-        """The region of the vantages."""
-        return self.entry.region
+def _counts(one: TargetRequests, use: Use, history: VarianceInflation) -> RequestCounts:
+    """Count the requests that are fast enough; the answer length and the speed of a use do not apply to summaries."""
+    if not isinstance(one, Entry):
+        return one.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
+    found = summarised_requests(_values(one, use.metric), one.outcome_counts, use.limit_us)
+    return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
 
-    @property
-    def target(self) -> str:
-        """The name of the target."""
-        return self.entry.target
 
-    @property
-    def usd_per_m_output(self) -> float | None:
-        """The price of a million output tokens in US dollars."""
-        return self.entry.usd_per_m_output
-
-    def values(self, metric: Metric) -> Distribution:
-        """Return the distribution of TTFT or of the time to the last token."""
-        return self.entry.values.get(metric, Values())
-
-    def counts(self, use: Use, history: VarianceInflation) -> RequestCounts:
-        """Count the requests that are fast enough for a use; its answer length and speed do not apply."""
-        found = summarised_requests(self.values(use.metric), self.entry.outcome_counts, use.limit_us)
-        return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
+def _hours(one: TargetRequests) -> float:
+    """Return the hours that requests span; NaN for those of an hour of the day, of which the week has seven."""
+    if isinstance(one, Entry):
+        return one.hours
+    return hours_of(one.requests.round_at) if one.hour is None else np.nan
 
 
 def quantities(uses: Iterable[Use]) -> tuple[Quantity, ...]:
@@ -162,43 +111,45 @@ def assess(
 ) -> tuple[LatencyBudget, ...]:
     """Return one line per target, region, hour and use, ordered by region, target, hour and use."""
     ordered = sorted(found, key=lambda one: (one.region, one.target, one.hour or 0))
-    known = memories(ordered, quantities(uses), history)
+    keys = [(one.target_id, one.region) for one in ordered]
+    known = histories_of(
+        quantities(uses),
+        history,
+        keys=keys,
+        hours=np.array([_hours(one) for one in ordered]),
+        is_summary=np.array([isinstance(one, Entry) for one in ordered], np.bool_),
+    )
+    shares: dict[Metric, list[float]] = {}
+    for use in uses:
+        shares.setdefault(use.metric, []).append(use.share)
     quantiles = {
         (metric, share): own
-        for metric, shares in _shares(uses).items()
+        for metric in shares
         for share, own in quantiles_of(
-            [one.values(metric) for one in ordered],
-            {share: known[above_quantile(metric, SHARES[nearest_share(share)])] for share in shares},
+            [_values(one, metric) for one in ordered],
+            {share: known[above_quantile(metric, SHARES[nearest_share(share)])] for share in shares[metric]},
         ).items()
     }
-    histories = [in_time(use.metric, _near(ordered, use, history), known) for use in uses]
+    histories = [in_time(use.metric, _near(ordered, keys, use, history), known) for use in uses]
     return tuple(
-        _assessed(one, use, quantiles[use.metric, use.share][row], told.at(np.array([row])))
+        _assessed(one, use, quantiles[use.metric, use.share][row], own.at(np.array([row])))
         for row, one in enumerate(ordered)
-        for use, told in zip(uses, histories, strict=True)
+        for use, own in zip(uses, histories, strict=True)
     )
 
 
-def _shares(uses: Iterable[Use]) -> dict[Metric, list[float]]:
-    """Return the shares of the uses of each metric."""
-    found: dict[Metric, list[float]] = {}
-    for use in uses:
-        found.setdefault(use.metric, []).append(use.share)
-    return found
-
-
-def _near(found: Sequence[TargetRequests], use: Use, history: History) -> Integers:
+def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:
     """Return the quantile of the week that is near the limit, as `History.nearest` does. The week has no answers of
     another length: for these it is the one nearest to the share in time in the window, if that is not all or nothing.
     """
     if use.answer_tokens is None or use.metric is not Metric.E2E:
-        return history.nearest(use.metric, keys_of(found), float(use.limit_us))
-    values = [one.values(use.metric) for one in found]
+        return history.nearest(use.metric, keys, float(use.limit_us))
+    values = [_values(one, use.metric) for one in found]
     return np.array([nearest_share(own.within(use.limit_us)[0] / max(own.n, 1)) for own in values], np.int64)
 
 
 def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: VarianceInflation) -> LatencyBudget:
-    counts = one.counts(use, history)
+    counts = _counts(one, use, history)
     verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,

@@ -7,15 +7,12 @@ The laws:
 3. A free target ranks first in tokens per dollar; a target without a price is unknown there.
 
 Intervals are of the long-run level: see `analysis.stats.binomial` for series of requests, and `analysis.history` for
-the past week. Values from summaries have no order, so that only the past week widens their intervals; without it they
-have none.
+the past week. Values from summaries have no order: only the past week widens their intervals, and without it they have
+none.
 
-Price tiers: groups of comparable targets, by the price of a million output tokens.
-
-The boundaries are the commonly published ones: a sweet spot from 0.15 to 0.30 US dollars, quality first up to 0.80,
-premium above. A price at a boundary belongs to the more expensive tier. `free` costs nothing; between that and the
-sweet spot lies `nearly free`, which published tables call free although it is not. A target whose plan has no price is
-`unpriced`, and is compared with no other tier.
+Price tiers are groups of comparable targets, by the price of a million output tokens. The boundaries are the commonly
+published ones; `nearly free` is what published tables call free. A price at a boundary belongs to the more expensive
+tier. A target without a price is `unpriced`, and is compared with no other tier.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,14 +20,14 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, quantiles_of
 from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, Quantity, above_quantile
-from isochrone_collector.analysis.stats.arrays import Flags
+from isochrone_collector.analysis.stats.arrays import Flags, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric, Order, Proportion, Quantile
@@ -53,7 +50,7 @@ QUANTITIES: Mapping[str, tuple[Metric, float]] = {
 ASKED = tuple(QUANTITIES.values())
 """All quantiles of a leaderboard."""
 
-_NO_VALUES = Values()
+NO_VALUES = Values()
 
 # 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
 Place = tuple[int, float]
@@ -62,9 +59,9 @@ _NOWHERE: Place = (2, 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One target in one region: its values by metric and its outcome counts, with the hours that its probes span.
-    Prices are in US dollars per million tokens. `succeeded` has whether each probe succeeded that was sent and not
-    throttled, in the order of their rounds; `None` in a summary.
+    """One target in one region, at all hours of the day: its values by metric and its outcome counts, with the hours
+    that its probes span. Prices are in US dollars per million tokens. `succeeded` has whether each probe succeeded that
+    was sent and not throttled, in the order of their rounds; `None` in a summary, where the order is not known.
     """
 
     target_id: int = 0
@@ -82,15 +79,9 @@ class Entry:
     hour: None = None
 
     @property
-    def is_summary(self) -> bool:
-        """Whether the order of the requests is not known."""
-        return self.succeeded is None
-
-    @property
     def known(self) -> int:
         """The number of probes with a first token."""
-        values = self.values.get(Metric.TTFT)
-        return values.known if values is not None else 0
+        return self.values.get(Metric.TTFT, NO_VALUES).known
 
 
 class _Measured(NamedTuple):
@@ -106,9 +97,9 @@ def quantiles(entries: Sequence[Entry], asked: Sequence[tuple[Metric, float]], h
     values that are not censored; `None` if all are.
     """
     columns = {}
-    known = memories(entries, [above_quantile(metric, share) for metric, share in asked], history)
+    known = _histories(entries, [above_quantile(metric, share) for metric, share in asked], history)
     for metric, shares in groupby(asked, key=itemgetter(0)):
-        values = [one.values.get(metric, _NO_VALUES) for one in entries]
+        values = [one.values.get(metric, NO_VALUES) for one in entries]
         histories = {share: known[above_quantile(metric, share)] for _, share in shares}
         for share, found in quantiles_of(values, histories, of_known=True).items():
             columns[metric, share] = found
@@ -117,12 +108,11 @@ def quantiles(entries: Sequence[Entry], asked: Sequence[tuple[Metric, float]], h
 
 def successes(entries: Sequence[Entry], history: History) -> list[Proportion | None]:
     """Return the share of the probes of each entry that succeeded; `None` without any."""
-    known = memories(entries, [SUCCESS], history)[SUCCESS]
+    known = _histories(entries, [SUCCESS], history)[SUCCESS]
     counts = [one.outcome_counts for one in entries]
     summarised = known.of_counts(np.array([own.sent for own in counts]))
     flags = [np.empty(0, np.bool_) if one.succeeded is None else one.succeeded for one in entries]
-    measured = effective_sizes(flags, known)
-    sizes = np.where([one.is_summary for one in entries], summarised, measured)
+    sizes = np.where([one.succeeded is None for one in entries], summarised, effective_sizes(flags, known))
     return [wilson(own.ok, own.sent, n_eff=size) for own, size in zip(counts, sizes.tolist(), strict=True)]
 
 
@@ -171,7 +161,7 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
 
 def _standing(one: _Measured, rank: int) -> Standing:
     entry, found, success = one
-    speed = found.get((Metric.TOKENS_PER_SECOND, 0.5))
+    measured = {name: found.get(asked) for name, asked in QUANTITIES.items()}
     return Standing(
         region=entry.region,
         rank=rank,
@@ -182,18 +172,12 @@ def _standing(one: _Measured, rank: int) -> Standing:
         failed=entry.outcome_counts.failed,
         throttled=entry.outcome_counts.throttled,
         skipped=entry.outcome_counts.skipped,
-        ttft_p50_us=found.get((Metric.TTFT, 0.5)),
-        ttft_p95_us=found.get((Metric.TTFT, 0.95)),
-        ttft_p99_us=found.get((Metric.TTFT, 0.99)),
-        ttft_cold_p50_us=found.get((Metric.TTFT_COLD, 0.5)),
-        ttfat_p50_us=found.get((Metric.TTFAT, 0.5)),
-        e2e_p50_us=found.get((Metric.E2E, 0.5)),
-        tokens_per_second_p50=speed,
         success=success,
         usd_per_m_input=entry.usd_per_m_input,
         usd_per_m_output=entry.usd_per_m_output,
-        tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),
+        tokens_per_second_per_usd=per_usd(measured["tokens_per_second_p50"], entry.usd_per_m_output),
         newest_at=entry.newest_at,
+        **measured,
     )
 
 
@@ -214,87 +198,59 @@ def _success(one: _Measured) -> Place:
     return _NOWHERE if one.success is None else (0, -one.success.low)
 
 
+def _median_of(metric: Metric, *, sign: int = 1) -> Callable[[_Measured], Place]:
+    return lambda one: place_of(one.quantiles[metric, 0.5], sign=sign)
+
+
 _PLACE_BY: dict[Order, Callable[[_Measured], Place]] = {
-    Order.TTFT: lambda one: place_of(one.quantiles[Metric.TTFT, 0.5]),
-    Order.TTFT_COLD: lambda one: place_of(one.quantiles[Metric.TTFT_COLD, 0.5]),
-    Order.TTFAT: lambda one: place_of(one.quantiles[Metric.TTFAT, 0.5]),
-    Order.E2E: lambda one: place_of(one.quantiles[Metric.E2E, 0.5]),
-    Order.TOKENS_PER_SECOND: lambda one: place_of(one.quantiles[Metric.TOKENS_PER_SECOND, 0.5], sign=-1),
+    Order.TTFT: _median_of(Metric.TTFT),
+    Order.TTFT_COLD: _median_of(Metric.TTFT_COLD),
+    Order.TTFAT: _median_of(Metric.TTFAT),
+    Order.E2E: _median_of(Metric.E2E),
+    Order.TOKENS_PER_SECOND: _median_of(Metric.TOKENS_PER_SECOND, sign=-1),
     Order.TOKENS_PER_USD: _speed_for_money,
     Order.PRICE: _price,
     Order.SUCCESS: _success,
 }
 
 
-class Ranked(Protocol):
-    """The requests of one target from one region, at all hours of the day or in one of them (UTC)."""
-
-    @property
-    def target_id(self) -> int:
-        """The id of the target."""
-
-    @property
-    def region(self) -> str:
-        """The region of the vantages."""
-
-    @property
-    def hours(self) -> float:
-        """The hours that the requests span."""
-
-    @property
-    def hour(self) -> int | None:
-        """The hour of the day, `None` for all."""
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether the order of the requests is not known."""
-
-
-def memories(
-    ranked: Sequence[Ranked], quantities: Iterable[Quantity], history: History
+def _histories(
+    entries: Sequence[Entry], quantities: Iterable[Quantity], history: History
 ) -> dict[Quantity, VarianceInflation]:
-    """Return the history of each quantity per series, as `inflation_of_flags` takes it; unknown for an hour of the day,
-    because the week has seven of it. If that of a summary is unknown, all requests of an hour count as one.
+    return histories_of(
+        quantities,
+        history,
+        keys=[(one.target_id, one.region) for one in entries],
+        hours=np.array([one.hours for one in entries]),
+        is_summary=np.array([one.succeeded is None for one in entries], np.bool_),
+    )
+
+
+def histories_of(
+    quantities: Iterable[Quantity],
+    history: History,
+    *,
+    keys: Sequence[tuple[int, str]],
+    hours: Reals,
+    is_summary: Flags,
+) -> dict[Quantity, VarianceInflation]:
+    """Return the history of each quantity per series, as `inflation_of_flags` takes it, by the target's id, the region
+    and the hours that the requests span; unknown where these are NaN. If that of a summary is unknown, all requests of
+    an hour count as one.
     """
-    keys, hours = keys_of(ranked), np.array([one.hours for one in ranked])
-    whole = np.array([one.hour is None for one in ranked], np.bool_)
-    summarised = np.array([one.is_summary for one in ranked], np.bool_)
-    guess = VarianceInflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(ranked), np.inf))
-    found = {}
-    for quantity in quantities:
-        measured = history.of(quantity, keys, hours)
-        known = VarianceInflation(ratio=np.where(whole, measured.ratio, np.nan), freedom=measured.freedom)
-        found[quantity] = guess.where(summarised & np.isnan(known.ratio), known)
-    return found
+    guess = VarianceInflation(ratio=1 / np.maximum(hours, 1.0), freedom=np.full(len(hours), np.inf))
+    found = {quantity: history.of(quantity, keys, hours) for quantity in quantities}
+    return {quantity: guess.where(is_summary & np.isnan(known.ratio), known) for quantity, known in found.items()}
 
-
-def keys_of(ranked: Sequence[Ranked]) -> list[tuple[int, str]]:
-    """Return the target's id and the region of each series."""
-    return [(one.target_id, one.region) for one in ranked]
-
-
-UNPRICED = "unpriced"
 
 TIER_QUANTILES = ((Metric.TTFT, 0.5), (Metric.TOKENS_PER_SECOND, 0.5))
 """The quantiles of a tier's lines."""
 
+FREE, UNPRICED = "free", "unpriced"
+TIERS = {"nearly free": 0.15, "sweet spot": 0.30, "quality first": 0.80, "premium": inf}
+"""The tiers of prices below a bound, in US dollars per million output tokens, each from the bound of the one before."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
-    """A tier of prices below a bound, in US dollars per million output tokens, from the bound of the previous tier."""
-
-    name: str
-    below_usd: float
-
-
-FREE = "free"
-TIERS = (
-    Tier(name="nearly free", below_usd=0.15),
-    Tier(name="sweet spot", below_usd=0.30),
-    Tier(name="quality first", below_usd=0.80),
-    Tier(name="premium", below_usd=inf),
-)
-_TIER_ORDER = {name: place for place, name in enumerate((FREE, *(tier.name for tier in TIERS), UNPRICED))}
+_TIER_ORDER = {name: place for place, name in enumerate((FREE, *TIERS, UNPRICED))}
 
 
 def tier_of(usd_per_m_output: float | None) -> str:
@@ -303,22 +259,22 @@ def tier_of(usd_per_m_output: float | None) -> str:
         return UNPRICED
     if usd_per_m_output <= 0:
         return FREE
-    return next(tier.name for tier in TIERS if usd_per_m_output < tier.below_usd)
+    return next(name for name, below_usd in TIERS.items() if usd_per_m_output < below_usd)
 
 
 def tier_lines(entries: Sequence[Entry], history: History = NO_HISTORY) -> tuple[TierLine, ...]:
     """Return the lines by tier, cheapest first, then by region, ranked by median TTFT."""
+
+    def place(line: TierLine) -> tuple[int, str, Place, str]:
+        return _TIER_ORDER[line.tier], line.region, place_of(line.ttft_p50_us), line.target
+
     found = zip(entries, quantiles(entries, TIER_QUANTILES, history), strict=True)
-    lines = sorted((_tier_line(*one) for one in found), key=_tier_place)
+    lines = sorted((_tier_line(*one) for one in found), key=place)
     return tuple(
         replace(line, rank=rank)
         for _, group in groupby(lines, key=lambda line: (line.tier, line.region))
         for rank, line in enumerate(group, start=1)
     )
-
-
-def _tier_place(line: TierLine) -> tuple[int, str, tuple[int, float], str]:
-    return (_TIER_ORDER[line.tier], line.region, place_of(line.ttft_p50_us), line.target)
 
 
 def _tier_line(entry: Entry, found: Quantiles) -> TierLine:

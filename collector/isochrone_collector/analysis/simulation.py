@@ -11,14 +11,13 @@ The laws:
 
 Each vantage is replayed as a separate client, and the vantages of a region are pooled.
 
-Grouping of the probes of several targets into shared rounds. Pure.
+Probes of several targets are grouped into shared rounds. Targets of one route have the same rounds
+(`isochrone_wire.rounds`): these are *joint* rounds, in which a stall that the targets share meets all of them. Other
+targets share slots only. A slot is as long as the longest interval, so that it holds a round of every target; of
+several rounds of a target the first counts. So the targets of a slot were probed within one interval of each other,
+though not at the same instant.
 
-Targets of one route have the same rounds (`isochrone_wire.rounds`): these are *joint* rounds, in which a stall that the
-targets share meets all of them. Other targets share slots only. A slot is as long as the longest interval, so that it
-holds a round of every target; of several rounds of a target the first counts. So the targets of a slot were probed
-within one interval of each other, though not at the same instant.
-
-Simulated policies of a client that chooses among members, and their syntax. Pure.
+The policies of a client that chooses among members:
 
 static            always the member that was best over the learning rounds of all regions
 static:TARGET     always this member
@@ -39,16 +38,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from isochrone_collector.analysis.distribution import Values
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
-from isochrone_collector.analysis.stats.long_run_variance import inflation
-from isochrone_collector.analysis.stats.shifts import Shift, hodges_lehmann, interval_depth
+from isochrone_collector.analysis.stats.long_run_variance import independent, inflation
+from isochrone_collector.analysis.stats.shifts import interval_depth, paired_shifts
 from isochrone_wire.model import MINUTE_US, SECOND_US
 from isochrone_wire.text import unknown
 
-Places = NDArray[np.int64]
+Places = Integers
 
 LOOKBACK_ROUNDS = 60
 """The number of earlier rounds that a choice is based on."""
@@ -64,9 +62,7 @@ _FAILED_US = float(MINUTE_US)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRounds:
     """The rounds of one vantage in which all members were probed: a row per round, in order, a column per member.
-
-    `ttft_us` is NaN without a first token, `limit_us` is then the time waited (0: unknown); `cost_usd` is NaN if
-    unknown; a failed request without a known cost counts as free.
+    `ttft_us` is NaN without a first token, `limit_us` is then the time waited (0: unknown); unknown costs are NaN.
     """
 
     region: str
@@ -93,9 +89,7 @@ class RecordedRounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of a policy over the scored rounds: their times to the first token, in microseconds, or the limits of
-    rounds without any; `usd` is NaN if the cost of a request is unknown.
-    """
+    """The result of a policy over the scored rounds: their TTFT or limits, and US dollars, NaN if a cost is unknown."""
 
     ttft: Values
     requests: int
@@ -104,9 +98,7 @@ class Replay:
 
 
 def pooled(replays: Sequence[Replay]) -> Replay:
-    """Pool the replays of several vantages. Rounds at the same place of each are next to each other, because what slows
-    one vantage down may slow the others down too.
-    """
+    """Pool the replays of several vantages: rounds at the same place, which may be slow together, are neighbours."""
     parts = [replay.ttft for replay in replays]
     places = np.concatenate([(np.arange(part.n) + 0.5) / max(part.n, 1) for part in parts])
     order = np.argsort(places, kind="stable")
@@ -122,10 +114,7 @@ def pooled(replays: Sequence[Replay]) -> Replay:
 
 
 def rank_members(recorded: RecordedRounds) -> Places:
-    """Rank the members before each round, from the lowest median of the rounds looked back at to the highest.
-
-    Before the first round, and among equals, the members are in their own order.
-    """
+    """Rank the members before each round by the median of the rounds looked back at; equals stay in order."""
     effective = recorded.effective_us
     ranks = np.tile(np.arange(effective.shape[1]), (len(effective), 1))
     for place in range(1, min(LOOKBACK_ROUNDS, len(effective))):
@@ -149,19 +138,17 @@ def race(recorded: RecordedRounds, chosen: Places) -> Replay:
 
 
 def fall_back(recorded: RecordedRounds, chosen: Places, delay_us: float) -> Replay:
-    """Replay a request to the first member `chosen`, and to the second too if there is no token after `delay_us` (even
-    if the first failed earlier); then the first token wins.
-    """
+    """Replay requests to the first member `chosen`, and without a token after `delay_us` to the second one too."""
     rows = np.arange(len(recorded))
-    first, second = (recorded.ttft_us[rows, chosen[:, place]] for place in (0, 1))
+    first, second = recorded.ttft_us[rows, chosen[:, :2].T]
     late = ~(first <= delay_us)
     ttft = np.where(late, np.fmin(first, delay_us + second), first)
-    limits = (recorded.limit_us[rows, chosen[:, place]] for place in (0, 1))
-    waited = np.maximum(next(limits), delay_us + next(limits))
+    limit, second_limit = recorded.limit_us[rows, chosen[:, :2].T]
+    waited = np.maximum(limit, delay_us + second_limit)
     return _scored(recorded, chosen, ttft, waited, np.column_stack([np.ones_like(late), late]))
 
 
-def _scored(recorded: RecordedRounds, chosen: Places, ttft: Reals, waited: Reals, sent: NDArray[np.bool_]) -> Replay:
+def _scored(recorded: RecordedRounds, chosen: Places, ttft: Reals, waited: Reals, sent: Flags) -> Replay:
     """Score the rounds after learning, from each round's TTFT, or the time waited if there was no token."""
     scored = slice(recorded.learning, len(recorded))
     cost = np.take_along_axis(recorded.cost_usd, chosen, axis=1)
@@ -182,9 +169,7 @@ _TOGETHER_US = SECOND_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentProbes:
-    """One row per probe that was sent, unordered. `ttft_us` is NaN without a first token, `limit_us` is 0 if no limit
-    was hit, `cost_usd` is NaN if unknown.
-    """
+    """One row per probe that was sent, unordered; columns as of `RecordedRounds`."""
 
     target_id: Integers
     vantage_id: Integers
@@ -201,9 +186,7 @@ class SentProbes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRounds:
-    """The rounds of one vantage in which every member was probed, and the number left out because a member was missing
-    or throttled. `absent` are the members that it never probed.
-    """
+    """The rounds of one vantage in which every member was probed, the number of the rest, and members never probed."""
 
     recorded: RecordedRounds
     left_out: int
@@ -273,9 +256,7 @@ class PolicyInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy with its full name, its replay function, and a note on its figures. One with `several` requests per
-    round depends on what their members do at the same time, so that it takes joint rounds.
-    """
+    """A policy with its full name, its replay, and a note; with `several` requests at once it needs joint rounds."""
 
     name: str
     play: Callable[[PolicyInput], Replay]
@@ -295,17 +276,47 @@ def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
 
     Raises `PolicyError`.
     """
-    kind, _, argument = text.strip().partition(":")
-    if kind not in KINDS:
-        raise PolicyError(unknown("policy", kind, KINDS))
-    if kind not in _TAKES_ARGUMENT and argument:
-        raise PolicyError(f"{kind} takes nothing behind a colon, not {argument!r}")
-    return _MAKERS[kind](argument.strip(), members, best)
+    kind, _, argument = (part.strip() for part in text.strip().partition(":"))
+    match kind:
+        case "static":
+            member = _member(argument, members) if argument else best
+            return Policy(
+                name=f"static:{members[member]}", play=lambda given: race(given.recorded, _always(given, member))
+            )
+        case "nearest" | "routed" if argument:
+            raise PolicyError(f"{kind} takes nothing behind a colon, not {argument!r}")
+        case "nearest":
+            return Policy(name=kind, play=_nearest)
+        case "routed":
+            return Policy(
+                name=kind,
+                play=lambda given: race(given.recorded, incumbents(given.recorded, given.ranking)[:, None]),
+            )
+        case "race":
+            if not argument.isdecimal() or not 2 <= int(argument) <= len(members):  # noqa: PLR2004  # one alone is no race
+                raise PolicyError(f"race takes how many of the {len(members)} members run, from 2 on, not {argument!r}")
+            count = int(argument)
+            return _several(f"race:{count}", lambda given: race(given.recorded, given.ranking[:, :count]))
+        case "fallback":
+            match = _DELAY.fullmatch(argument)
+            if match is None or not 0 < int(match[1]) <= _MAX_DELAY_MS:
+                raise PolicyError(f"fallback takes milliseconds, from 1 to {_MAX_DELAY_MS}, not {argument!r}")
+            delay_us = float(int(match[1]) * _US_PER_MS)
+            return _several(
+                f"fallback:{int(match[1])}",
+                lambda given: fall_back(given.recorded, given.ranking[:, :2], delay_us),
+            )
+        case _:
+            raise PolicyError(unknown("policy", kind, KINDS))
 
 
-def _static_policy(argument: str, members: Sequence[str], best: int) -> Policy:
-    member = _member(argument, members) if argument else best
-    return Policy(name=f"static:{members[member]}", play=lambda given: race(given.recorded, _always(given, member)))
+def _several(name: str, play: Callable[[PolicyInput], Replay]) -> Policy:
+    return Policy(name=name, play=play, note=_CHARGED, several=True)
+
+
+def _nearest(given: PolicyInput) -> Replay:
+    learning = given.recorded.effective_us[: given.recorded.learning]
+    return race(given.recorded, _always(given, int(np.argmin(np.median(learning, axis=0)))))
 
 
 def _member(argument: str, members: Sequence[str]) -> int:
@@ -319,46 +330,6 @@ def _member(argument: str, members: Sequence[str]) -> int:
     if len(found) != 1:
         raise PolicyError(unknown("member", argument, members))
     return list(members).index(found[0])
-
-
-def _nearest_policy(_argument: str, _members: Sequence[str], _best: int) -> Policy:
-    def play(given: PolicyInput) -> Replay:
-        learning = given.recorded.effective_us[: given.recorded.learning]
-        return race(given.recorded, _always(given, int(np.argmin(np.median(learning, axis=0)))))
-
-    return Policy(name="nearest", play=play)
-
-
-def _routed_policy(_argument: str, _members: Sequence[str], _best: int) -> Policy:
-    return Policy(
-        name="routed",
-        play=lambda given: race(given.recorded, incumbents(given.recorded, given.ranking)[:, None]),
-    )
-
-
-def _race_policy(argument: str, members: Sequence[str], _best: int) -> Policy:
-    if not argument.isdecimal() or not 2 <= int(argument) <= len(members):  # noqa: PLR2004  # one alone is no race
-        raise PolicyError(f"race takes how many of the {len(members)} members run, from 2 on, not {argument!r}")
-    count = int(argument)
-    return Policy(
-        name=f"race:{count}",
-        play=lambda given: race(given.recorded, given.ranking[:, :count]),
-        note=_CHARGED,
-        several=True,
-    )
-
-
-def _fallback_policy(argument: str, _members: Sequence[str], _best: int) -> Policy:
-    match = _DELAY.fullmatch(argument)
-    if match is None or not 0 < int(match[1]) <= _MAX_DELAY_MS:
-        raise PolicyError(f"fallback takes milliseconds, from 1 to {_MAX_DELAY_MS}, not {argument!r}")
-    delay_ms = int(match[1])
-    return Policy(
-        name=f"fallback:{delay_ms}",
-        play=lambda given: fall_back(given.recorded, given.ranking[:, :2], float(delay_ms * _US_PER_MS)),
-        note=_CHARGED,
-        several=True,
-    )
 
 
 def _always(given: PolicyInput, member: int) -> Places:
@@ -387,33 +358,17 @@ def _is_better(incumbent: Reals, challenger: Reals) -> bool:
     differences = incumbent - challenger
     if not _may_be_above_zero(differences):
         return False
-    shift = _shift(differences)
+    series = ragged([differences])
+    # The interval is at least as wide as that of independent differences.
+    found = paired_shifts(series, known=inflation(series).wider(independent(1)))
     margin = max(_MARGIN_US, _MARGIN_SHARE * float(np.median(incumbent)))
-    return shift is not None and shift.low is not None and shift.low > 0 and shift.estimate >= margin
-
-
-def _shift(differences: Reals) -> Shift | None:
-    """Return the shift, with an interval that is at least as wide as that of independent differences."""
-    found = hodges_lehmann(differences)
-    return found and found.widened(max(float(inflation(ragged([differences])).factor[0]), 1.0))
+    return bool(found.low[0] > 0 and found.estimate[0] >= margin)
 
 
 def _may_be_above_zero(differences: Reals) -> bool:
-    """Return whether the interval could lie above zero: a necessary condition that takes a hundredth of the time.
-
-    Before widening, the interval's lower bound is the Walsh average at a certain depth, so fewer averages than that may
-    be at or below zero; and each difference at or below zero makes as many of them as its rank by absolute size.
+    """Return whether the interval could lie above zero, in a hundredth of the time: before widening, its lower bound is
+    the Walsh average at a depth, and each difference at or below zero makes as many averages there as its rank by size.
     """
     depth = interval_depth(len(differences))
     ranks = np.argsort(np.argsort(np.abs(differences))) + 1
     return depth is not None and int(ranks[differences <= 0].sum()) < depth
-
-
-_TAKES_ARGUMENT = ("static", "race", "fallback")
-_MAKERS: Mapping[str, Callable[[str, Sequence[str], int], Policy]] = {
-    "static": _static_policy,
-    "nearest": _nearest_policy,
-    "routed": _routed_policy,
-    "race": _race_policy,
-    "fallback": _fallback_policy,
-}

@@ -241,7 +241,7 @@ def _answers(
     )
     changes = since_steps(data.changes, histories)
     wanted, problems_of = [one.key for one in asked], {query.baseline, *(one.region for one in subjects)}
-    known = ComparisonContext(
+    comparisons = ComparisonContext(
         participations=participations,
         region_problems=region_problems(query.control, participations, problems_of),
         changes=changes,
@@ -252,7 +252,7 @@ def _answers(
         family=frozenset(query.planned),
         family_size=data.family_size,
     )
-    found = differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, known=known)
+    found = differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, context=comparisons)
     return found[: len(asked)]
 
 

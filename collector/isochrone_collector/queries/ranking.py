@@ -10,7 +10,6 @@ from isochrone_collector.analysis.history import SUCCESS, History, Quantity, abo
 from isochrone_collector.analysis.latency_targets import (
     USES,
     MeasuredRequests,
-    SummarisedRequests,
     Use,
     assess,
     quantities,
@@ -149,7 +148,7 @@ async def latency_targets(
         if by or answer_tokens or min_tokens_per_second:
             await _require_samples(connection, resolved.scope)
         elif past := await leaderboards.summarised(connection, resolved.scope):
-            entries = [SummarisedRequests(entry_of(row, resolved)) for row in past.seen]
+            entries = [entry_of(row, resolved) for row in past.seen]
             lines = await asyncio.to_thread(assess, entries, wanted, history)
             return LatencyBudgetList(window=past.window, budgets=lines)
         found = await requests(connection, resolved.scope, answer_tokens=answer_tokens)

@@ -71,7 +71,7 @@ def _decision(sides: list[Reals], levels: list[Levels] | None) -> Decision:
     )
     subject = Subject(target_id=0, target="t", provider="p", model="m", region=_REGIONS[1])
     context = ComparisonContext(hourly=_hourly(levels) if levels else None)
-    [found] = differentials_of(panel, [subject], metric=Metric.TTFT, baseline=_REGIONS[0], known=context)
+    [found] = differentials_of(panel, [subject], metric=Metric.TTFT, baseline=_REGIONS[0], context=context)
     return found.decision
 
 

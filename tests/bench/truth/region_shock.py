@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isochrone_collector.analysis.differential.decision import margin_of
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.differential.region_cost import region_costs
 from isochrone_collector.analysis.probes import Kind, Probes
@@ -59,7 +60,8 @@ def coverage(case: Case, rng: np.random.Generator, draws: int) -> float:
 
 def _holds(case: Case, rng: np.random.Generator) -> bool:
     providers = dict.fromkeys(range(case.targets), "p")
-    lines = region_costs(build_panel(_probes(case, rng)), providers, metric=Metric.TTFT)
+    panel, margin = build_panel(_probes(case, rng)), margin_of(Metric.TTFT)
+    lines = region_costs(panel, providers, metric=Metric.TTFT, unfit={}, changes={}, margin=margin)
     far = next(line for line in lines if line.region == "far")
     return far.added_low is not None and far.added_high is not None and far.added_low <= ADDED <= far.added_high
 

@@ -7,33 +7,26 @@ The laws:
 2. `equivalent` needs the whole interval to be within the margin. That is two one-sided tests at 2.5 % each, of "it is
    slower by the margin" and of "it is faster by the margin" (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987)
    657-680, who allows 5 % each).
-3. Nothing is decided on fewer than 24 rounds, because autocorrelation does not stand out in them. Fewer are enough if
-   the memory of the series is known from elsewhere: six independent rounds, and at least six.
+3. A decision needs 24 rounds, because fewer do not show autocorrelation. If other rounds of the same series show it,
+   six independent rounds are enough.
 4. No decision favours a side that lost most of its rounds: the remaining rounds are not what its users see. A decision
-   against that side is still possible.
+   against that side is possible.
 5. `mixed` replaces `faster` and `slower` where the difference of the medians or the share of faster rounds has the
    opposite sign of the shift: then no single size describes the rounds.
 6. Everything else is `undecided`.
 
-Margins: the smallest difference of each metric that matters.
+Margins are symmetric in the two sides, so that a decision does not depend on which one is the baseline.
 
-A difference matters from `least` on, and from a share of the smaller of the two medians on: for a share of 5 %, from a
-ratio of 1.05. Both are symmetric in the two sides, so that the decision does not depend on which one is the baseline.
-
-False-discovery rate of many comparisons.
-
-Of a hundred equal pairs, five have an interval that excludes zero. The correction is Benjamini and Hochberg's step-up
-procedure: with the p-values in order, p(1) <= … <= p(m), deciding for every comparison with q(i) = min over j >= i of
-m·p(j)/j at or below 5 % keeps the expected share of false decisions at or below 5 %, for tests that are independent or
-positively dependent, as those against a common baseline are (Y. Benjamini and Y. Hochberg, JRSS B 57 (1995) 289-300;
+The correction for many comparisons controls the false-discovery rate by Benjamini and Hochberg's step-up procedure:
+with the p-values in order, p(1) <= … <= p(m), deciding for every comparison with q(i) = min over j >= i of m·p(j)/j at
+or below 5 % keeps the expected share of false decisions at or below 5 %, for tests that are independent or positively
+dependent, as those against a common baseline are (Y. Benjamini and Y. Hochberg, JRSS B 57 (1995) 289-300;
 Y. Benjamini and D. Yekutieli, Annals of Statistics 29 (2001) 1165-1188).
 
-The comparisons that count are a fixed family: those of one metric in one window against one baseline, for all targets
-of the plan and all regions. A question about some of them gets the q-values that a question about all of them gets. A
-comparison outside of the family, of a target that is no longer in the plan, counts as one more for itself only.
-
-A family that would take too many probes to read is not read: each p-value is then multiplied by the size of the family
-(Bonferroni), which is the largest q-value that the procedure could give.
+The family of comparisons is fixed: all targets of the plan and all regions, for one metric in one window against one
+baseline. A question about some of them gets the q-values that a question about all of them gets. A target outside of
+the plan counts as one more comparison for itself only. If the family would take too many probes to read, each p-value
+is multiplied by its size (Bonferroni), which is the largest q-value that the procedure could give.
 """
 
 from collections.abc import Iterable
@@ -43,6 +36,7 @@ from math import ceil
 import numpy as np
 
 from isochrone_collector.analysis.stats.arrays import Flags, Reals
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS
 from isochrone_collector.analysis.stats.shifts import MIN_N, Shift
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.model import MarginRule
@@ -52,9 +46,7 @@ _PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """The smallest difference that matters: `least` in the metric's unit, or `share` of the smaller median (0.05 is
-    5 %), whichever is larger.
-    """
+    """The smallest difference that matters: `least` in the metric's unit, or this share of the smaller median."""
 
     least: float
     share: float = 0.05
@@ -88,9 +80,6 @@ def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
     )
 
 
-LEAST_ROUNDS = 24
-"""The rounds that a decision needs if the memory of the series is unknown."""
-
 MAX_FALSE_SHARE = 0.05
 MAX_WITHOUT_HISTORY = 0.04
 """The largest q-value of a decision while drift that is slower than the window is unknown."""
@@ -102,55 +91,99 @@ Verdict = tuple[Decision, str]
 """A decision and the reason for `undecided` or `mixed`, empty otherwise."""
 
 
-def rounds_needed(memory: float | None = None) -> int:
-    """Return the rounds that a decision needs. `memory` is the number of rounds that are worth one independent round,
-    known from other rounds of the same series; it can lower the number, never raise it: the interval does that.
-    """
-    return LEAST_ROUNDS if memory is None else min(LEAST_ROUNDS, max(MIN_N, ceil(MIN_N * memory)))
+def rounds_needed(decorrelation_rounds: float | None = None) -> int:
+    """Return the rounds that a decision needs; fewer if so many rounds of the series count as one independent round."""
+    known = LEAST_ROUNDS if decorrelation_rounds is None else ceil(MIN_N * decorrelation_rounds)
+    return min(LEAST_ROUNDS, max(MIN_N, known))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """The n rounds of a shift, with the `memory` of their series (see `rounds_needed`), and the `undetermined` ones
-    that were left out because a timeout leaves their sign open.
+    """The n rounds of a shift, the number that counts as one independent round, if other rounds of the series show it,
+    and the `undetermined` ones that were left out because a timeout leaves their sign open.
     """
 
     n: int
-    memory: float | None = None
+    decorrelation_rounds: float | None = None
     undetermined: int = 0
-
-    @property
-    def are_enough(self) -> bool:
-        """Whether a decision is possible."""
-        return self.n >= rounds_needed(self.memory)
 
     @property
     def lack(self) -> str:
         """The number of rounds, the number needed, and the number of those left out."""
-        parts = (f"{self.n} of {rounds_needed(self.memory)} rounds needed", undetermined_note(self.undetermined))
-        return "; ".join(filter(None, parts))
+        needed = rounds_needed(self.decorrelation_rounds)
+        return "; ".join(filter(None, (f"{self.n} of {needed} rounds needed", undetermined_note(self.undetermined))))
 
 
-def decide(shift: Shift, *, rounds: Rounds, margin: float, metric: Metric) -> Verdict:
-    """Decide on one shift, before it is known whether its rounds are enough."""
-    low, high = shift.low, shift.high
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A region compared with the baseline. The losses are the reasons why nothing is decided in favour of a side, empty
+    without one. `q_value` is that among so many `comparisons`, and `max_q_value` the largest one of a decision.
+    `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
+    region is better.
+    """
+
+    metric: Metric
+    shift: Shift
+    rounds: Rounds
+    margin: float
+    median_difference: float
+    faster_share: float
+    q_value: float | None
+    comparisons: int
+    max_q_value: float = MAX_FALSE_SHARE
+    baseline_losses: str = ""
+    region_losses: str = ""
+
+
+def decide(one: Comparison) -> Verdict:
+    """Decide on a comparison."""
+    decision, reason = _by_interval(one)
+    if decision is not Decision.UNDECIDED and (objection := _objection(one, decision)):
+        return Decision.UNDECIDED, objection
+    if decision in {Decision.FASTER, Decision.SLOWER} and (reason := _contradiction(one, decision)):
+        return Decision.MIXED, reason
+    return decision, reason
+
+
+def _by_interval(one: Comparison) -> Verdict:
+    low, high, margin = one.shift.low, one.shift.high, one.margin
     if low is None or high is None:
-        return Decision.UNDECIDED, rounds.lack
+        return Decision.UNDECIDED, one.rounds.lack
     if -margin <= low and high <= margin:
         return Decision.EQUIVALENT, ""
-    size, matters = size_in_words(shift, metric), quantity(margin, metric)
+    size, matters = size_in_words(one.shift, one.metric), quantity(margin, one.metric)
     if low <= 0 <= high:
         return Decision.UNDECIDED, f"{size}: neither zero nor more than {matters} is excluded"
-    if abs(shift.estimate) < margin:
+    if abs(one.shift.estimate) < margin:
         return Decision.UNDECIDED, f"{size}, not clearly more than {matters}"
-    return (Decision.FASTER if is_better(shift.estimate, metric) else Decision.SLOWER), ""
+    return (Decision.FASTER if is_better(one.shift.estimate, one.metric) else Decision.SLOWER), ""
 
 
-def with_enough_rounds(verdict: Verdict, shift: Shift, *, rounds: Rounds, metric: Metric) -> Verdict:
-    """Withdraw a verdict on too few rounds."""
-    if verdict[0] is Decision.UNDECIDED or rounds.are_enough:
-        return verdict
-    return Decision.UNDECIDED, f"{size_in_words(shift, metric)} so far; {rounds.lack}"
+def _objection(one: Comparison, decision: Decision) -> str:
+    """Return why a decision by the interval does not count; empty if it does."""
+    losses = {Decision.FASTER: one.region_losses, Decision.SLOWER: one.baseline_losses}
+    if lost := losses.get(decision, one.region_losses or one.baseline_losses):
+        return lost
+    if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
+        return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
+    if decision in losses and (one.q_value is None or one.q_value > one.max_q_value):
+        shown = "unknown" if one.q_value is None else f"{one.q_value:.3f}"
+        return f"may be chance among {one.comparisons} comparisons (q-value {shown}; {one.max_q_value} needed)"
+    return ""
+
+
+def _contradiction(one: Comparison, decision: Decision) -> str:
+    """Return how the medians or most rounds contradict the sign of a difference; empty if they do not."""
+    is_faster, metric = decision is Decision.FASTER, one.metric
+    found = []
+    if one.median_difference and is_better(one.median_difference, metric) != is_faster:
+        medians = f"{_word(one.median_difference, metric)} by {quantity(one.median_difference, metric)}"
+        found.append(f"its median is {medians}")
+    share = 1 - one.faster_share if is_faster else one.faster_share
+    if share > 0.5:  # noqa: PLR2004  # most of them
+        found.append(f"{100 * share:.0f} % of its rounds are {'slower' if is_faster else 'faster'}")
+    whole = f"{size_in_words(one.shift, metric)} by the centre of all rounds, but {' and '.join(found)}"
+    return f"{whole}: no single size describes these rounds" if found else ""
 
 
 def is_better(difference: float, metric: Metric) -> bool:
@@ -186,17 +219,6 @@ def _word(difference: float, metric: Metric) -> str:
     return "faster" if is_better(difference, metric) else "slower"
 
 
-def after_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
-    """Withdraw a verdict in favour of a side that lost most of its rounds.
-
-    `baseline` and `region` are the reasons, empty for a side that did not.
-    """
-    decision, _ = verdict
-    against = {Decision.FASTER: region, Decision.SLOWER: baseline, Decision.EQUIVALENT: region or baseline}
-    reason = against.get(decision, "")
-    return (Decision.UNDECIDED, reason) if reason else verdict
-
-
 def mostly_lost(region: str, *, lost: int, rounds: int) -> str:
     """Return the reason if a region lost most of its rounds to timeouts, else an empty text."""
     return f"most rounds of {region} ended in a timeout" if 2 * lost > rounds else ""
@@ -207,65 +229,18 @@ def undetermined_note(undetermined: int) -> str:
     return f"{undetermined} left out: a timeout of one side came before the other's answer" if undetermined else ""
 
 
-def adjusted_for_comparisons(
-    verdict: Verdict, *, q_value: float | None, comparisons: int, most: float = MAX_FALSE_SHARE
-) -> Verdict:
-    """Withdraw a difference that may be chance among so many comparisons."""
-    decision, _ = verdict
-    if decision in {Decision.FASTER, Decision.SLOWER} and (q_value is None or q_value > most):
-        shown = "unknown" if q_value is None else f"{q_value:.3f}"
-        return (
-            Decision.UNDECIDED,
-            f"may be chance among {comparisons} comparisons (q-value {shown}; {most} needed)",
-        )
-    return verdict
-
-
-def unless_mixed(
-    verdict: Verdict, shift: Shift, *, median_difference: float, faster_share: float, metric: Metric
-) -> Verdict:
-    """Return `mixed` instead of a difference whose sign the medians or most rounds contradict.
-
-    `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
-    region is better.
-    """
-    decision, _ = verdict
-    if decision not in {Decision.FASTER, Decision.SLOWER}:
-        return verdict
-    sign = 1 if decision is Decision.FASTER else -1
-    contradicted = []
-    if median_difference and is_better(median_difference, metric) != (sign > 0):
-        medians = f"{_word(median_difference, metric)} by {quantity(median_difference, metric)}"
-        contradicted.append(f"its median is {medians}")
-    if sign * (faster_share - 0.5) < 0:
-        most = faster_share if sign < 0 else 1 - faster_share
-        contradicted.append(f"{100 * most:.0f} % of its rounds are {'faster' if sign < 0 else 'slower'}")
-    if not contradicted:
-        return verdict
-    whole = f"{size_in_words(shift, metric)} by the centre of all rounds, but {' and '.join(contradicted)}"
-    return Decision.MIXED, f"{whole}: no single size describes these rounds"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """The q-value of each comparison, NaN without a p-value, and the number of comparisons that it accounts for."""
-
-    q_values: Reals
-    comparisons: int
-
-
-def family_rates(p_values: Reals, *, is_member: Flags, size: int | None = None) -> Rates:
-    """Return the q-values of comparisons, of which some are the members of the family; `size` is the number of members
-    of a family that was not read.
+def family_rates(p_values: Reals, *, is_member: Flags, size: int | None = None) -> tuple[Reals, int]:
+    """Return the q-values of comparisons, of which some are the members of the family, and the number of comparisons
+    that they account for. `size` is the number of members of a family that was not read.
     """
     if size is not None:
-        return Rates(q_values=np.minimum(p_values * max(size, 1), 1.0), comparisons=size)
+        return np.minimum(p_values * max(size, 1), 1.0), size
     found = np.full(len(p_values), np.nan)
     members = p_values[is_member]
     found[is_member] = q_values(members)
     for place in np.flatnonzero(~is_member & ~np.isnan(p_values)).tolist():
         found[place] = q_values(np.append(members, p_values[place]))[-1]
-    return Rates(q_values=found, comparisons=int(np.count_nonzero(~np.isnan(members))))
+    return found, int(np.count_nonzero(~np.isnan(members)))
 
 
 def q_values(p_values: Reals) -> Reals:

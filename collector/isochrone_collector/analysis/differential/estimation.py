@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.panel import Pairs, Panel
-from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, mean_ranks
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
-from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, separation
+from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, VarianceInflation, inflation
+from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, unpaired_shift
 
 _CELLS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `greater` is the share of
-    rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half. `correlation`
-    is Spearman's, of both sides' values in the same round, from -1 to 1: what pairing removes.
+    """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `prob_superiority` is the
+    share of rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
+    `correlation` is Spearman's, of both sides' values in the same round: what pairing removes.
     """
 
     shift: Shift
@@ -34,7 +33,7 @@ class Estimate:
     n_eff: float
     paired: bool
     p_value: float | None
-    greater: float
+    prob_superiority: float
     baseline_median: float
     region_median: float
     newest_at: int
@@ -45,29 +44,22 @@ class Estimate:
 
 
 def estimates(
-    pairs: Pairs, *, with_network: bool, memories: Reals | None = None, history: VarianceInflation | None = None
+    pairs: Pairs, *, with_network: bool, decorrelation_rounds: Reals, history: VarianceInflation | None
 ) -> list[Estimate | None]:
     """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts.
 
-    `memories` are the rounds of each pair that are worth one independent round, NaN if unknown: pairs with too few
-    rounds to show that use them. `history` is the variance of the level of such windows as known from the past, see
-    `VarianceInflation.with_history`.
+    `decorrelation_rounds` of each pair count as one independent round, NaN if unknown; pairs with few rounds use them.
+    `history` is that of `VarianceInflation.with_history`.
     """
     differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
-    inflated = _with_memories(inflation(differences), differences.counts, memories)
+    told = np.isfinite(decorrelation_rounds) & (differences.counts < LEAST_ROUNDS)
+    known = VarianceInflation(ratio=np.maximum(decorrelation_rounds, 1.0), freedom=np.full(len(pairs), np.inf))
+    inflated = known.where(told, inflation(differences))
     found = _paired(pairs, differences, inflated, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
         found[place] = _unpaired(pairs, place)
     return found
-
-
-def _with_memories(inflated: VarianceInflation, counts: Integers, memories: Reals | None) -> VarianceInflation:
-    if memories is None:
-        return inflated
-    told = np.isfinite(memories) & (counts < LEAST_ROUNDS)
-    ratio = np.where(told, np.maximum(memories, 1.0), inflated.ratio)
-    return VarianceInflation(ratio=ratio, freedom=np.where(told, np.inf, inflated.freedom))
 
 
 def _paired(
@@ -82,17 +74,18 @@ def _paired(
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     # All spend most of their time in numpy's sorting, which releases the GIL.
     with ThreadPoolExecutor(max_workers=1) as beside:
-        parts = beside.submit(_parts if with_network else _no_parts, pairs)
+        parts = beside.submit(_parts, pairs) if with_network else None
         alike = beside.submit(_correlations, pairs.rows(baseline), pairs.rows(region))
         shifts, counts = paired_shifts(differences, known=inflated, history=history), differences.counts
-        network, server = parts.result()
+        network, server = parts.result() if parts else np.full((2, len(pairs)), np.nan)
     last = np.maximum(differences.offsets[1:] - 1, 0)
+    wins = np.concatenate([np.zeros(1), np.cumsum((np.sign(differences.values) + 1) / 2)])
     columns = {
         "n": counts,
         "has_history": np.zeros(len(pairs), dtype=bool) if history is None else np.isfinite(history.ratio),
         "n_eff": shifts.n_eff,
         "p_value": shifts.p_value,
-        "greater": _sums(differences, (np.sign(differences.values) + 1) / 2) / np.maximum(counts, 1),
+        "prob_superiority": np.diff(wins[differences.offsets]) / np.maximum(counts, 1),
         "baseline_median": medians(pairs.rows(baseline)),
         "region_median": medians(pairs.rows(region)),
         "correlation": alike.result(),
@@ -124,22 +117,15 @@ def _parts(pairs: Pairs) -> tuple[Reals, Reals]:
     return network_shift, server_shift
 
 
-def _no_parts(pairs: Pairs) -> tuple[Reals, Reals]:
-    unknown = np.full(len(pairs), np.nan)
-    return unknown, unknown
-
-
 def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
-    """Estimate a pair whose rounds are not shared.
-
-    There is no estimate if a side timed out at a limit that does not exceed all values of the other, or if both sides
-    timed out: then neither is known to be worse.
+    """Estimate a pair whose rounds are not shared. There is no estimate if both sides timed out, or one at a limit that
+    does not exceed all values of the other: then neither is known to be worse.
     """
     panel = pairs.panel
     base, other = pairs.sides(place)
     if not (_is_beyond(panel, base, other) and _is_beyond(panel, other, base)):
         return None
-    found = separation(panel.value[base], panel.value[other])
+    found = unpaired_shift(panel.value[base], panel.value[other])
     if found is None:
         return None
     return Estimate(
@@ -148,7 +134,7 @@ def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
         n_eff=found.n_eff,
         paired=False,
         p_value=found.p_value,
-        greater=found.greater,
+        prob_superiority=found.prob_superiority,
         baseline_median=float(np.median(panel.value[base])),
         region_median=float(np.median(panel.value[other])),
         newest_at=int(max(panel.round_at[base][-1], panel.round_at[other][-1])),
@@ -173,12 +159,6 @@ def _correlations(baseline: Ragged, region: Ragged) -> Reals:
             size = np.sqrt(squares[0] * squares[1])
             found[places] = np.divide(together, size, out=np.full(len(size), np.nan), where=size > 0)
     return found
-
-
-def _sums(rows: Ragged, values: Reals) -> Reals:
-    """Return the sum of each row's values."""
-    totals = np.concatenate([np.zeros(1), np.cumsum(values)])
-    return np.diff(totals[rows.offsets])
 
 
 def medians(rows: Ragged) -> Reals:

@@ -21,13 +21,13 @@ from math import sqrt
 import numpy as np
 from scipy.special import stdtr
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS, Margin
+from isochrone_collector.analysis.differential.decision import Margin
 from isochrone_collector.analysis.differential.estimation import medians
 from isochrone_collector.analysis.differential.panel import Changes, Pairs, Panel, TargetRegion, pair_up, since
-from isochrone_collector.analysis.stats.arrays import Integers, Reals
-from isochrone_collector.analysis.stats.long_run_variance import correlation_time
-from isochrone_collector.analysis.stats.shifts import paired_shift
-from isochrone_collector.analysis.stats.steps import LEAST, around_levels, noise_around, steps
+from isochrone_collector.analysis.stats.arrays import Integers, Reals, ragged
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, correlation_times
+from isochrone_collector.analysis.stats.shifts import Shift, paired_shifts
+from isochrone_collector.analysis.stats.steps import LEAST, around_levels, noise, steps
 from isochrone_wire.answers import Level
 
 _ROUNDS_PER_ONE = 3
@@ -38,13 +38,13 @@ _FEW = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelHistory:
     """The levels of one pair, oldest first, at least two, and the p-value of no shift in the last one if that
-    is short, else 1. `memory` is the number of rounds that are worth one independent round, from the noise around all
-    levels; `None` if these have too few rounds to show it.
+    is short, else 1. `decorrelation_rounds` count as one independent round, by the noise around all levels; `None` if
+    these have too few rounds to show it.
     """
 
     levels: tuple[Level, ...]
     p_value: float
-    memory: float | None = None
+    decorrelation_rounds: float | None = None
 
     @property
     def since_at(self) -> int:
@@ -103,22 +103,23 @@ def _with_change(places: Sequence[int], rounds_at: Integers, changed_at: int) ->
 def _history(pairs: Pairs, shared: slice, places: Sequence[int]) -> LevelHistory:
     panel = pairs.panel
     base, other = pairs.baseline[shared], pairs.region[shared]
-    edges = [0, *places, len(other)]
-    levels = tuple(_level(panel, base[begin:end], other[begin:end]) for begin, end in pairwise(edges))
     differences = panel.value[other] - panel.value[base]
-    memory = correlation_time(around_levels(differences, places))
+    shifts = paired_shifts(ragged(np.split(differences, places))).listed()
+    levels = tuple(
+        _level(panel, base[begin:end], other[begin:end], shift)
+        for (begin, end), shift in zip(pairwise([0, *places, len(other)]), shifts, strict=True)
+        if shift is not None
+    )
+    residuals = around_levels(differences, places)
+    (decorrelation_rounds,) = correlation_times(residuals[np.newaxis]).tolist()
     return LevelHistory(
         levels=levels,
-        p_value=_p_value(differences, places, levels[-1], memory=memory),
-        memory=memory if len(other) >= LEAST_ROUNDS else None,
+        p_value=_p_value(residuals, levels, decorrelation_rounds),
+        decorrelation_rounds=decorrelation_rounds if len(other) >= LEAST_ROUNDS else None,
     )
 
 
-def _level(panel: Panel, base: Integers, other: Integers) -> Level:
-    baseline, region = panel.value[base], panel.value[other]
-    shift = paired_shift(region - baseline)
-    if shift is None:
-        raise ValueError("a level has at least one round")
+def _level(panel: Panel, base: Integers, other: Integers, shift: Shift) -> Level:
     return Level(
         from_at=int(panel.round_at[other[0]]),
         until_at=int(panel.round_at[other[-1]]),
@@ -126,18 +127,19 @@ def _level(panel: Panel, base: Integers, other: Integers) -> Level:
         shift=shift.estimate,
         low=shift.low,
         high=shift.high,
-        baseline_median=float(np.median(baseline)),
-        region_median=float(np.median(region)),
+        baseline_median=float(np.median(panel.value[base])),
+        region_median=float(np.median(panel.value[other])),
     )
 
 
-def _p_value(differences: Reals, places: Sequence[int], present: Level, *, memory: float) -> float:
+def _p_value(residuals: Reals, levels: Sequence[Level], decorrelation_rounds: float) -> float:
+    present = levels[-1]
     if present.n > _FEW:
         return 1.0
-    noise = noise_around(differences, places)
-    if not noise:
+    deviation = noise(residuals, len(levels))
+    if not deviation:
         return float(not present.shift)
-    per_one = max(_ROUNDS_PER_ONE, memory)
-    score = abs(present.shift) / noise * sqrt(present.n / per_one)
-    freedom = (len(differences) - len(places) - 1) * _ROUNDS_PER_ONE / per_one
+    per_one = max(_ROUNDS_PER_ONE, decorrelation_rounds)
+    score = abs(present.shift) / deviation * sqrt(present.n / per_one)
+    freedom = (len(residuals) - len(levels)) * _ROUNDS_PER_ONE / per_one
     return float(2 * stdtr(max(freedom, 1.0), -score))

@@ -25,22 +25,17 @@ than it is; the margin (see `decision`), not the interval, keeps this from becom
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
+    Comparison,
     Margin,
     Rounds,
-    adjusted_for_comparisons,
-    after_losses,
     decide,
-    margin_of,
     mostly_lost,
     q_values,
     undetermined_note,
-    unless_mixed,
-    with_enough_rounds,
 )
 from isochrone_collector.analysis.differential.estimation import medians
 from isochrone_collector.analysis.differential.panel import Changes, Panel, TargetRegion
@@ -49,9 +44,6 @@ from isochrone_collector.analysis.stats.long_run_variance import VarianceInflati
 from isochrone_collector.analysis.stats.shifts import Shift, Shifts, paired_estimates, paired_shifts
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
-
-_NOTHING: Mapping[TargetRegion, str] = MappingProxyType({})
-_NEVER: Changes = MappingProxyType({})
 
 # Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, while
 # what each target has of its own averages out, so these series are correlated more strongly than a single one.
@@ -64,14 +56,14 @@ def region_costs(
     providers: Mapping[int, str],
     *,
     metric: Metric,
-    unfit: Mapping[TargetRegion, str] = _NOTHING,
-    changes: Changes = _NEVER,
-    margin: Margin | None = None,
+    unfit: Mapping[TargetRegion, str],
+    changes: Changes,
+    margin: Margin,
 ) -> tuple[RegionCost, ...]:
     """Return one line per provider and region that has a value, the best region of a provider first.
 
     `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
-    compared. `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`.
+    compared. `margin` is the smallest difference that matters.
     """
     newest = _newest_changes(changes)
     panel = _since(panel, newest)
@@ -79,11 +71,11 @@ def region_costs(
     for place, target_id in enumerate(panel.target_ids.tolist()):
         if target_id in providers:
             places.setdefault(providers[target_id], []).append(place)
-    view = _PanelView(panel, metric, unfit, margin or margin_of(metric), newest)
+    view = _PanelView(panel, metric, unfit, newest)
     found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
-    rates = q_values(np.array([line.comparison.p_value if line.comparison else np.nan for line in found]))
+    rates = q_values(np.array([line.p_value for line in found]))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
-    judged = [_adjusted(line, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    judged = [_judged(line, margin, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
     return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
 
 
@@ -99,14 +91,8 @@ def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
     """Return the panel with only the rounds of each target since its newest change."""
     since_at = np.array([newest.get(target_id, 0) for target_id in panel.target_ids.tolist()], dtype=np.int64)
     kept = panel.round_at >= since_at[panel.group // max(1, len(panel.regions))]
-    return replace(
-        panel,
-        group=panel.group[kept],
-        round_at=panel.round_at[kept],
-        value=panel.value[kept],
-        censored=panel.censored[kept],
-        network=panel.network[kept],
-    )
+    columns = ("group", "round_at", "value", "censored", "network")
+    return replace(panel, **{name: getattr(panel, name)[kept] for name in columns})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,39 +150,27 @@ class _Differences:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Comparison:
-    """A region's differences from the best one and their shift, which as many as `n_eff` independent ones would have
-    with an interval as wide.
+class _Line:
+    """A cost and, if there is one, the comparison that it is from: the differences from the best region and their
+    shift, the best region's median, and the reasons why nothing is decided in favour of the best region or of this one.
     """
 
-    differences: _Differences
-    shift: Shift
-    n_eff: float
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Line:
-    """A cost with the comparison that it is from, if there is one."""
-
     cost: RegionCost
-    comparison: _Comparison | None = None
+    differences: _Differences | None = None
+    shift: Shift | None = None
+    p_value: float = np.nan
+    best_median: float = 0.0
+    losses: tuple[str, str] = ("", "")
 
 
 class _PanelView:
     """A panel indexed by target and region, with what is unfit in it."""
 
     def __init__(
-        self,
-        panel: Panel,
-        metric: Metric,
-        unfit: Mapping[TargetRegion, str],
-        margin: Margin,
-        newest_changes: Mapping[int, int],
+        self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str], newest_changes: Mapping[int, int]
     ) -> None:
         self.regions = panel.regions
         self.metric = metric
-        self.margin = margin
         self.sign = -1 if metric.more_is_better else 1
         self._panel = panel
         self._round_keys = panel.round_keys()
@@ -267,22 +241,30 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
     losses = [view.losses(region, own) for region, own in zip(regions, rows, strict=True)]
     best = _best(view, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
     differences = [view.differences(own, rows[best]) for own in rows]
-    compared = _compared(differences)
+    found = _shifts(differences)
     nearest = regions[best]
     blank = replace(blank, best_region=view.regions[nearest], since_at=view.since_at(targets))
     best_median = view.median(nearest, targets)
-    for place, region in enumerate(regions):
+    columns = zip(regions, differences, found.listed(), found.n_eff.tolist(), found.p_value.tolist(), strict=True)
+    for place, (region, own, shift, n_eff, p_value) in enumerate(columns):
         line = replace(blank, region=view.regions[region], median=view.median(region, targets))
+        both = losses[best], losses[place]
         if place == best:
             yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
+        elif shift is None:
+            nowhere = f"no round has a value both from here and from {line.best_region}"
+            reason = both[1] or both[0] or undetermined_note(own.undetermined) or nowhere
+            yield _Line(cost=replace(line, reason=reason))
         else:
-            margin, both = view.margin.size(best_median, line.median or 0.0), (losses[best], losses[place])
-            comparison = compared[place]
-            if comparison is None:
-                cost = replace(line, reason=_why_nothing(line, differences[place], losses=both))
-            else:
-                cost = _added(line, comparison, margin=margin, losses=both)
-            yield _Line(cost=cost, comparison=comparison)
+            cost = replace(line, added=shift.estimate, added_low=shift.low, added_high=shift.high)
+            yield _Line(
+                cost=replace(cost, n=len(own), n_eff=n_eff),
+                differences=own,
+                shift=shift,
+                p_value=p_value,
+                best_median=best_median,
+                losses=both,
+            )
     yield from _excluded_lines(view, blank, places, regions)
 
 
@@ -329,30 +311,16 @@ def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[in
     return best
 
 
-def _compared(differences: Sequence[_Differences]) -> list[_Comparison | None]:
-    """Return the comparison of each region; `None` without differences."""
-    found = _shifts(differences)
-    columns = zip(differences, found.listed(), found.n_eff.tolist(), found.p_value.tolist(), strict=True)
-    return [
-        None if shift is None else _Comparison(differences=own, shift=shift, n_eff=n_eff, p_value=p_value)
-        for own, shift, n_eff, p_value in columns
-    ]
-
-
 def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
-    effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
+    # How many times as much the sums of the rounds vary as with independent values of mean 0.
+    squares = np.array([own @ own for own in ranks])
+    effects = np.divide([own @ own for own in sums], squares, out=np.ones(len(sums)), where=squares > 0)
     of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))
     of_rounds = of_many.where(np.array([len(own) >= _MANY_ROUNDS for own in sums]), of_few)
     known = VarianceInflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
     return paired_shifts(_laid_out([own.values for own in differences]), known=known)
-
-
-def _design_effect(values: Reals, sums: Reals) -> float:
-    """Return how many times as much the sums of the rounds vary as with independent values of mean 0."""
-    squares = float(values @ values)
-    return float(sums @ sums) / squares if squares else 1.0
 
 
 def _laid_out(rows: Sequence[Reals]) -> Ragged:
@@ -360,58 +328,38 @@ def _laid_out(rows: Sequence[Reals]) -> Ragged:
     return grouped(np.concatenate(rows), owner, rows=len(rows))
 
 
-def _why_nothing(line: RegionCost, own: _Differences, *, losses: tuple[str, str]) -> str:
-    """Return why a region has no differences from the best one; `losses` as of `_added`."""
-    best_losses, own_losses = losses
-    nowhere = f"no round has a value both from here and from {line.best_region}"
-    return own_losses or best_losses or undetermined_note(own.undetermined) or nowhere
-
-
-def _added(line: RegionCost, found: _Comparison, *, margin: float, losses: tuple[str, str]) -> RegionCost:
-    """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
-    (best_losses, own_losses), own, shift = losses, found.differences, found.shift
-    rounds = Rounds(n=own.rounds, undetermined=own.undetermined)
-    verdict = decide(shift, rounds=rounds, margin=margin, metric=line.metric)
-    verdict = after_losses(verdict, baseline=best_losses, region=own_losses)
-    decision, reason = with_enough_rounds(verdict, shift, rounds=rounds, metric=line.metric)
-    return replace(
-        line,
-        added=shift.estimate,
-        added_low=shift.low,
-        added_high=shift.high,
-        n=len(own),
-        n_eff=found.n_eff,
-        decision=decision,
-        reason=reason,
-    )
-
-
-def _adjusted(line: _Line, rate: float, comparisons: int) -> RegionCost:
-    cost, found = line.cost, line.comparison
-    if found is None or np.isnan(rate):
+def _judged(line: _Line, margin: Margin, rate: float, comparisons: int) -> RegionCost:
+    cost, own = line.cost, line.differences
+    if own is None or line.shift is None:
         return cost
-    verdict = adjusted_for_comparisons((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
-    decision, reason = unless_mixed(
-        verdict,
-        found.shift,
-        median_difference=found.differences.median_difference(),
-        faster_share=found.differences.faster_share(cost.metric),
-        metric=cost.metric,
+    best_losses, own_losses = line.losses
+    decision, reason = decide(
+        Comparison(
+            metric=cost.metric,
+            shift=line.shift,
+            rounds=Rounds(n=own.rounds, undetermined=own.undetermined),
+            margin=margin.size(line.best_median, cost.median or 0.0),
+            median_difference=own.median_difference(),
+            faster_share=own.faster_share(cost.metric),
+            q_value=None if np.isnan(rate) else rate,
+            comparisons=comparisons,
+            baseline_losses=best_losses,
+            region_losses=own_losses,
+        )
     )
     return replace(cost, decision=decision, reason=reason)
 
 
 def _ordered(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
     """Return the lines of one provider, the best region first and unknown costs last."""
+
+    def place(cost: RegionCost) -> tuple[bool, float, str]:
+        added = cost.added or 0.0
+        return cost.added is None, -added if cost.metric.more_is_better else added, cost.region
+
     own = [cost for cost in costs if cost.provider == provider]
-    others = [cost for cost in own if cost.region != cost.best_region]
-    others.sort(key=lambda cost: (cost.added is None, _disadvantage(cost), cost.region))
+    others = sorted((cost for cost in own if cost.region != cost.best_region), key=place)
     return [*(_best_line(cost, others) for cost in own if cost.region == cost.best_region), *others]
-
-
-def _disadvantage(cost: RegionCost) -> float:
-    added = cost.added or 0.0
-    return -added if cost.metric.more_is_better else added
 
 
 def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:

@@ -103,9 +103,7 @@ def beginnings(group: Integers, at: Integers) -> Integers:
 
 
 def order_within(key: Reals, lengths: Integers) -> Integers:
-    """Return the order of rows, given as runs of these lengths, by a key within each run; NaN sorts last. Runs of one
-    row, the usual case, are skipped.
-    """
+    """Return the order of rows, in runs of these lengths, by a key within each run; NaN sorts last."""
     order = np.arange(len(key))
     several = np.flatnonzero(np.repeat(lengths > 1, lengths))
     run = np.repeat(np.arange(len(lengths)), lengths)[several]

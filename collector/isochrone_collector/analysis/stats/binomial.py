@@ -7,21 +7,17 @@ probability P(l <= B < u), whatever the distribution of the values (H. A. David 
 
 Values in the order of their rounds are as good as fewer independent ones: as many as would give the exceedances of the
 quantile the same interval (`long_run_variance`). The interval is then the one of that many values, with each rank at
-the same share of all values.
+the same share of all values. A censored value, such as that of a probe that timed out, is known only to exceed its
+limit, and ranks above all others.
 
-A censored value, such as that of a probe that timed out, is known only to exceed its limit. It ranks above all others,
-so that it raises p95 instead of being ignored.
-
-Proportion of successes with its interval.
-
-Wilson's score interval of k successes in n trials, p = k/n and z = 1.96:
+Proportions have Wilson's score interval: of k successes in n trials, with p = k/n and z = 1.96, it is
 (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z·√(p(1-p)/n) its coverage holds near 0 and 1 and for
 few trials (E. B. Wilson, JASA 22 (1927) 209-212; recommended by L. D. Brown, T. T. Cai and A. DasGupta, Statistical
 Science 16 (2001) 101-133).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, floor, isnan, sqrt
@@ -38,9 +34,7 @@ _Z = float(ndtri(0.975))
 
 @lru_cache(maxsize=4096)
 def wilson(count: int, n: int, *, n_eff: float | None = None) -> Proportion | None:
-    """Return the share of `count` in `n` trials with the 95 % interval of `n_eff` independent ones, of n without it;
-    `None` without trials.
-    """
+    """Return the share of `count` in `n` trials with the 95 % interval of `n_eff` independent ones, by default n."""
     if n == 0:
         return None
     # The formula holds for sizes that are no integers.
@@ -61,9 +55,7 @@ _CELLS = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Quantiles:
-    """A quantile of many rows, with the number of independent values that are as good as those of the row. The value is
-    NaN for an empty row, the bounds are NaN if there are too few independent values.
-    """
+    """A quantile of many rows, with their effective number of values; NaN without values, or without bounds."""
 
     value: Reals
     low: Reals
@@ -71,9 +63,7 @@ class Quantiles:
     n_eff: Reals
 
     def among(self, known: Integers, counts: Integers) -> "Quantiles":
-        """Return the same with the effective number of the `known` ones among `counts` values per row; NaN without any
-        known value.
-        """
+        """Return the same with the effective number of the `known` ones among `counts` values; NaN without any."""
         has_known = known > 0
         n_eff = np.divide(self.n_eff * known, counts, out=np.full(len(known), np.nan), where=has_known)
         value = np.where(has_known, self.value, np.nan)
@@ -91,22 +81,14 @@ class Quantiles:
 
 
 def quantiles(
-    series: Ragged, share: float, *, censored: Flags | None = None, history: VarianceInflation | None = None
-) -> Quantiles:
-    """Return the quantile `share` (0 < share < 1) of each row of values in the order of their rounds, with its 95 %
-    interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
-    value. `history` is that of `inflation_of_flags`.
-    """
-    return several_quantiles(series, {share: history}, censored=censored)[share]
-
-
-def several_quantiles(
-    series: Ragged, histories: Mapping[float, VarianceInflation | None], *, censored: Flags | None = None
+    series: Ragged, histories: Mapping[float, VarianceInflation | None], censored: Flags
 ) -> dict[float, Quantiles]:
-    """Return several quantiles of each row by their shares, as `quantiles` does; `histories` has that of each share."""
-    limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
-    known = Ragged(values=np.where(limited, np.inf, series.values), offsets=series.offsets)
-    limits = Ragged(values=np.where(limited, series.values, np.inf), offsets=series.offsets)
+    """Return quantiles of each row of values in the order of their rounds, by their shares (0 < share < 1), with 95 %
+    intervals. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
+    value. `histories` has that of `inflation_of_flags` for each share.
+    """
+    known = Ragged(values=np.where(censored, np.inf, series.values), offsets=series.offsets)
+    limits = Ragged(values=np.where(censored, series.values, np.inf), offsets=series.offsets)
     found = {share: np.full((4, len(series)), np.nan) for share in histories}
     for (places, own), (_, other) in zip(known.portions(cells=_CELLS), limits.portions(cells=_CELLS), strict=True):
         ordered = _Ordered.of(own, other)
@@ -121,19 +103,16 @@ def several_quantiles(
 def _portion(known: Reals, ordered: "_Ordered", share: float, history: VarianceInflation | None) -> Reals:
     """Return value, bounds and effective number of rows of one length; `known` values that are limits are infinite."""
     n = known.shape[1]
-    value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
-    worth = inflation_of_flags(known > value[:, None], history).effective_n(n)
-    low, high = _ranks(n, share, worth)
-    has_bounds = low > 0
-    bounds = (np.where(has_bounds, ordered.at(np.maximum(rank, 1)), np.nan) for rank in (low, high))
-    return np.stack([value, *bounds, worth])
+    value = ordered.at(np.full(len(known), min(n, max(1, ceil(share * n - _ROUNDING * n)))))
+    n_eff = inflation_of_flags(known > value[:, None], history).effective_n(n)
+    ranks = ranks_of(np.floor(n_eff), lambda size: dependent_ranks(n, share, size))
+    return np.stack([value, *(np.where(rank > 0, ordered.at(np.maximum(rank, 1)), np.nan) for rank in ranks), n_eff])
 
 
-def _ranks(n: int, share: float, worth: Reals) -> tuple[Integers, Integers]:
-    """Return the ranks of the bounds per row, 0 and 0 without any."""
-    distinct, places = np.unique(np.floor(worth), return_inverse=True)
-    ranks = np.array([dependent_ranks(n, share, size) or (0, 0) for size in distinct.tolist()], np.int64)
-    low, high = ranks[places].T
+def ranks_of(sizes: Reals | Integers, ranks: Callable[[float], tuple[int, int] | None]) -> tuple[Integers, Integers]:
+    """Return the ranks of the bounds of each size, 0 and 0 without any."""
+    distinct, places = np.unique(sizes, return_inverse=True)
+    low, high = np.array([ranks(size) or (0, 0) for size in distinct.tolist()], np.int64).reshape(-1, 2)[places].T
     return low, high
 
 
@@ -162,9 +141,9 @@ class _Ordered:
         return np.where(ranks <= self.counts, self.values[rows, ranks - 1], beyond)
 
 
-def dependent_ranks(n: int, share: float, worth: float) -> tuple[int, int] | None:
-    """Return the ranks of `interval_ranks` for n values that are as good as `worth` independent ones."""
-    size = floor(worth)
+def dependent_ranks(n: int, share: float, n_eff: float) -> tuple[int, int] | None:
+    """Return the ranks of `interval_ranks` for n values that are as good as `n_eff` independent ones."""
+    size = floor(n_eff)
     ranks = interval_ranks(size, share)
     if ranks is None or size >= n:
         return ranks
@@ -182,21 +161,12 @@ def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
     least_below, least_above = float((1 - share) ** n), float(share**n)
     if least_below + least_above > _ERROR + _ROUNDING:
         return None
-    below, above = _shares_of_error(least_below, least_above)
+    below = above = _ERROR / 2
+    if least_above > above:
+        below, above = _ERROR - least_above, least_above
+    elif least_below > below:
+        below, above = least_below, _ERROR - least_below
     # Rank l misses when fewer than l values lie below the quantile, rank u when u or more do.
     low = bisect_right(range(n), below + _ROUNDING, key=lambda count: float(bdtr(count, n, share)))
     high = bisect_left(range(n), True, key=lambda count: bool(bdtrc(count, n, share) <= above + _ROUNDING)) + 1
     return low, high
-
-
-def _shares_of_error(least_below: float, least_above: float) -> tuple[float, float]:
-    half = _ERROR / 2
-    if least_above > half:
-        return _ERROR - least_above, least_above
-    if least_below > half:
-        return least_below, _ERROR - least_below
-    return half, half
-
-
-def _nearest_rank(n: int, share: float) -> int:
-    return min(n, max(1, ceil(share * n - _ROUNDING * n)))

@@ -15,24 +15,20 @@ one series may raise `FALSE_ALARMS` false alarms if all windows were independent
 There are few earlier windows of great length. Above `_LONGEST_TRUSTED` values the deviation is at least half of that of
 windows a quarter as long, as if values so far apart were independent, with the degrees of freedom of those windows.
 
-Location and significance of a change point in a stretch of values: one step of E-divisive.
-
-The energy distance of the values before and after a place τ among n is
+A change point in a stretch of values is located by one step of E-divisive. The energy distance of the values before and
+after a place τ among n is
 
     E(τ) = 2·mean|X - Y| - mean|X - X'| - mean|Y - Y'|
 
 over pairs across and within the two sides; the estimated change is at the greatest τ(n - τ)/n · E(τ), and its
-significance is that of a permutation test (D. S. Matteson and N. A. James, A Nonparametric Approach for Multiple Change
-Point Analysis of Multivariate Data, JASA 109 (2014) 334-345, arXiv:1306.4933; with exponent 1, and the end of the
-stretch in place of their κ). The test assumes exchangeable values under no change. Autocorrelation makes its p-value
-too small, so it must not be the only criterion of an alarm.
-
-The permutations come from a generator with a fixed seed: the same values always give the same result.
+significance is that of a permutation test with a fixed seed (D. S. Matteson and N. A. James, JASA 109 (2014) 334-345,
+arXiv:1306.4933; with exponent 1, and the end of the stretch in place of their κ). Autocorrelation makes its p-value too
+small, so it must not be the only criterion of an alarm.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -67,9 +63,8 @@ class Alarm:
     shift: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseLevel:
-    """The noise level of windows of one length: their standard deviation and its degrees of freedom."""
+class NoiseLevel(NamedTuple):
+    """The standard deviation of windows of one length and its degrees of freedom."""
 
     deviation: float
     freedom: float
@@ -78,11 +73,9 @@ class NoiseLevel:
 def alarms(
     values: Reals, *, n_new: int, begin: int, looks_per_month: float, min_shift: float, is_local: bool = False
 ) -> list[Alarm]:
-    """Return the alarms among the windows that end within the last `n_new` values, the earliest first.
-
-    Each part of `values` between changes has its own level subtracted; the part that is searched begins at place
-    `begin`. Shifts below `min_shift` are ignored. The level is that of all values since `begin`, or with `is_local`
-    (seasonality unknown) that of the four windows before.
+    """Return the alarms, of at least `min_shift`, among the windows that end within the last `n_new` values, the
+    earliest first. Each part of `values` between changes has its own level subtracted; the part searched begins at
+    `begin`. The level is that of all values since `begin`, or with `is_local` that of the four windows before.
     """
     known = len(values) - n_new
     levels: dict[int, NoiseLevel] = {}
@@ -94,22 +87,21 @@ def alarms(
         past = values[: max(0, before - length)]
         if len(past) < _LEAST_WINDOWS * length:
             break
-        spread = _spread(past)
+        # The standard deviation of normal values, from their median absolute deviation.
+        spread = max(_NORMAL_MAD * float(np.median(np.abs(past - np.median(past)))), _LEAST_SPREAD)
         levels[length] = _noise_level(past, length, spread, levels, is_local=is_local)
         reach = max(_LEAST_REACH, _LOCAL_WINDOWS * length) if is_local else before
         level_of = values[max(begin, before - reach) : before]
         allowed = -float(stdtrit(levels[length].freedom, share * FALSE_ALARMS / looks_per_month / 2))
         limit = allowed * levels[length].deviation * sqrt(1 + length / len(level_of))
-        found += _exceeding(
-            values[before:] - _level(level_of, spread), length, spread, max(limit, min_shift), first_end=known + 1
-        )
+        middle = float(np.median(level_of))
+        level = middle + float(np.clip(level_of - middle, -_CLIP * spread, _CLIP * spread).mean())
+        shifts = _locations(sliding_window_view(values[before:] - level, length), spread)
+        found += [
+            Alarm(end=known + 1 + place, length=length, shift=float(shifts[place]))
+            for place in np.flatnonzero(np.abs(shifts) > max(limit, min_shift)).tolist()
+        ]
     return sorted(found, key=lambda alarm: (alarm.end, alarm.length))
-
-
-def _exceeding(rest: Reals, length: int, spread: float, limit: float, *, first_end: int) -> Iterator[Alarm]:
-    shifts = _locations(sliding_window_view(rest, length), spread)
-    for place in np.flatnonzero(np.abs(shifts) > limit):
-        yield Alarm(end=first_end + int(place), length=length, shift=float(shifts[place]))
 
 
 def _noise_level(
@@ -117,24 +109,19 @@ def _noise_level(
 ) -> NoiseLevel:
     # Windows a quarter apart carry nearly the information of all. Counted from the newest; the oldest may be cut off.
     every = max(1, length // 4)
-    windows = sliding_window_view(past, length)[::-1][::every]
-    locations = _locations(windows, spread)
-    if is_local:
-        locations = _off_those_before(locations, apart=-(-length // every))
+    locations = _locations(sliding_window_view(past, length)[::-1][::every], spread)
+    apart = -(-length // every)
+    if is_local and len(locations) > 2 * _LOCAL_WINDOWS * apart:
+        # Off the mean of the four windows before each, as the level is.
+        means = np.full(_LOCAL_WINDOWS * apart, 1 / (_LOCAL_WINDOWS * apart))
+        before = np.convolve(locations[apart:], means, mode="valid")
+        locations = locations[: len(before)] - before
     deviation = float(locations.std(ddof=1))
     freedom = 1.5 * len(past) / length - 1
     if length > _LONGEST_TRUSTED:
         quarter = shorter[length // 4]
         deviation, freedom = max(deviation, quarter.deviation / 2), quarter.freedom
     return NoiseLevel(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom)
-
-
-def _off_those_before(locations: Reals, *, apart: int) -> Reals:
-    """Subtract from each window's location, the newest first, the mean of the four windows before, `apart` places
-    apart; unchanged if there are too few.
-    """
-    before = np.convolve(locations[apart:], np.full(_LOCAL_WINDOWS * apart, 1 / (_LOCAL_WINDOWS * apart)), mode="valid")
-    return locations[: len(before)] - before if len(locations) > 2 * _LOCAL_WINDOWS * apart else locations
 
 
 def _locations(windows: Reals, spread: float) -> Reals:
@@ -146,24 +133,12 @@ def _locations(windows: Reals, spread: float) -> Reals:
     return pulled
 
 
-def _level(values: Reals, spread: float) -> float:
-    middle = float(np.median(values))
-    return middle + float(np.clip(values - middle, -_CLIP * spread, _CLIP * spread).mean())
-
-
-def _spread(values: Reals) -> float:
-    """Estimate the standard deviation of normal values from their median absolute deviation."""
-    return max(_NORMAL_MAD * float(np.median(np.abs(values - np.median(values)))), _LEAST_SPREAD)
-
-
 PERMUTATIONS = 499
 _SEED = 20141306
 
 
 def likeliest(values: Reals, *, least: int) -> int | None:
-    """Return the place, from 0, where the second of two parts of at least `least` values begins, divided where their
-    scaled energy distance is greatest; `None` with fewer than 2·`least` values.
-    """
+    """Return where the second of the likeliest two parts of at least `least` values begins; `None` with too few."""
     if len(values) < 2 * least:
         return None
     return least + int(np.argmax(_scores(_distances(values), least)))

@@ -10,28 +10,21 @@ robust to outliers, and the one that makes the interval wider is used:
   141 (2007) 1331-1352; E. Lazarus, D. J. Lewis, J. H. Stock and M. W. Watson, J. Bus. Econ. Stat. 36 (2018) 541-559).
   This sees slow drift below large independent noise. A series shorter than 24 rounds has a quarter as many cosines as
   rounds, and at least two.
-* The sum of the first autocorrelations (see below), which is closer when neighbours are strongly
-  correlated; only used if they are. If it is above 2 in fewer than 100 rounds, four cosines are tried as well: the
-  fifth and sixth are faster than such a correlation lasts, and make ω too small.
+* The correlation time, which is closer when neighbours are strongly correlated; only used if they are. If it is above 2
+  in fewer than 100 rounds, four cosines are tried as well: the fifth and sixth are faster than such a correlation
+  lasts, and make ω too small.
 
-A window cannot show drift that is slower than itself. `with_history` adds what is known from earlier days: the variance
-of the level of windows of this length, beyond the noise within them.
+A window cannot show drift that is slower than itself. `with_history` adds the variance of the level of windows of this
+length in earlier days, beyond the noise within them.
 
-Correlation time of autocorrelated measurements.
+The correlation time of values with autocorrelations r_k is τ = 1 + 2·Σ r_k (G. V. Bayley and J. M. Hammersley, JRSS
+Suppl. 8 (1946) 184-197). Each r_k is the mean of its n - k products; the sum ends before the first r_k <= 2/√n, from
+which on they are noise (an initial-sequence rule; cf. C. J. Geyer, Statistical Science 7 (1992) 473-483). The r_k are
+measured about the mean of the same values, which lowers each by (1 - r_k)·τ/n (F. H. C. Marriott and J. A. Pope,
+Biometrika 41 (1954) 390-402). Corrected in all K of the sum, τ = (1 + 2S) / (1 - 2(K - S)/n), S = Σ r_k. In a short
+series autocorrelation does not stand out from noise: with 24 rounds it takes a correlation of 0.4.
 
-The mean of n values with autocorrelations r_k varies τ times as much as that of n independent ones, τ = 1 + 2·Σ r_k
-(G. V. Bayley and J. M. Hammersley, JRSS Suppl. 8 (1946) 184-197). The r_k are those of the ranks, which are robust to
-outliers, each from the mean of its n - k products; the sum ends before the first r_k <= 2/√n, from which on they are
-noise (an initial-sequence rule; cf. C. J. Geyer, Statistical Science 7 (1992) 473-483).
-
-The r_k are measured about the mean of the same values, which lowers each by (1 - r_k)·τ/n (F. H. C. Marriott and J. A.
-Pope, Biometrika 41 (1954) 390-402). Corrected in all K of the sum, τ = (1 + 2S) / (1 - 2(K - S)/n), S = Σ r_k.
-
-Values are in the order of their rounds, and missing rounds are skipped: the correlation that matters is that between
-neighbours in the sample.
-
-The limit: in a short series autocorrelation does not stand out from noise. With 24 rounds it takes a correlation of
-0.4; smaller ones are not detected, nor is slow drift below large noise. `long_run_variance` covers both.
+Values are in the order of their rounds, and missing rounds are skipped.
 """
 
 from collections.abc import Sequence
@@ -48,22 +41,12 @@ _LEAST_DIVISOR = 0.5
 _SHARE_LEFT = 0.7
 
 
-def correlation_time(values: Reals) -> float:
-    """Return τ of one series, at least 1."""
-    n = len(values)
-    centred = mean_ranks(values[np.newaxis])[0] - (n + 1) / 2 if n else values
-    total = float(centred @ centred)
-    lags, likeness = 0, 0.0
-    for lag in range(1, n if total else 1):
-        correlation = float(centred[:-lag] @ centred[lag:]) / total * n / (n - lag)
-        if correlation <= 2 / np.sqrt(n):
-            break
-        lags, likeness = lag, likeness + correlation
-    return float(_time(likeness, lags, n)) if n else 1.0
+def correlation_times(rows: Reals) -> Reals:
+    """Return τ, at least 1, of each row of a matrix of at least one column."""
+    return _times_of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2)
 
 
-def times_of_ranks(centred: Reals) -> Reals:
-    """Return τ of each row of a matrix of ranks minus their mean."""
+def _times_of_ranks(centred: Reals) -> Reals:
     n = centred.shape[1]
     totals = np.einsum("ij,ij->i", centred, centred)
     lags, likeness = np.zeros(len(centred)), np.zeros(len(centred))
@@ -79,12 +62,7 @@ def times_of_ranks(centred: Reals) -> Reals:
         # To copy the rest at every lag takes longer than to multiply.
         if np.count_nonzero(going) < _SHARE_LEFT * len(going):
             rows, left, going = rows[going], left[going], going[going]
-    return _time(likeness, lags, n)
-
-
-def _time(likeness: Reals | float, lags: Reals | int, n: int) -> Reals:
-    divisor = np.maximum(1 - 2 * (np.asarray(lags) - likeness) / n, _LEAST_DIVISOR)
-    return np.asarray((1 + 2 * np.asarray(likeness)) / divisor)
+    return np.asarray((1 + 2 * likeness) / np.maximum(1 - 2 * (lags - likeness) / n, _LEAST_DIVISOR))
 
 
 _CELLS = 1 << 17
@@ -99,14 +77,12 @@ _STRONG = 2.0
 _ROUNDS_PER_COSINE = 4
 
 LEAST_ROUNDS = 24
-"""The rounds from which on a series shows its own memory."""
+"""The rounds from which on a series shows its own correlation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceInflation:
-    """The inflation of the variance of each row's mean, and the degrees of freedom with which it is known; infinite
-    for rows that are taken as independent.
-    """
+    """The inflation of each row's variance, and its degrees of freedom: infinite for rows taken as independent."""
 
     ratio: Reals
     freedom: Reals
@@ -114,7 +90,8 @@ class VarianceInflation:
     @property
     def factor(self) -> Reals:
         """The factor of the half-widths of a 95 % interval for independent values."""
-        return np.asarray(np.sqrt(self.ratio) * _student(self.freedom) / _Z)
+        quantiles = np.array([_student_quantile(one) for one in self.freedom.tolist()])
+        return np.asarray(np.sqrt(self.ratio) * quantiles / _Z)
 
     def p_values(self, scores: Reals) -> Reals:
         """Return the two-sided p-values of standard scores (at least 0) of independent values."""
@@ -124,18 +101,15 @@ class VarianceInflation:
         return np.asarray(2 * np.where(finite, stdtr(known, narrowed), ndtr(narrowed)))
 
     def with_history(self, variances: Reals, history: "VarianceInflation") -> "VarianceInflation":
-        """Return the wider of this inflation and that of `history`, per row. `variances` are those of the estimates as
-        of independent values, and `history.ratio` is the variance of the level of such windows, in the same unit; NaN
-        where it is unknown.
+        """Return the wider of this inflation and that of `history`, per row, whose ratio is the variance of the level
+        of such windows (NaN: unknown) in the unit of `variances`: those of the estimates, as of independent values.
         """
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
         return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
 
     def of_windows(self, counts: Reals | Integers | int) -> "VarianceInflation":
-        """Return the inflation of so many values per row. This is then a `history` of `inflation_of_flags`.
-
-        The variance of independent values is known, that of the level has its degrees of freedom; those of their sum
-        are B. L. Welch's (Biometrika 34 (1947) 28-35). A history without memory inflates nothing.
+        """Return the inflation of so many values per row by this `history` of `inflation_of_flags`. The degrees of
+        freedom of the sum of both variances are B. L. Welch's (Biometrika 34 (1947) 28-35).
         """
         slow = np.asarray(counts, np.float64) * np.nan_to_num(self.ratio)
         share = slow / (1 + slow)
@@ -161,9 +135,7 @@ class VarianceInflation:
         return VarianceInflation(ratio=self.ratio[places], freedom=self.freedom[places])
 
     def effective_n(self, counts: Reals | Integers | int) -> Reals:
-        """Return the effective number of `counts` values per row: as many independent ones have as wide an interval.
-        It is at least 1, and at most the number of values.
-        """
+        """Return how many independent values have as wide an interval as `counts` values per row: 1 to `counts`."""
         return np.asarray(np.minimum(np.maximum(counts / self.factor**2, 1.0), counts))
 
 
@@ -187,23 +159,22 @@ def inflation(series: Ragged, *, cosines: int = _COSINES) -> VarianceInflation:
     """
     found = independent(len(series))
     for places, rows in series.portions(cells=_CELLS):
-        own = _of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2, cosines)
+        own = _of_centred(mean_ranks(rows) - (rows.shape[1] + 1) / 2, cosines)
         found.ratio[places], found.freedom[places] = own.ratio, own.freedom
     return found
 
 
 def inflation_of_flags(flags: Flags | Reals, history: VarianceInflation | None = None) -> VarianceInflation:
-    """Return the inflation of each row of a matrix of flags, true ones as 1, in the order of their rounds; it is 1 for
-    a constant row without history.
+    """Return the inflation of each row of a matrix of flags, true ones as 1, in the order of their rounds.
 
     `history.ratio` is the variance of the level of such windows in units of the variance of one flag, NaN where it is
-    unknown. Where it is known, the wider of both counts. Fewer than 24 flags, and a single one that differs, do not
-    show a memory: then only history counts. Where it is unknown, the inflation is at least 1: few flags that look more
+    unknown. Where it is known, the wider of both counts; fewer than 24 flags, and a single one that differs, show no
+    correlation, so that only history counts. Where it is unknown, the inflation is at least 1: few flags that look more
     regular than independent ones are chance.
     """
     n = flags.shape[1]
     rare = np.minimum(flags.sum(axis=1), n - flags.sum(axis=1))
-    own = _of_ranks(flags - flags.mean(axis=1, keepdims=True), _COSINES)
+    own = _of_centred(flags - flags.mean(axis=1, keepdims=True), _COSINES)
     least = VarianceInflation(ratio=np.ones(len(flags)), freedom=np.where(rare > 0, float(_terms(n, _COSINES)), np.inf))
     alone = own.wider(least).where(rare > 1, least)
     if history is None:
@@ -219,17 +190,13 @@ def of_correlation(times: Reals, counts: Reals | Integers) -> VarianceInflation:
     return VarianceInflation(ratio=times, freedom=freedom)
 
 
-def _of_ranks(centred: Reals, cosines: int) -> VarianceInflation:
-    by_cosines, times = _by_cosines(centred, cosines), times_of_ranks(centred)
-    n, correlated = centred.shape[1], times > 1
+def _of_centred(centred: Reals, cosines: int) -> VarianceInflation:
+    by_cosines, times = _by_cosines(centred, cosines), _times_of_ranks(centred)
+    n, strongly = centred.shape[1], times > _STRONG
     wider = by_cosines.wider(of_correlation(times, np.full(len(times), n)))
-    strongly = times > _STRONG
     if cosines == _COSINES and n < _MANY_ROUNDS and strongly.any():
         wider = wider.wider(_by_cosines(centred, _COSINES_OF_CORRELATED)).where(strongly, wider)
-    return VarianceInflation(
-        ratio=np.where(correlated, wider.ratio, by_cosines.ratio),
-        freedom=np.where(correlated, wider.freedom, by_cosines.freedom),
-    )
+    return wider.where(times > 1, by_cosines)
 
 
 def _by_cosines(centred: Reals, cosines: int) -> VarianceInflation:
@@ -250,10 +217,6 @@ def _cosines(n: int, most: int) -> Reals:
 
 def _terms(n: int, most: int) -> int:
     return min(most, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
-
-
-def _student(freedom: Reals) -> Reals:
-    return np.array([_student_quantile(one) for one in freedom.tolist()])
 
 
 @lru_cache(maxsize=4096)

@@ -1,20 +1,15 @@
 """Order statistics of the sums of all pairs, without listing all sums.
 
-Two arrays of 10 000 numbers have a hundred million sums a_i + b_j. With both sorted, one binary search per a_i counts
-the sums up to a value, and two list the sums between two values. The wanted sum is first bracketed by two values,
-guessed from a coarse sample of both arrays and verified by counting; the bracket is halved until it holds few sums, and
-these are partitioned. Of a few sums, all are.
+With both arrays sorted, one binary search per a_i counts the sums a_i + b_j up to a value, and two list the sums
+between two values. The wanted sum is first bracketed by two values, guessed from a coarse sample of both arrays and
+verified by counting; the bracket is halved until it holds few sums, and these are partitioned. Of a few sums, all are.
 
-Walsh averages by rank, of many rows of differences at once.
-
-The averages (d_i + d_j)/2, i <= j, of n sorted values grow with i and with j. So given ranks are searched among the
-pairs whose i + j is about what it would be if that sum alone decided: in a band of diagonals of the triangle of all
-pairs. The result is then verified. Every pair below the band is at most as large as one on the diagonal next to it, and
-every pair above at least as large as one on the diagonal there; so if no average on the lower diagonal exceeds the
-smallest found, and none on the upper one falls below the largest, the ranks within the band are those among all pairs.
-Otherwise the band was too narrow, and a wider one is searched; the last one has all pairs.
-
-Most rows of a day of probes need a fifth of the averages for the median, and a quarter for each bound of the interval.
+Walsh averages (d_i + d_j)/2, i <= j, of n sorted values grow with i and with j. So given ranks are searched in a band
+of diagonals of the triangle of all pairs, those whose i + j is about what it would be if that sum alone decided. The
+result is then verified: if no average on the diagonal below the band exceeds the smallest found, and none on the one
+above falls below the largest, the ranks within the band are those among all pairs. Otherwise a wider band is searched;
+the last one has all pairs. Most rows of a day of probes need a fifth of the averages for the median, and a quarter for
+each bound of the interval.
 """
 
 from dataclasses import dataclass
@@ -54,8 +49,10 @@ class PairSums:
                 return self._listed(low, high, rank - self._up_to(low))
             middle = (low + high) / 2
             low, high = (low, middle) if self._up_to(middle) >= rank else (middle, high)
-        # The remaining sums are equal.
-        return self._largest(high)
+        # The remaining sums are equal: the largest one that is at most `high`.
+        ends = self._until(high)
+        i = np.flatnonzero(ends > self.from_j)
+        return float((self.a[i] + self.b[ends[i] - 1]).max())
 
     @property
     def total(self) -> int:
@@ -71,7 +68,8 @@ class PairSums:
 
     def _guess(self, rank: int) -> tuple[float, float]:
         """Return two values; fewer than `rank` sums are up to the first, at least `rank` up to the second."""
-        sums = np.sort((_coarse(self.a)[:, None] + _coarse(self.b)).ravel())
+        a, b = (one[np.linspace(0, len(one) - 1, min(_COARSE, len(one))).astype(np.int64)] for one in (self.a, self.b))
+        sums = np.sort((a[:, None] + b).ravel())
         place, slack = len(sums) * rank / self.total, _SLACK * len(sums)
         low = float(sums[max(0, int(place - slack))])
         high = float(sums[min(len(sums) - 1, int(place + slack))])
@@ -90,16 +88,6 @@ class PairSums:
         j = np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts - starts, counts)
         return float(np.partition(self.a[i] + self.b[j], rank - 1)[rank - 1])
 
-    def _largest(self, value: float) -> float:
-        """Return the largest sum that is at most the value."""
-        ends = self._until(value)
-        i = np.flatnonzero(ends > self.from_j)
-        return float((self.a[i] + self.b[ends[i] - 1]).max())
-
-
-def _coarse(ordered: Reals) -> Reals:
-    return ordered[np.linspace(0, len(ordered) - 1, min(_COARSE, len(ordered))).astype(np.int64)]
-
 
 # The longest row whose averages are listed.
 _MAX_LISTED_N = isqrt(2 * MAX_LISTED) - 1
@@ -113,9 +101,7 @@ _SHARE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Band:
-    """The pairs (i, j) of some diagonals, the number of pairs `below` them, and the pairs of the next diagonal on
-    either side, `before` and `after`, which are empty at the ends.
-    """
+    """The pairs (i, j) of some diagonals, the number of pairs `below` them, and the pairs of the diagonals beside."""
 
     i: Integers
     j: Integers
@@ -125,14 +111,16 @@ class _Band:
 
 
 def walsh_averages(differences: Ragged, ranks: Integers) -> Reals:
-    """Return, for each row, the Walsh averages of its ranks (from 1, equal for rows of one length); NaN for an empty
-    row.
-    """
+    """Return each row's Walsh averages of its ranks, from 1, equal for rows of one length; NaN for an empty row."""
     found = np.full(ranks.shape, np.nan)
     for places, rows in differences.portions(cells=MAX_LISTED, size=_size):
         ordered, wanted = np.sort(rows, axis=1), ranks[places[0]]
-        few = ordered.shape[1] <= _MAX_LISTED_N
-        found[places] = _listed(ordered, wanted) if few else _counted(ordered[0], wanted)
+        if ordered.shape[1] <= _MAX_LISTED_N:
+            found[places] = _listed(ordered, wanted)
+        else:
+            sums = PairSums(a=ordered[0], b=ordered[0], from_j=np.arange(ordered.shape[1]))
+            averages = {rank: sums.select(rank) / 2 for rank in set(wanted.tolist())}
+            found[places] = [averages[rank] for rank in wanted.tolist()]
     return found
 
 
@@ -141,11 +129,7 @@ def _size(n: int) -> int:
 
 
 def _listed(ordered: Reals, ranks: Integers) -> Reals:
-    """Return the averages of these ranks, each from a band of its own, which neighbours share.
-
-    The bands of the median and both bounds have more averages than one band of all three ranks, but each is partitioned
-    only once.
-    """
+    """Return the averages of these ranks, each from its own band, shared by neighbours and partitioned only once."""
     found = np.empty((len(ordered), len(ranks)))
     distinct = np.unique(ranks)
     for near in np.split(distinct, np.flatnonzero(np.diff(distinct) > 1) + 1):
@@ -201,9 +185,3 @@ def _band(n: int, first: int, last: int, slack: float) -> _Band:
         before=(i[before], j[before]),
         after=(i[after], j[after]),
     )
-
-
-def _counted(ordered: Reals, ranks: Integers) -> Reals:
-    sums = PairSums(a=ordered, b=ordered, from_j=np.arange(len(ordered)))
-    distinct, places = np.unique(ranks, return_inverse=True)
-    return np.array([sums.select(int(rank)) / 2 for rank in distinct])[places]

@@ -1,46 +1,24 @@
 """Shifts between two samples, paired by round or not: Hodges-Lehmann estimates, intervals and p-values.
 
-Shift of paired differences: one-sample Hodges-Lehmann estimate with its signed-rank interval.
+Sections are those of M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd ed.
 
-The estimate is the median of the n(n+1)/2 Walsh averages (d_i + d_j)/2, i <= j. If A(1) <= … <= A(N) are the Walsh
-averages in order and W is Wilcoxon's signed-rank statistic under a true shift, then A(c) and A(N+1-c) bound the shift
-with probability 1 - 2·P(W <= c - 1), assuming the differences to be independent and symmetric about it (M. Hollander,
-D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd ed., sections 3.2 and 3.3).
+Paired (3.1 to 3.3): the estimate is the median of the N = n(n+1)/2 Walsh averages (d_i + d_j)/2, i <= j. If A(1) <= …
+<= A(N) are these in order and W is Wilcoxon's signed-rank statistic under a true shift, then A(c) and A(N+1-c) bound
+the shift with probability 1 - 2·P(W <= c - 1), if the differences are independent and symmetric about it. W is the sum
+of the ranks of |d| over the positive d; ties share their mean rank and a zero counts half. Without a shift both signs
+are equally likely, so P(W <= w) counts subsets of 1..n by their sum: exact up to n = 50, and above that normal with
+mean n(n+1)/4, variance n(n+1)(2n+1)/24 and a continuity correction.
 
-Differences of neighbouring rounds are correlated, and their level drifts. Both half-widths of the interval are
-therefore multiplied by the root of the inflation of their variance and a factor of Student's t (see
-`long_run_variance`).
+Unpaired (4.1 to 4.3): the estimate is the median of all m·n differences y_j - x_i. The interval runs from the k-th to
+the (mn+1-k)-th of them, with k from Mann and Whitney's U in its normal approximation: mean mn/2, variance mn(m+n+1)/12,
+continuity correction (from m = n = 6 on it gives the exact table's k, or one less). What both sides have in common,
+such as a provider's busy hour, is not removed, so intervals are wider than those of pairs.
 
-There are plain functions for one series, and `paired_shifts` for thousands at once, with the same results but without
-the overhead of calling numpy for each.
-
-Wilcoxon's signed-rank statistic: its distribution, and p-values of differences that may be autocorrelated.
-
-W is the sum of the ranks of |d| over the positive d; ties share their mean rank and a zero counts half. With no true
-shift both signs are equally likely, so P(W <= w) counts subsets of 1..n by their sum: exact up to n = 50, and above
-that normal with mean n(n+1)/4, variance n(n+1)(2n+1)/24 and a continuity correction (M. Hollander, D. A. Wolfe and E.
-Chicken, Nonparametric Statistical Methods, 3rd ed., section 3.1).
-
-Dependent differences make W vary more, so the standard score of its p-value is divided by the root of their inflation,
-just as the interval is widened; see `long_run_variance`.
-
-Shift between two regions that share no rounds: two-sample Hodges-Lehmann estimate with its interval.
-
-The estimate is the median of all m·n differences y_j - x_i: the median of differences, not the difference of medians.
-The interval runs from the k-th to the (mn+1-k)-th of them in order, with k from Mann and Whitney's U in its normal
-approximation: mean mn/2, variance mn(m+n+1)/12, continuity correction (M. Hollander, D. A. Wolfe and E. Chicken,
-Nonparametric Statistical Methods, 3rd ed., sections 4.1 to 4.3; from m = n = 6 on the approximation gives the exact
-table's k, or one less).
-
-The values of each side are dependent. A median of m values with inflation f varies as one of m/f, so the inflation of
-the comparison is (f_x/m + f_y/n) / (1/m + 1/n); interval and p-value are corrected by it, see `long_run_variance`.
-`n_eff` is that of the side with the smaller one.
-
-Effects common to both regions, such as a provider's busy hour, are not removed as they are by pairing, so intervals are
-wider.
+Values of neighbouring rounds are correlated, and their level drifts: half-widths are multiplied, and standard scores
+divided, by the factor of `long_run_variance`. A median of m values with inflation f varies as one of m/f, so that of
+two sides is (f_x/m + f_y/n) / (1/m + 1/n).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, isnan, sqrt
@@ -60,23 +38,13 @@ _MAX_EXACT_N = 50
 _CELLS = 1 << 17
 
 
-def signed_rank_counts(n: int) -> Reals:
-    """Count the sign patterns, of 2^n, in which the statistic is 0, 1, 2, …: the subsets of 1..n by their sum."""
-    counts = np.zeros(n * (n + 1) // 2 + 1)
-    counts[0] = 1
-    for rank in range(1, n + 1):
-        counts[rank:] += counts[:-rank].copy()
-    return counts
-
-
 @lru_cache(maxsize=4096)
 def interval_depth(n: int) -> int | None:
     """Return the rank, from 1, of the Walsh average that bounds the 95 % interval on either side; `None` without."""
     if n > _MAX_EXACT_N:
         mean, deviation = _moments(n)
         return floor(mean - 0.5 + float(ndtri(_TAIL)) * deviation) + 1
-    depth = int(np.searchsorted(_tails(n), _TAIL, side="right"))
-    return depth or None
+    return int(np.searchsorted(signed_rank_tails(n), _TAIL, side="right")) or None
 
 
 def p_values(series: Ragged, inflation: VarianceInflation) -> Reals:
@@ -85,21 +53,16 @@ def p_values(series: Ragged, inflation: VarianceInflation) -> Reals:
     for places, rows in series.portions(cells=_CELLS):
         n = rows.shape[1]
         if n >= MIN_N:
-            statistics = _statistics(rows)
+            statistics = np.einsum("ij,ij->i", mean_ranks(np.abs(rows)), (np.sign(rows) + 1) / 2)
             smaller = np.minimum(statistics, n * (n + 1) / 2 - statistics)
             found[places] = np.minimum(2 * _tail(smaller, n), 1.0)
     return inflation.p_values(-ndtri(found / 2))
 
 
-def _statistics(rows: Reals) -> Reals:
-    ranks = mean_ranks(np.abs(rows))
-    return np.asarray(np.einsum("ij,ij->i", ranks, (np.sign(rows) + 1) / 2))
-
-
 def _tail(statistics: Reals, n: int) -> Reals:
     """Return P(W <= w)."""
     if n <= _MAX_EXACT_N:
-        return _tails(n)[np.ceil(statistics).astype(np.int64)]
+        return signed_rank_tails(n)[np.ceil(statistics).astype(np.int64)]
     mean, deviation = _moments(n)
     return np.asarray(ndtr((statistics + 0.5 - mean) / deviation))
 
@@ -109,8 +72,13 @@ def _moments(n: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=_MAX_EXACT_N + 1)
-def _tails(n: int) -> Reals:
-    return np.asarray(np.cumsum(signed_rank_counts(n)) / 2.0**n)
+def signed_rank_tails(n: int) -> Reals:
+    """Return P(W <= w) for each w from 0 on: the share of subsets of 1..n with at most this sum."""
+    counts = np.zeros(n * (n + 1) // 2 + 1)
+    counts[0] = 1
+    for rank in range(1, n + 1):
+        counts[rank:] += counts[:-rank].copy()
+    return np.asarray(np.cumsum(counts) / 2.0**n)
 
 
 _Z = float(ndtri(0.975))
@@ -118,9 +86,7 @@ _Z = float(ndtri(0.975))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """An estimated shift in the unit of the differences, with its 95 % interval; bounds are `None` with too few of
-    them.
-    """
+    """An estimated shift in the unit of the differences, with its 95 % interval; no bounds with too few of them."""
 
     estimate: float
     low: float | None
@@ -149,42 +115,24 @@ class Shifts:
     def listed(self) -> list[Shift | None]:
         """Return the shifts as a list; `None` for a row without differences."""
         rows = zip(self.estimate.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
-        return [None if isnan(estimate) else _shift(estimate, low, high) for estimate, low, high in rows]
-
-
-def _shift(estimate: float, low: float, high: float) -> Shift:
-    return Shift(estimate=estimate, low=None if isnan(low) else low, high=None if isnan(high) else high)
-
-
-def hodges_lehmann(differences: Reals) -> Shift | None:
-    """Estimate the shift of independent differences from zero; `None` without differences."""
-    n = len(differences)
-    if n == 0:
-        return None
-    ordered = np.sort(differences)
-    sums = PairSums(a=ordered, b=ordered, from_j=np.arange(n))
-    total, depth = sums.total, interval_depth(n)
-    estimate = (sums.select(total // 2 + 1) + sums.select(-(-total // 2))) / 4
-    if depth is None:
-        return Shift(estimate=estimate, low=None, high=None)
-    return Shift(estimate=estimate, low=sums.select(depth) / 2, high=sums.select(total + 1 - depth) / 2)
-
-
-def paired_shift(differences: Reals) -> Shift | None:
-    """Estimate the shift of differences, in the order of their rounds, that may be dependent."""
-    found = hodges_lehmann(differences)
-    return found and found.widened(float(inflation(ragged([differences])).factor[0]))
+        return [
+            None
+            if isnan(estimate)
+            else Shift(estimate=estimate, low=None if isnan(low) else low, high=None if isnan(high) else high)
+            for estimate, low, high in rows
+        ]
 
 
 def paired_shifts(
     differences: Ragged, *, known: VarianceInflation | None = None, history: VarianceInflation | None = None
 ) -> Shifts:
-    """Estimate the shift of each row as `paired_shift` does.
+    """Estimate the shift of each row of differences, in the order of their rounds.
 
     `known` is the inflation of rows that are not one series. `history` is that of `VarianceInflation.with_history`.
     """
     counts = differences.counts
-    depths = _by_count(counts, interval_depth)
+    distinct, places = np.unique(counts, return_inverse=True)
+    depths = np.array([interval_depth(int(n)) or 0 for n in distinct], dtype=np.int64)[places]
     totals = counts * (counts + 1) // 2
     bounded = depths > 0
     usable = np.where(bounded, depths, totals // 2 + 1)
@@ -215,25 +163,19 @@ def _middles(totals: Integers) -> tuple[Integers, Integers]:
     return totals // 2 + 1, -(-totals // 2)
 
 
-def _by_count(counts: Integers, value: Callable[[int], int | None]) -> Integers:
-    """Return the value of each count, 0 for `None`."""
-    distinct, places = np.unique(counts, return_inverse=True)
-    return np.array([value(int(n)) or 0 for n in distinct], dtype=np.int64)[places]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSampleShift:
-    """The shift between two samples. `greater` is the share of pairs in which y is greater than x, ties counting half:
-    U/mn, the probability of superiority.
+    """The shift from x to y, with the smaller effective number of both sides. `prob_superiority` is the share of pairs
+    in which y is greater than x, ties counting half: U/mn.
     """
 
     shift: Shift
     n_eff: float
     p_value: float
-    greater: float
+    prob_superiority: float
 
 
-def separation(x: Reals, y: Reals, *, known: VarianceInflation | None = None) -> TwoSampleShift | None:
+def unpaired_shift(x: Reals, y: Reals, *, known: VarianceInflation | None = None) -> TwoSampleShift | None:
     """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values.
 
     `known` is the inflation of both sides, if it is not to be estimated from the values.
@@ -241,18 +183,18 @@ def separation(x: Reals, y: Reals, *, known: VarianceInflation | None = None) ->
     m, n = len(x), len(y)
     if min(m, n) < MIN_N:
         return None
-    sides = (
-        inflation(Ragged(values=np.concatenate([x, y]), offsets=np.array([0, m, m + n]))) if known is None else known
-    )
+    sides = inflation(ragged([x, y])) if known is None else known
     inflated = _combined(sides, m, n)
-    greater = _superiority(x, y)
+    ordered = np.sort(x)
+    below, until = np.searchsorted(ordered, y, side="left"), np.searchsorted(ordered, y, side="right")
+    superiority = float((below + until).sum() / 2 / (m * n))
     deviation = sqrt(m * n * (m + n + 1) / 12)
-    score = max(0.0, abs(greater - 0.5) * m * n - 0.5) / deviation
+    score = max(0.0, abs(superiority - 0.5) * m * n - 0.5) / deviation
     return TwoSampleShift(
         shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(float(inflated.factor[0])),
         n_eff=float(sides.effective_n(np.array([m, n])).min()),
         p_value=float(inflated.p_values(np.array([score]))[0]),
-        greater=greater,
+        prob_superiority=superiority,
     )
 
 
@@ -271,9 +213,3 @@ def _independent(x: Reals, y: Reals, *, depth: int) -> Shift:
     total = sums.total
     estimate = (sums.select(total // 2 + 1) + sums.select(-(-total // 2))) / 2
     return Shift(estimate=estimate, low=sums.select(depth), high=sums.select(total + 1 - depth))
-
-
-def _superiority(x: Reals, y: Reals) -> float:
-    ordered = np.sort(x)
-    below, until = np.searchsorted(ordered, y, side="left"), np.searchsorted(ordered, y, side="right")
-    return float((below + until).sum() / 2 / (len(x) * len(y)))

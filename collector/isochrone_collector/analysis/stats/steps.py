@@ -46,18 +46,16 @@ def steps(series: Ragged, *, least_size: Reals) -> list[tuple[int, ...]]:
     for rows_at, rows in series.portions(cells=_CELLS):
         if rows.shape[1] <= 2 * LEAST:
             continue
-        jumps = np.abs(_jumps(rows))
-        limits = np.maximum(_PROPOSED * _scatter(rows), least_size[rows_at] / 2)
+        medians = _medians_of_five(rows)
+        # From place 5 on: the median of the five values from there on minus that of the five before.
+        jumps = np.abs(medians[:, LEAST:] - medians[:, :-LEAST])
+        # The standard deviation by the differences of neighbours.
+        scatter = _NORMAL_MAD / np.sqrt(2) * np.median(np.abs(np.diff(rows, axis=1)), axis=1)
+        limits = np.maximum(_PROPOSED * scatter, least_size[rows_at] / 2)
         for place in np.flatnonzero((jumps > limits[:, np.newaxis]).any(axis=1)).tolist():
             row, proposed = int(rows_at[place]), _proposed(jumps[place], float(limits[place]))
             found[row] = _tested(rows[place], proposed, least_size=float(least_size[row]))
     return found
-
-
-def _jumps(rows: Reals) -> Reals:
-    """Return the median of the five values from each place on minus that of the five before, from place 5 on."""
-    medians = _medians_of_five(rows)
-    return np.asarray(medians[:, LEAST:] - medians[:, :-LEAST])
 
 
 def _medians_of_five(rows: Reals) -> Reals:
@@ -65,11 +63,6 @@ def _medians_of_five(rows: Reals) -> Reals:
     a, b, c, d, e = (rows[:, place : rows.shape[1] - LEAST + 1 + place] for place in range(LEAST))
     low, high = np.maximum(np.minimum(a, b), np.minimum(c, d)), np.minimum(np.maximum(a, b), np.maximum(c, d))
     return np.asarray(np.maximum(np.minimum(low, high), np.minimum(np.maximum(low, high), e)))
-
-
-def _scatter(rows: Reals) -> Reals:
-    """Return the standard deviation of each row's values by the differences of neighbours."""
-    return np.asarray(_NORMAL_MAD / np.sqrt(2) * np.median(np.abs(np.diff(rows, axis=1)), axis=1))
 
 
 def _proposed(jumps: Reals, limit: float) -> list[int]:
@@ -87,14 +80,6 @@ def _proposed(jumps: Reals, limit: float) -> list[int]:
 def around_levels(values: Reals, places: Sequence[int]) -> Reals:
     """Return values minus the levels that begin at 0 and at `places`."""
     return np.concatenate([part - _level(part) for part in np.split(values, places)])
-
-
-def noise_around(values: Reals, places: Sequence[int]) -> float:
-    """Return the standard deviation of values around the levels that begin at 0 and at `places`, with outliers pulled
-    in.
-    """
-    parts = np.split(values, places)
-    return _noise(parts, [_level(part) for part in parts])
 
 
 def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tuple[int, ...]:
@@ -133,7 +118,9 @@ def _sizes(levels: Sequence[float]) -> list[float]:
 
 def _needed(parts: Sequence[Reals], levels: Sequence[float], least_size: float) -> float:
     n = sum(map(len, parts))
-    return max(_required(n, len(parts)) * _noise(parts, levels), least_size)
+    times = min(_REQUIRED + _GROWTH * float(np.log(n / 10)), _MOST) * (1 + _UNSEEN / (n - len(parts)))
+    residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
+    return max(times * noise(residuals, len(levels)), least_size)
 
 
 def _locate(values: Reals, places: list[int], which: range) -> None:
@@ -153,7 +140,6 @@ def _deviations(values: Reals) -> float:
 
 
 def _sorted(values: Reals) -> Reals:
-    """Return a few values in order."""
     ordered = values.copy()
     ordered.sort()
     return ordered
@@ -180,13 +166,8 @@ def _median(values: Reals) -> float:
     return float(ordered[middle] + ordered[len(values) - 1 - middle]) / 2
 
 
-def _noise(parts: Sequence[Reals], levels: Sequence[float]) -> float:
-    residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
+def noise(residuals: Reals, levels: int) -> float:
+    """Return the standard deviation of values around so many levels, with outliers pulled in."""
     limit = _CLIP * _NORMAL_MAD * _median(np.abs(residuals))
     kept = np.clip(residuals, -limit, limit) if limit else residuals
-    return float(np.sqrt((kept @ kept) / max(len(kept) - len(levels), 1)))
-
-
-def _required(n: int, levels: int) -> float:
-    """Return how many times the noise a step among n values must be."""
-    return min(_REQUIRED + _GROWTH * float(np.log(n / 10)), _MOST) * (1 + _UNSEEN / (n - levels))
+    return float(np.sqrt((kept @ kept) / max(len(kept) - levels, 1)))

@@ -8,9 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.drift import MIN_ROUNDS, MIN_ROUNDS_AFTER, Change, Series, SeriesState, changes
+from isochrone_collector.analysis.drift import (
+    MAX_ROUNDS,
+    MIN_ROUNDS,
+    MIN_ROUNDS_AFTER,
+    NO_SEASONALITY,
+    Change,
+    Series,
+    SeriesState,
+    changes,
+    estimate_seasonality,
+)
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
-from testdata.series import SeriesModel
+from isochrone_wire.durations import HOUR_US
+from isochrone_wire.model import DAY_US
+from testdata.series import START_AT, SeriesModel
 
 SERIES_OF_A_TARGET = 6
 HISTORY_DAYS = 7
@@ -172,3 +184,130 @@ def test_a_series_that_never_varies_can_change() -> None:
     for factor, expected in ((1.05, 0), (1.5, 1)):
         stepped = flat * np.where(np.arange(len(rounds)) < 200, 1.0, factor)
         assert len(changes(Series(rounds=rounds, values=stepped, n_new=88))) == expected
+
+
+HOURS = START_AT + np.arange(7 * 24, dtype=np.int64) * HOUR_US
+SWING = 0.3 * np.sin((HOURS % DAY_US) / DAY_US * 2 * np.pi)
+
+
+def test_the_rhythm_of_a_week_is_found() -> None:
+    """The pattern common to all days is the seasonality, whatever the level of each day."""
+    levels = 13.0 + SWING + np.repeat([0, 0.5, 0.5, 0, -0.2, 0, 0], 24)
+    assert estimate_seasonality(HOURS, levels).at(HOURS + HOUR_US // 2) == pytest.approx(SWING, abs=0.02)
+
+
+def test_an_odd_day_is_outvoted() -> None:
+    """An outage on one day does not become part of the seasonality."""
+    levels = 13.0 + SWING
+    levels[50:60] += 4
+    assert estimate_seasonality(HOURS, levels).at(HOURS + HOUR_US // 2) == pytest.approx(SWING, abs=0.05)
+
+
+@pytest.mark.parametrize("hours", [0, 24, 48, 65])
+def test_two_days_are_no_rhythm(hours: int) -> None:
+    """There is no seasonality before three days have most of their hours."""
+    assert estimate_seasonality(HOURS[:hours], 13.0 + SWING[:hours]) is NO_SEASONALITY
+
+
+def test_there_are_no_steps_between_hours() -> None:
+    """The seasonality is interpolated between the middles of two hours, across midnight too."""
+    seasonality = estimate_seasonality(HOURS, SWING)
+    minutes = START_AT + np.arange(2 * 24 * 60, dtype=np.int64) * (HOUR_US // 60)
+    assert np.abs(np.diff(seasonality.at(minutes))).max() < 0.3 * 2 * np.pi / 24 / 60 * 1.5
+
+
+NATURE = SeriesModel(sigma=0.1)
+
+
+def test_rounds_may_come_in_any_order_and_again() -> None:
+    """The state does not depend on the order of rounds; the newer median of a round counts."""
+    rounds = NATURE.rounds(3)
+    values = NATURE.values(rounds, 1)
+    straight, crooked = SeriesState(), SeriesState()
+    straight.add(rounds, values)
+    crooked.add(rounds[400:], np.full(len(rounds) - 400, 7.0))
+    crooked.add(rounds[:500], values[:500])
+    crooked.add(rounds[400:], values[400:])
+    assert (crooked.rounds == straight.rounds).all()
+    assert (crooked.values == straight.values).all()
+
+
+def test_memory_is_bounded() -> None:
+    """Only the newest rounds are kept, up to the maximum."""
+    nature = replace(NATURE, every_s=60)
+    rounds = nature.rounds(12)
+    state = SeriesState()
+    for begin in range(0, len(rounds), 500):
+        state.add(rounds[begin : begin + 500], nature.values(rounds[begin : begin + 500], begin))
+    assert len(state.rounds) == MAX_ROUNDS
+    assert state.rounds[-1] == rounds[-1]
+    assert len(state._hours) <= 8 * 24
+
+
+def test_what_is_no_value_is_left_out() -> None:
+    """Rounds without a value, or with one not above zero, are skipped."""
+    rounds = NATURE.rounds(1)[:5]
+    state = SeriesState()
+    state.add(rounds, np.array([1.0, np.nan, 0.0, -2.0, np.inf]))
+    assert state.rounds.tolist() == [int(rounds[0])]
+    state.add(rounds[1:3], np.array([np.nan, np.nan]))
+    assert len(state.rounds) == 1
+
+
+def test_rounds_are_fresh_once() -> None:
+    """After a detection only a later round is new; a late earlier one is not."""
+    rounds = NATURE.rounds(1)
+    values = NATURE.values(rounds, 2)
+    state = SeriesState()
+    seen = [state.has_new_rounds]
+    for begin, end in ((0, 100), (50, 60), (100, 101)):
+        state.add(rounds[begin:end], values[begin:end])
+        seen.append(state.has_new_rounds)
+        state.detect()
+    assert seen == [False, True, False, True]
+
+
+def test_changes_found_are_known() -> None:
+    """A detected change is remembered for later detections, beside the earlier ones."""
+    rounds = NATURE.rounds(4)
+    values = NATURE.values(rounds, 3)
+    values[-12:] *= 2
+    state = SeriesState(changes=[int(rounds[5])])
+    state.add(rounds, values)
+    [change] = state.detect()
+    assert state.changes == (int(rounds[5]), change.changed_at)
+    assert state.every_us == NATURE.every_s * 1_000_000
+
+
+def test_a_timeout_below_the_level_is_no_value() -> None:
+    """A censored value counts only if its limit exceeds the level since the newest change."""
+    rounds = NATURE.rounds(1)
+    state = SeriesState(changes=[int(rounds[50])])
+    state.add(rounds[:100], np.repeat([400.0, 15_000.0], 50))
+    censored = np.array([True, True, False])
+    state.add(rounds[100:103], np.array([10_000.0, 60_000.0, 10_000.0]), censored)
+    assert state.rounds[100:].tolist() == rounds[101:103].tolist()
+    assert state.values[100:].tolist() == [60_000.0, 10_000.0]
+
+
+def test_of_timeouts_alone_nothing_is_known() -> None:
+    """Without any uncensored value there is no level for a limit to exceed."""
+    rounds = NATURE.rounds(1)[:3]
+    state = SeriesState()
+    state.add(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
+    assert not state.has_new_rounds
+    state.add(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
+    assert state.values.tolist() == [2.0, 3.0]
+
+
+def test_a_slow_target_that_cannot_be_reached_has_not_become_fast() -> None:
+    """Timeouts at 10 s are no change in a series around 15 s, and a rise in one around 0.4 s."""
+    for level, found in ((15_000.0, 0), (400.0, 1)):
+        rounds = NATURE.rounds(4)
+        values = level / 500_000 * NATURE.values(rounds, 3)
+        values[-12:] = 10_000.0
+        censored = np.zeros(len(rounds), dtype=bool)
+        censored[-12:] = True
+        state = SeriesState()
+        state.add(rounds, values, censored)
+        assert len(state.detect()) == found

@@ -5,16 +5,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_collector.analysis.goodput import RequestCounts, count_requests, effective_sizes, needed, share_interval
+from isochrone_collector.analysis.goodput import (
+    Ending,
+    RequestCounts,
+    by_series,
+    effective_sizes,
+    needed,
+    share_interval,
+)
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible
+from isochrone_wire.model import SECOND_US
+from testdata.columns import requests_of
 
 
 def counted(good: int, planned: int, *, possible: int | None = None, n_eff: float | None = None) -> RequestCounts:
     """The counts of requests, all independent by default."""
-    worth = float(planned) if n_eff is None else n_eff
-    return RequestCounts(planned=planned, good=good, possible=good if possible is None else possible, n_eff=worth)
+    possible = good if possible is None else possible
+    return RequestCounts(planned=planned, good=good, possible=possible, n_eff=n_eff or float(planned))
 
 
 def test_the_least_number_of_requests() -> None:
@@ -67,27 +77,17 @@ def test_a_wrong_yes_is_rare() -> None:
     random = np.random.default_rng(15)
     for n in (59, 60, 72, 113, 288):
         good = random.binomial(n, 0.9499, size=20_000)
-        yes = sum(many for value, many in zip(*np.unique(good, return_counts=True), strict=True) if _is_yes(value, n))
+        counts = zip(*np.unique(good, return_counts=True), strict=True)
+        yes = sum(many for value, many in counts if counted(int(value), n).meets(0.95) is Eligible.YES)
         assert yes / 20_000 <= 0.055, n
-
-
-def _is_yes(good: int, n: int) -> bool:
-    return counted(int(good), n).meets(0.95) is Eligible.YES
-
-
-def test_counts_of_flags() -> None:
-    """Requests are counted from flags; those given up early are possible, not good."""
-    found = count_requests(np.array([True, False, False]), np.array([True, True, False]), failed=1, throttled=0)
-    assert (found.planned, found.good, found.possible) == (3, 1, 2)
 
 
 def test_failures_in_a_run_count_as_fewer_requests() -> None:
     """Spread failures leave the effective size about the number of requests; those in a run reduce it, none do not."""
-    spread = np.arange(200) % 10 != 3
-    in_a_run = np.arange(200) >= 20
-    assert count_requests(np.ones(200, bool), np.ones(200, bool), failed=0, throttled=0).n_eff == 200
-    assert count_requests(spread, spread, failed=20, throttled=0).n_eff > 100
-    assert count_requests(in_a_run, in_a_run, failed=20, throttled=0).n_eff < 20
+    none, spread, in_a_run = effective_sizes([np.ones(200, bool), np.arange(200) % 10 != 3, np.arange(200) >= 20])
+    assert none == 200
+    assert spread > 100
+    assert in_a_run < 20
 
 
 def bounds(failed: list[tuple[int, ...]], n: int, history: VarianceInflation | None) -> list[float]:
@@ -114,3 +114,81 @@ def test_more_failures_never_give_a_better_bound(n: int, ratio: float | None) ->
     two = bounds([(place, other) for place in range(n) for other in range(place)], n, history)
     assert none[0] > max(one)
     assert min(one) >= max(two)
+
+
+ANSWERED, FAILED, THROTTLED, NONE = Ending
+NAN = float("nan")
+MS = 1_000.0
+
+
+@pytest.mark.parametrize(
+    ("ending", "ttft_ms", "ceiling_ms", "counts"),
+    [
+        (ANSWERED, 300, NAN, (1, 1, 1)),
+        (ANSWERED, 301, NAN, (1, 0, 0)),
+        (ANSWERED, NAN, NAN, (0, 0, 0)),  # from a cache: no valid duration
+        (FAILED, NAN, NAN, (1, 0, 0)),
+        (FAILED, 100, NAN, (1, 0, 0)),  # the stream broke off after its first token
+        (FAILED, NAN, 60_000, (1, 0, 0)),
+        (FAILED, NAN, 200, (1, 0, 1)),  # given up before the limit
+        (THROTTLED, NAN, NAN, (1, 0, 0)),
+        (NONE, NAN, NAN, (0, 0, 0)),
+    ],
+)
+def test_what_counts(ending: Ending, ttft_ms: float, ceiling_ms: float, counts: tuple[int, int, int]) -> None:
+    """Every planned request counts, and only one answered within the limit is good (planned, good, possible)."""
+    found = requests_of([ttft_ms * MS], [ending], ceiling_us=[ceiling_ms * MS]).judged({Metric.TTFT: 300 * MS})
+    assert (found.planned, found.good, found.possible) == counts
+
+
+def test_a_floor_on_speed() -> None:
+    """A request below the floor is too slow; one whose speed is unknown is left out."""
+    found = requests_of([100 * MS] * 4, speed=[29.9, 30.0, 80.0, NAN]).judged({Metric.TTFT: 300 * MS}, min_speed=30.0)
+    assert (found.planned, found.good) == (3, 2)
+
+
+def test_the_whole_answer_has_its_own_column() -> None:
+    """A limit on the whole answer looks at the last token, not at the first."""
+    found = requests_of([100 * MS] * 2, e2e_us=[4_000 * MS, 6_000 * MS])
+    assert found.judged({Metric.E2E: 5_000 * MS}).good == 1
+
+
+def test_several_limits_hold_together() -> None:
+    """A request has to keep every limit; given up early is only what was given up before the first of them."""
+    found = requests_of(
+        [100 * MS, 100 * MS, 400 * MS, NAN, NAN],
+        [ANSWERED, ANSWERED, ANSWERED, FAILED, FAILED],
+        e2e_us=[4_000 * MS, 6_000 * MS, 4_000 * MS, NAN, NAN],
+        ceiling_us=[NAN, NAN, NAN, 200 * MS, 400 * MS],
+    ).judged({Metric.TTFT: 300 * MS, Metric.E2E: 5_000 * MS})
+    assert (found.planned, found.good, found.possible) == (5, 1, 2)
+
+
+def test_a_hang_counts_for_as_long_as_it_lasts() -> None:
+    """Rounds skipped behind a hanging request count as too slow: an outage of a sixth of the time is a sixth."""
+    ending = ([FAILED] * 10 + [ANSWERED] * 50) * 6
+    ttft_us = np.where(np.array(ending) == ANSWERED, 100 * MS, NAN)
+    found = requests_of(ttft_us.tolist(), ending).judged({Metric.TTFT: 300 * MS})
+    assert found.goodput is not None
+    assert found.goodput.value == pytest.approx(5 / 6)
+
+
+def test_values_of_requests() -> None:
+    """A distribution has the known latencies, and the limits of those that were given up."""
+    found = requests_of([1.0, NAN, NAN], [ANSWERED, FAILED, FAILED], ceiling_us=[NAN, 5.0, NAN]).values(Metric.TTFT)
+    assert (found.values.tolist(), found.censored.tolist()) == ([1.0, 5.0], [False, True])
+
+
+def test_series_by_hour() -> None:
+    """Requests are divided by hour of the day (UTC) over all days, each part in the order of its rounds."""
+    found = requests_of(range(100), every_us=3600 * SECOND_US)
+    parts = {hour: own.ttft_us.tolist() for (_, _, hour), own in by_series(found, by_hour=True)}
+    assert parts[3] == [3, 27, 51, 75, 99]
+    assert sorted(hour for hour in parts if hour is not None) == list(range(24))
+    [(key, everything)] = by_series(found, by_hour=False)
+    assert (key, len(everything)) == ((1, "us", None), 100)
+
+
+def test_no_requests_make_no_series() -> None:
+    """An empty selection has no series."""
+    assert not list(by_series(requests_of([]), by_hour=True))

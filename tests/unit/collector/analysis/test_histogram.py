@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import RELATIVE_ERROR, Histogram
-from isochrone_collector.analysis.stats.binomial import interval_ranks as exact_ranks
 from isochrone_collector.analysis.stats.long_run_variance import independent
 from testdata.columns import independent_quantile
 
@@ -112,14 +111,14 @@ def test_groups_do_not_mix() -> None:
     groups = histogram.merge(blobs + blobs, [b""] * 12, [0, 1, 2, 3, 4, 5] * 2, of=6)
     assert len(groups) == 6
     assert groups.n.tolist() == [2 * len(part) for part in values]
-    found = groups.estimate(0.5)
+    found, (low, _) = groups.quantile(0.5), groups.bounds(0.5)
     for place, part in enumerate(values):
         true = independent_quantile([*part, *part], 0.5)
         if true is None:
-            assert isnan(found.value[place])
+            assert isnan(found[place])
             continue
-        assert is_within(float(found.value[place]), true.value)
-        assert isnan(found.low[place]) == (true.low is None)
+        assert is_within(float(found[place]), true.value)
+        assert isnan(low[place]) == (true.low is None)
 
 
 def test_limits_alone_are_told() -> None:
@@ -143,15 +142,6 @@ def test_within_bounds_the_truth(values: list[float], limits: list[float], limit
     sure, may_be = one(values, limits).within(limit)
     assert sure <= sum(value <= limit * (1 + SLACK) for value in values)
     assert may_be >= sum(value <= limit for value in values) + sum(bound < limit for bound in limits)
-
-
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.95, 0.99])
-def test_ranks_of_many_are_those_of_each(share: float) -> None:
-    """The ranks that bound a quantile are the same, computed for all n at once or for each."""
-    sizes = np.concatenate([np.arange(0, 700), [1_000, 8_640, 50_000]])
-    low, high = histogram.interval_ranks(sizes, share)
-    for n, ranks in zip(sizes.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True):
-        assert ranks == ((exact_ranks(n, share) if n else None) or (0, 0))
 
 
 @settings(max_examples=50)

@@ -18,7 +18,7 @@ from isochrone_collector.analysis.history import (
     SeriesLevels,
     above_quantile,
 )
-from isochrone_collector.analysis.latency_targets import USES, MeasuredRequests, SummarisedRequests, assess
+from isochrone_collector.analysis.latency_targets import USES, MeasuredRequests, assess
 from isochrone_collector.analysis.leaderboard import Entry
 from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
@@ -44,7 +44,7 @@ def judged(use: str, found: Values, *, outcome_counts: OutcomeCounts | None = No
         outcome_counts=ending,
         hours=LONG_AGO,
     )
-    [line] = assess([SummarisedRequests(entry)], [USE[use]])
+    [line] = assess([entry], [USE[use]])
     return line
 
 
@@ -169,7 +169,7 @@ def test_a_line_for_each_entry_and_use() -> None:
         )
         for region, target in [("us", "b"), ("us", "a"), ("eu", "b")]
     ]
-    lines = assess(map(SummarisedRequests, entries), [USE["voice"], USE["inline"]])
+    lines = assess(entries, [USE["voice"], USE["inline"]])
     assert [(line.region, line.target, line.use, line.eligible.value) for line in lines] == [
         ("eu", "b", "voice", "yes"),
         ("eu", "b", "inline", "unknown"),

@@ -1,5 +1,6 @@
 """Replay of policies: cases worked out by hand, and properties for any recording."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from isochrone_collector.analysis.simulation import (
     PolicyError,
     RecordedRounds,
     Replay,
+    SentProbes,
     _may_be_above_zero,
-    _shift,
     fall_back,
+    find_shared_rounds,
     incumbents,
     policy,
     policy_inputs,
@@ -24,6 +26,10 @@ from isochrone_collector.analysis.simulation import (
     race,
     rank_members,
 )
+from isochrone_collector.analysis.stats.arrays import ragged
+from isochrone_collector.analysis.stats.long_run_variance import independent
+from isochrone_collector.analysis.stats.shifts import paired_shifts
+from isochrone_wire.model import SECOND_US
 from testdata.series import SERIES
 
 # Other tests and processes share these cores.
@@ -83,28 +89,27 @@ def test_two_rounds_by_hand(text: str, ttft_ms: list[float], requests: int, usd:
 
 
 @pytest.mark.parametrize(
-    ("text", "ttft_ms", "censored_ms", "requests"),
+    ("text", "second", "ttft_ms", "censored_ms", "requests"),
     [
-        ("static:p/a", [], [500], 1),
-        ("race:2", [220], [], 2),
-        ("fallback:200", [420], [], 2),
+        ("static:p/a", 220, [], [500], 1),
+        ("race:2", 220, [220], [], 2),
+        ("fallback:200", 220, [420], [], 2),
+        ("fallback:200", NONE, [], [700], 2),
     ],
 )
-def test_a_failure_is_a_failure(text: str, ttft_ms: list[float], censored_ms: list[float], requests: int) -> None:
-    """A member without a first token does not vanish: it counts as failed at its limit unless another stands in."""
-    replay = played(text, (NONE, 220, 300), limit_ms=500)
+def test_a_failure_is_a_failure(
+    text: str, second: float, ttft_ms: list[float], censored_ms: list[float], requests: int
+) -> None:
+    """A member without a first token counts as failed at its limit unless another stands in, whose own limit begins
+    with its request.
+    """
+    replay = played(text, (NONE, second, 300), limit_ms=500)
     assert (ms(replay), [value / MS for value in limits(replay)]) == (ttft_ms, censored_ms)
     assert (replay.requests, replay.usd) == (requests, float(len(ttft_ms)))
 
 
-def test_all_failing_is_as_long_as_the_last_waited() -> None:
-    """When the second fails too, it was waited for from when it was begun."""
-    replay = played("fallback:200", (NONE, NONE, 300), limit_ms=500)
-    assert (ms(replay), limits(replay).tolist()) == ([], [700 * MS])
-
-
 def test_an_unknown_price_is_not_nothing() -> None:
-    """When what an answered request cost is not known, neither is the sum."""
+    """If the cost of an answered request is unknown, so is the sum."""
     assert np.isnan(played("race:2", (100, 200, 300), usd=NONE).usd)
 
 
@@ -249,9 +254,7 @@ def test_what_is_long_past_is_forgotten(length: int) -> None:
 def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
     """Whatever the quick look rejects has no interval above zero, ties and zeros included."""
     several = np.array(differences, np.float64)
-    shift = _shift(several)
-    assert shift is not None
-    if shift.low is not None and shift.low > 0:
+    if paired_shifts(ragged([several]), known=independent(1)).low[0] > 0:
         assert _may_be_above_zero(several)
 
 
@@ -277,27 +280,73 @@ def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
         assert (found.low is None) == (found.n_eff < {0.5: 6, 0.95: 59}[share])
 
 
-def test_negative_correlation_is_worth_no_more_than_independence() -> None:
-    """Rounds that alternate between two levels have the interval of independent ones at least."""
-    rounds = np.repeat(SERIES["negative correlation"][:, np.newaxis], 3, axis=1)
-    [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
-    found = policy("static", NAMES).play(member_input).ttft.quantile(0.5)
-    assert found is not None
-    assert found.n_eff is not None
-    assert found.n_eff <= len(rounds) / 1.5
-    assert found.low is not None
-    assert found.high is not None
-    assert (found.low < 95 * MS, found.high > 105 * MS) == (True, True)
+A, B = 11, 12
+SLOT_US = 10 * SECOND_US
+Probe = tuple[int, float, float | None]
+"""Target, seconds since the start, and TTFT in microseconds; without one, it was throttled."""
 
 
-def test_a_level_that_swings_is_worth_few_rounds() -> None:
-    """Two days that rise and fall by 30 % are worth few independent rounds, and a p95 has no interval."""
-    rounds = np.repeat(SERIES["day and night"][:, np.newaxis], 3, axis=1)
-    [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
-    replay = policy("static", NAMES).play(member_input)
-    p50, p95 = replay.ttft.quantile(0.5), replay.ttft.quantile(0.95)
-    assert p50 is not None
-    assert p95 is not None
-    assert p50.n_eff is not None
-    assert p50.n_eff < 15
-    assert p95.low is None
+def sent(*probes: Probe, vantage_id: int = 1) -> SentProbes:
+    """Probes of one vantage."""
+    at = np.array([int(seconds * SECOND_US) for _, seconds, _ in probes], np.int64)
+    nothing: Any = np.zeros(len(probes))
+    return SentProbes(
+        target_id=np.array([target for target, _, _ in probes], np.int64),
+        vantage_id=np.full(len(probes), vantage_id, np.int64),
+        round_at=at,
+        dispatched_at=at,
+        throttled=np.array([ttft is None for _, _, ttft in probes]),
+        ttft_us=np.array([float("nan") if ttft is None else ttft for _, _, ttft in probes]),
+        limit_us=nothing,
+        cost_usd=nothing,
+    )
+
+
+def test_joint_rounds_begin_together() -> None:
+    """Without a slot only rounds count in which both were planned at the same instant and began within a second: not
+    one in which a request waited for a free slot.
+    """
+    probes = sent((A, 1.0, 1.0), (B, 1.0, 2.0), (A, 11.0, 3.0), (B, 11.1, 4.0), (A, 21.0, 5.0), (B, 21.0, 6.0))
+    waited = replace(probes, dispatched_at=probes.dispatched_at + np.array([0, 900_000, 0, 0, 0, 1_100_000]))
+    [only] = find_shared_rounds(waited, (A, B), {1: "us"})
+    assert (only.recorded.ttft_us.tolist(), only.left_out) == ([[1.0, 2.0]], 3)
+
+
+@pytest.mark.parametrize(
+    ("probes", "rounds", "left_out", "absent"),
+    [
+        # Targets probed at different instants of the same ten seconds make one round; in order of time.
+        ([(B, 17.0, 4.0), (A, 11.5, 3.0), (A, 1.5, 1.0), (B, 7.0, 2.0)], [[1.0, 2.0], [3.0, 4.0]], 0, ()),
+        # Of a member's several rounds in a slot the first one counts, and of a burst the one sent first.
+        ([(A, 2.0, 2.0), (A, 1.0, 1.0), (A, 6.0, 6.0), (B, 5.0, 5.0)], [[1.0, 5.0]], 0, ()),
+        # A slot in which a member was not probed, or was throttled, is left out.
+        (
+            [(A, 1.0, 1.0), (B, 2.0, 2.0), (A, 11.0, 1.0), (A, 21.0, 1.0), (B, 22.0, None)],
+            [[1.0, 2.0]],
+            2,
+            (),
+        ),
+        # A member without a single probe from a vantage leaves it nothing to share.
+        ([(A, 1.0, 1.0), (A, 11.0, 1.0)], [], 2, (1,)),
+    ],
+)
+def test_slots_are_shared(
+    probes: list[Probe], rounds: list[list[float]], left_out: int, absent: tuple[int, ...]
+) -> None:
+    """A slot with a round of every member counts, with the first one of each."""
+    [found] = find_shared_rounds(sent(*probes), (A, B), {1: "us"}, slot_us=SLOT_US)
+    assert found.recorded.ttft_us.tolist() == rounds
+    assert (found.left_out, found.absent, found.recorded.region) == (left_out, absent, "us")
+
+
+def test_vantages_are_clients_of_their_own() -> None:
+    """Two vantages in one slot make two rounds, each with its own region."""
+    one, other = sent((A, 1.0, 1.0), (B, 2.0, 2.0)), sent((A, 1.0, 3.0), (B, 2.0, 4.0), vantage_id=2)
+    both = SentProbes(
+        **{name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in SentProbes.__dataclass_fields__}
+    )
+    found = find_shared_rounds(both, (A, B), {1: "us", 2: "sg"}, slot_us=SLOT_US)
+    assert [(part.recorded.region, part.recorded.ttft_us.tolist()) for part in found] == [
+        ("us", [[1.0, 2.0]]),
+        ("sg", [[3.0, 4.0]]),
+    ]

@@ -1,23 +1,42 @@
-"""Decisions on shifts: their sizes in words, the rounds they need, and contradictions."""
+"""Decisions on shifts: sizes in words, rounds, losses, contradictions, margins and false-discovery rates."""
 
+import numpy as np
 import pytest
 
 from isochrone_collector.analysis.differential.decision import (
-    LEAST_ROUNDS,
+    Comparison,
     Rounds,
-    adjusted_for_comparisons,
     decide,
+    family_rates,
+    margin_of,
+    q_values,
     quantity,
     rounds_needed,
     size_in_words,
-    unless_mixed,
-    with_enough_rounds,
 )
 from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.model import MarginRule
 
 MS = 1_000
-ENOUGH = Rounds(n=LEAST_ROUNDS)
+FASTER = Shift(estimate=-40 * MS, low=-50 * MS, high=-30 * MS)
+SLOWER = Shift(estimate=40 * MS, low=30 * MS, high=50 * MS)
+EQUAL = Shift(estimate=0, low=-10 * MS, high=10 * MS)
+
+
+def decided(shift: Shift, **more: object) -> tuple[Decision, str]:
+    """Return the decision on a shift of 24 certain rounds with a margin of 20 ms, unless given otherwise."""
+    usual = {
+        "metric": Metric.TTFT,
+        "shift": shift,
+        "rounds": Rounds(n=24),
+        "margin": 20.0 * MS,
+        "median_difference": 0.0,
+        "faster_share": 0.5,
+        "q_value": 0.0,
+        "comparisons": 300,
+    }
+    return decide(Comparison(**usual | more))  # type: ignore[arg-type]  # a dict of mixed values
 
 
 @pytest.mark.parametrize(
@@ -36,18 +55,17 @@ ENOUGH = Rounds(n=LEAST_ROUNDS)
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
-    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent, and what
-    is not decided has its size.
+    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent, and the
+    reason for no decision has the size.
     """
-    shift = Shift(estimate=estimate * MS, low=low * MS, high=high * MS)
-    assert decide(shift, rounds=ENOUGH, margin=20.0 * MS, metric=Metric.TTFT) == (decision, reason)
+    assert decided(Shift(estimate=estimate * MS, low=low * MS, high=high * MS)) == (decision, reason)
 
 
 def test_a_higher_rate_is_faster() -> None:
     """More tokens per second is better, so that a positive shift means faster."""
     shift = Shift(estimate=30.0, low=20.0, high=40.0)
-    assert decide(shift, rounds=ENOUGH, margin=5.0, metric=Metric.TOKENS_PER_SECOND)[0] is Decision.FASTER
-    assert decide(shift, rounds=ENOUGH, margin=5.0, metric=Metric.TTFT)[0] is Decision.SLOWER
+    assert decided(shift, margin=5.0, metric=Metric.TOKENS_PER_SECOND)[0] is Decision.FASTER
+    assert decided(shift, margin=5.0)[0] is Decision.SLOWER
 
 
 @pytest.mark.parametrize(
@@ -77,36 +95,49 @@ def test_quantities_have_no_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "needed"), [(None, 24), (1.0, 6), (0.5, 6), (1.5, 9), (3.0, 18), (4.0, 24), (13.9, 24)]
+    ("known", "needed"), [(None, 24), (1.0, 6), (0.5, 6), (1.5, 9), (3.0, 18), (4.0, 24), (13.9, 24)]
 )
-def test_the_rounds_that_a_decision_needs(memory: float | None, needed: int) -> None:
-    """Twenty-four without a known memory, else six independent ones; a long memory makes the interval wider instead."""
-    assert rounds_needed(memory) == needed
+def test_the_rounds_that_a_decision_needs(known: float | None, needed: int) -> None:
+    """Twenty-four, or six independent ones if they are known; strong correlation makes the interval wider instead."""
+    assert rounds_needed(known) == needed
 
 
-@pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER, Decision.EQUIVALENT])
-def test_too_few_rounds_decide_nothing(decision: Decision) -> None:
-    """With fewer than the rounds needed, the size is stated and nothing is decided; a reason from before stays."""
-    shift = Shift(estimate=-15_000, low=-25_000, high=-5_000)
-    few = Rounds(n=23, undetermined=2)
-    found = with_enough_rounds((decision, ""), shift, rounds=few, metric=Metric.TTFT)
-    expected = "faster by 15 ms (5 to 25) so far; 23 of 24 rounds needed; 2 left out: a timeout"
-    assert found[0] is Decision.UNDECIDED
-    assert found[1].startswith(expected)
-    kept = (Decision.UNDECIDED, "most rounds of sg ended in a timeout")
-    assert with_enough_rounds(kept, shift, rounds=few, metric=Metric.TTFT) == kept
-    for enough in (Rounds(n=24), Rounds(n=23, memory=2.0)):
-        assert with_enough_rounds((decision, ""), shift, rounds=enough, metric=Metric.TTFT) == (decision, "")
+@pytest.mark.parametrize(
+    ("shift", "rounds", "reason"),
+    [
+        (FASTER, Rounds(n=23, undetermined=2), "faster by 40 ms (30 to 50) so far; 23 of 24 rounds needed; 2 left out"),
+        (SLOWER, Rounds(n=23), "slower by 40 ms (30 to 50) so far; 23 of 24 rounds needed"),
+        (EQUAL, Rounds(n=23), "10 ms faster to 10 ms slower so far; 23 of 24 rounds needed"),
+        (Shift(estimate=15 * MS, low=None, high=None), Rounds(n=5), "5 of 24 rounds needed"),
+    ],
+)
+def test_too_few_rounds_decide_nothing(shift: Shift, rounds: Rounds, reason: str) -> None:
+    """With fewer than the rounds needed the reason has the size, if there is an interval; fewer are enough if they are
+    known to be independent.
+    """
+    decision, found = decided(shift, rounds=rounds)
+    assert decision is Decision.UNDECIDED
+    assert found.startswith(reason)
+    if shift.low is not None:
+        enough = decided(shift, rounds=Rounds(n=23, decorrelation_rounds=2.0, undetermined=2))
+        assert enough == decided(shift)
+        assert enough[0] is not Decision.UNDECIDED
 
 
-def test_without_an_interval_the_rounds_are_the_reason() -> None:
-    """Below six rounds there is no interval, and the reason is the number of rounds."""
-    shift = Shift(estimate=15_000, low=None, high=None)
-    found = decide(shift, rounds=Rounds(n=5), margin=20.0 * MS, metric=Metric.TTFT)
-    assert found == (Decision.UNDECIDED, "5 of 24 rounds needed")
-
-
-SLOWER = Shift(estimate=713_000, low=600_000, high=800_000)
+@pytest.mark.parametrize(
+    ("shift", "losses", "reason"),
+    [
+        (FASTER, {"region_losses": "lost"}, "lost"),
+        (FASTER, {"baseline_losses": "lost"}, ""),
+        (SLOWER, {"region_losses": "lost"}, ""),
+        (SLOWER, {"baseline_losses": "lost"}, "lost"),
+        (EQUAL, {"region_losses": "lost"}, "lost"),
+        (EQUAL, {"baseline_losses": "lost"}, "lost"),
+    ],
+)
+def test_no_decision_favours_a_side_that_lost_its_rounds(shift: Shift, losses: dict[str, str], reason: str) -> None:
+    """Neither faster nor equivalent is decided for such a side, but a decision against it is."""
+    assert decided(shift, **losses) == ((Decision.UNDECIDED, reason) if reason else decided(shift))
 
 
 @pytest.mark.parametrize(
@@ -115,64 +146,123 @@ SLOWER = Shift(estimate=713_000, low=600_000, high=800_000)
         (-21_000.0, 0.65, "its median is faster by 21 ms and 65 % of its rounds are faster"),
         (-21_000.0, 0.4, "its median is faster by 21 ms"),
         (30_000.0, 0.65, "65 % of its rounds are faster"),
+        (700_000.0, 0.1, ""),
+        (0.0, 0.5, ""),
     ],
 )
 def test_contradicting_signs_are_mixed(median_difference: float, faster_share: float, but: str) -> None:
-    """A shift that the medians or most rounds contradict is no difference in either direction, with the reason."""
-    found = unless_mixed(
-        (Decision.SLOWER, ""),
-        SLOWER,
-        median_difference=median_difference,
-        faster_share=faster_share,
-        metric=Metric.TTFT,
-    )
-    reason = (
-        f"slower by 713 ms (600 to 800) by the centre of all rounds, but {but}: no single size describes these rounds"
-    )
-    assert found == (Decision.MIXED, reason)
+    """A shift that the medians or most rounds contradict is no difference in either direction; equal ones contradict
+    nothing, and neither does anything else than a difference.
+    """
+    more = {"median_difference": median_difference, "faster_share": faster_share}
+    reason = f"slower by 40 ms (30 to 50) by the centre of all rounds, but {but}: no single size describes these rounds"
+    assert decided(SLOWER, **more) == ((Decision.MIXED, reason) if but else (Decision.SLOWER, ""))
+    assert decided(EQUAL, **more) == (Decision.EQUIVALENT, "")
 
 
 def test_a_rate_can_be_mixed_too() -> None:
     """For a rate the signs mean the opposite."""
-    shift = Shift(estimate=30.0, low=20.0, high=40.0)
-    decision, reason = unless_mixed(
-        (Decision.FASTER, ""), shift, median_difference=-5.0, faster_share=0.3, metric=Metric.TOKENS_PER_SECOND
-    )
+    more = {"metric": Metric.TOKENS_PER_SECOND, "margin": 5.0, "median_difference": -5.0, "faster_share": 0.3}
+    decision, reason = decided(Shift(estimate=30.0, low=20.0, high=40.0), **more)
     assert decision is Decision.MIXED
     assert "but its median is slower by 5.0 tokens/s and 70 % of its rounds are slower" in reason
 
 
 @pytest.mark.parametrize(
-    ("verdict", "median_difference", "faster_share"),
+    ("shift", "q_value", "stands"),
     [
-        ((Decision.SLOWER, ""), 700_000.0, 0.1),
-        ((Decision.SLOWER, ""), 0.0, 0.5),
-        ((Decision.UNDECIDED, "why"), -21_000.0, 0.65),
-        ((Decision.EQUIVALENT, ""), -21_000.0, 0.65),
+        *((shift, q_value, False) for shift in (FASTER, SLOWER) for q_value in (0.051, 0.9, None)),
+        (FASTER, 0.05, True),
+        (SLOWER, 0.0, True),
+        (EQUAL, 0.9, True),
     ],
 )
-def test_agreeing_signs_are_not_mixed(
-    verdict: tuple[Decision, str], median_difference: float, faster_share: float
-) -> None:
-    """Equal medians contradict nothing, and only a difference can be contradicted."""
-    found = unless_mixed(
-        verdict, SLOWER, median_difference=median_difference, faster_share=faster_share, metric=Metric.TTFT
-    )
-    assert found == verdict
-
-
-@pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER])
-@pytest.mark.parametrize("q_value", [0.051, 0.9, None])
-def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: float | None) -> None:
-    """Above a false-discovery rate of 5 % a difference is undecided; the reason has the rate and the comparisons."""
-    found, reason = adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300)
-    assert found is Decision.UNDECIDED
-    assert "among 300 comparisons" in reason
+def test_a_difference_that_may_be_chance_is_none(shift: Shift, q_value: float | None, *, stands: bool) -> None:
+    """Above a false-discovery rate of 5 % a difference is undecided, with the comparisons in the reason; equivalence is
+    not corrected.
+    """
+    found, reason = decided(shift, q_value=q_value)
+    assert (found is not Decision.UNDECIDED) == stands
+    assert stands or "among 300 comparisons" in reason
 
 
 @pytest.mark.parametrize(
-    ("decision", "q_value"), [(Decision.FASTER, 0.05), (Decision.SLOWER, 0.0), (Decision.EQUIVALENT, 0.9)]
+    ("metric", "medians", "size"),
+    [
+        (Metric.TTFT, (100.0 * MS, 120.0 * MS), 20.0 * MS),
+        (Metric.TTFT, (1_000.0 * MS, 1_200.0 * MS), 50.0 * MS),
+        (Metric.RTT, (1.0 * MS, 16.0 * MS), 1.0 * MS),
+        (Metric.RTT, (100.0 * MS, 110.0 * MS), 5.0 * MS),
+        (Metric.CONNECT, (3.0 * MS, 48.0 * MS), 3.0 * MS),
+        (Metric.TOKENS_PER_SECOND, (100.0, 120.0), 5.0),
+    ],
 )
-def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
-    """A certain difference survives any number of comparisons, and equivalence is not corrected."""
-    assert adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300) == (decision, "")
+def test_default_margins(metric: Metric, medians: tuple[float, float], size: float) -> None:
+    """Latencies of a request differ from 20 ms on, a round trip from 1 ms, connecting from 3 ms, and all by 5 %,
+    whichever side is the baseline.
+    """
+    assert margin_of(metric).size(*medians) == margin_of(metric).size(*reversed(medians)) == size
+
+
+def test_a_rule_replaces_what_it_sets() -> None:
+    """A plan's rule for one metric sets its smallest size, its percentage or both, and leaves other metrics alone."""
+    rules = (
+        MarginRule(metric="ttft", least=5_000.0),
+        MarginRule(metric="e2e", percent=10.0),
+        MarginRule(metric="rtt", least=0.0, percent=0.0),
+    )
+    assert margin_of(Metric.TTFT, rules).size(50.0 * MS, 60.0 * MS) == 5.0 * MS
+    assert margin_of(Metric.TTFT, rules).size(500.0 * MS, 600.0 * MS) == 25.0 * MS
+    assert margin_of(Metric.E2E, rules).size(500.0 * MS, 600.0 * MS) == 50.0 * MS
+    assert margin_of(Metric.RTT, rules).size(500.0 * MS, 600.0 * MS) == 0.0
+    assert margin_of(Metric.TTFAT, rules) == margin_of(Metric.TTFAT)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 300])
+def test_q_values_are_those_of_benjamini_and_hochberg(n: int) -> None:
+    """They are min over j >= i of m·p(j)/j, at most 1, in the order of the p-values given."""
+    p_values = np.random.default_rng(n).beta(0.5, 3.0, n)
+    ascending = np.sort(p_values)
+    by_definition = [
+        min(1.0, *(n * ascending[ascending >= p] / (np.flatnonzero(ascending >= p) + 1))) for p in p_values
+    ]
+    assert q_values(p_values) == pytest.approx(by_definition, rel=1e-12)
+
+
+def test_q_values_worked_out_by_hand() -> None:
+    """The procedure's own example: of fifteen tests, those with a q-value up to 5 % are the first four."""
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
+    p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    assert (q_values(np.array(p_values)) <= 0.05).sum() == 4
+
+
+def test_comparisons_without_a_p_value_do_not_count() -> None:
+    """A pair without a p-value has no q-value and does not count among the comparisons."""
+    found = q_values(np.array([np.nan, 0.02, np.nan, 0.04]))
+    assert np.isnan(found).tolist() == [True, False, True, False]
+    assert found[[1, 3]].tolist() == [0.04, 0.04]
+    assert q_values(np.array([])).tolist() == []
+
+
+def test_a_question_about_some_members_has_the_rates_of_all() -> None:
+    """The rate of a member depends on the family only. A comparison outside of it gets the rate that it would have
+    as an additional member, however many others are outside.
+    """
+    p_values = np.array([0.001, 0.02, 0.2, 0.0005, 0.9, np.nan])
+    members = np.array([True, True, True, False, False, False])
+    found, comparisons = family_rates(p_values, is_member=members)
+    assert found[:3].tolist() == q_values(p_values[:3]).tolist()
+    assert comparisons == 3
+    assert found[3] == pytest.approx(q_values(p_values[:4])[3])
+    assert found[4] == pytest.approx(q_values(p_values[[0, 1, 2, 4]])[3])
+    assert np.isnan(found[5])
+
+
+def test_a_family_that_was_not_read_has_the_largest_rate_possible() -> None:
+    """Each p-value is multiplied by the number of comparisons, which is never less than what the procedure gives."""
+    p_values = np.array([0.0001, 0.001, 0.04, np.nan])
+    everything = np.ones(4, dtype=np.bool_)
+    found, comparisons = family_rates(p_values, is_member=everything, size=30)
+    assert found[:3] == pytest.approx([0.003, 0.03, 1.0])
+    assert comparisons == 30
+    assert (found[:3] >= q_values(np.concatenate([p_values[:3], np.full(27, 0.5)]))[:3]).all()

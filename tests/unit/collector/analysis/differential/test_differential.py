@@ -22,7 +22,7 @@ def subject(target: int = 1, region: str = "sg") -> Subject:
 def differential(rows: Sequence[Row], *, metric: Metric = Metric.TTFT, **known: Any) -> Differential:
     """Return the differential of target 1 in sg against us."""
     [found] = differentials_of(
-        build_panel(probes(rows)), [subject()], metric=metric, baseline="us", known=ComparisonContext(**known)
+        build_panel(probes(rows)), [subject()], metric=metric, baseline="us", context=ComparisonContext(**known)
     )
     return found
 
@@ -37,7 +37,7 @@ def test_a_differential_worked_out_by_hand() -> None:
     """
     rows = series("us", [(100.0 + n) * MS for n in range(6)])
     rows += series("sg", [(130.0 + 11 * n) * MS for n in range(6)])
-    found = differential(rows, memories={(1, "sg"): 1.0})
+    found = differential(rows, decorrelation_rounds={(1, "sg"): 1.0})
     assert (found.shift, found.shift_low, found.shift_high) == (55.0 * MS, 30.0 * MS, 80.0 * MS)
     assert (found.baseline_median, found.region_median) == (102.5 * MS, 157.5 * MS)
     assert found.shift_percent == pytest.approx(100 * 55 / 102.5)
@@ -254,7 +254,7 @@ def test_sides_and_parts_come_with_the_answer() -> None:
 def test_one_lucky_pair_among_many_is_not_told() -> None:
     """A difference that is decided alone is undecided among two hundred comparisons without difference."""
     values = [100.0 * MS, 130.0 * MS, 140.0 * MS, 150.0 * MS, 160.0 * MS, 170.0 * MS, 180.0 * MS]
-    memories = {(target, "sg"): 1.0 for target in range(1, 202)}
+    decorrelation_rounds = {(target, "sg"): 1.0 for target in range(1, 202)}
     rows = series("us", [100.0 * MS] * 7) + series("sg", values)
     others = [
         row
@@ -262,13 +262,13 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
         for row in series("us", [100.0 * MS] * 7, target=target)
         + series("sg", [100.0 * MS + one for one in noise(7, seed=target)], target=target)
     ]
-    alone = differential(rows, memories=memories)
+    alone = differential(rows, decorrelation_rounds=decorrelation_rounds)
     found = differentials_of(
         build_panel(probes(rows + others)),
         [subject(target) for target in range(1, 202)],
         metric=Metric.TTFT,
         baseline="us",
-        known=ComparisonContext(memories=memories),
+        context=ComparisonContext(decorrelation_rounds=decorrelation_rounds),
     )
     assert alone.decision is Decision.SLOWER
     assert (found[0].decision, found[0].shift) == (Decision.UNDECIDED, alone.shift)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS, margin_of
+from isochrone_collector.analysis.differential.decision import margin_of
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.panel import Changes, build_panel
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS
 from isochrone_wire.answers import Decision, Differential, Metric
 from testdata.columns import Row, probes, series
 
@@ -27,7 +28,7 @@ def compared(rows: Sequence[Row], *, targets: Sequence[int] = (1,), changes: Cha
         Subject(target_id=target, target=f"sim/{target}", provider="sim", model="a", region="sg") for target in targets
     ]
     context = ComparisonContext(changes=since_steps(known, histories), histories=histories)
-    return differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=context)[0]
+    return differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", context=context)[0]
 
 
 def sides(*levels_ms: tuple[float, int], target: int = 1, noise_ms: float = 1.0, both_ms: float = 0.0) -> list[Row]:

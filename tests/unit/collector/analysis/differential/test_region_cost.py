@@ -1,12 +1,14 @@
 """Region costs: the best region per provider, and the cost of the others."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.decision import Margin
-from isochrone_collector.analysis.differential.panel import build_panel
+from isochrone_collector.analysis.differential.decision import Margin, margin_of
+from isochrone_collector.analysis.differential.panel import Changes, TargetRegion, build_panel
 from isochrone_collector.analysis.differential.region_cost import region_costs
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_wire.answers import Decision, Metric
@@ -17,12 +19,13 @@ REGIONS = ("eu", "sg", "us")
 MEDIANS = (("us", 300 * MS), ("eu", 400 * MS))
 Series = Sequence[float]
 World = Mapping[tuple[int, str], Series]
+NOTHING: Mapping[TargetRegion, Any] = MappingProxyType({})
 
 
-def probes(world: World, *, censored: frozenset[tuple[int, str, int]] = frozenset(), first: int = 0) -> Probes:
-    """A probe per target, region and round; rounds count from `first`, and a target's lie between those of others."""
+def probes(world: World, *, censored: frozenset[tuple[int, str, int]]) -> Probes:
+    """Return a probe per target, region and round; a target's rounds lie between those of others."""
     rows = [
-        (target, REGIONS.index(region), 10 * (first + n) + target, value, (target, region, n) in censored)
+        (target, REGIONS.index(region), 10 * n + target, value, (target, region, n) in censored)
         for (target, region), values in world.items()
         for n, value in enumerate(values)
         if not np.isnan(value)
@@ -43,10 +46,18 @@ def probes(world: World, *, censored: frozenset[tuple[int, str, int]] = frozense
 
 
 def costs(
-    world: World, *, metric: Metric = Metric.TTFT, providers: Mapping[int, str] | None = None, **more: object
+    world: World,
+    *,
+    metric: Metric = Metric.TTFT,
+    providers: Mapping[int, str] | None = None,
+    censored: frozenset[tuple[int, str, int]] = frozenset(),
+    unfit: Mapping[TargetRegion, str] = NOTHING,
+    changes: Changes = NOTHING,
+    margin: Margin | None = None,
 ) -> list[RegionCost]:
     named = providers or {target: "p" for target, _ in world}
-    return list(region_costs(build_panel(probes(world, **more)), named, metric=metric))  # type: ignore[arg-type]  # a test's shorthand
+    panel, margin = build_panel(probes(world, censored=censored)), margin or margin_of(metric)
+    return list(region_costs(panel, named, metric=metric, unfit=unfit, changes=changes, margin=margin))
 
 
 def noisy(median: float, *, n: int = 40, seed: int = 0, spread: float = 3 * MS) -> Series:
@@ -178,16 +189,11 @@ def test_a_region_without_a_common_target_is_left_out() -> None:
 def test_a_region_in_trouble_is_left_out_with_its_reason() -> None:
     """Unfit data is not compared although it has values; if nothing is left, every line has its reason."""
     world = {(1, region): noisy(300 * MS, seed=seed) for seed, region in enumerate(REGIONS)}
-    seen = build_panel(probes(world))
-    best, _, ill = region_costs(seen, {1: "p"}, metric=Metric.TTFT, unfit={(1, "sg"): "sg has a problem of its own"})
+    best, _, ill = costs(world, unfit={(1, "sg"): "sg has a problem of its own"})
     assert (ill.region, ill.decision, ill.reason) == ("sg", Decision.UNDECIDED, "sg has a problem of its own")
     assert best.decision is Decision.EQUIVALENT
-    nobody = region_costs(seen, {1: "p"}, metric=Metric.TTFT, unfit={(1, region): f"{region}!" for region in REGIONS})
-    assert [(line.region, line.best_region, line.reason) for line in nobody] == [
-        ("eu", "", "eu!"),
-        ("sg", "", "sg!"),
-        ("us", "", "us!"),
-    ]
+    none = costs(world, unfit={(1, region): f"{region}!" for region in REGIONS})
+    assert [(line.region, line.best_region, line.reason) for line in none] == [(one, "", f"{one}!") for one in REGIONS]
 
 
 def test_a_lasting_change_begins_a_new_count() -> None:
@@ -198,8 +204,7 @@ def test_a_lasting_change_begins_a_new_count() -> None:
         (2, "us"): noisy(300 * MS, seed=5),
         (2, "eu"): noisy(400 * MS, seed=6),
     }
-    seen = build_panel(probes(world))
-    best, other = region_costs(seen, {1: "p", 2: "p"}, metric=Metric.TTFT, changes={(1, "eu"): 10 * 40 + 1})
+    best, other = costs(world, changes={(1, "eu"): 10 * 40 + 1})
     assert best.since_at == other.since_at == 10 * 40 + 1
     assert other.n == 80
     assert other.added == pytest.approx(100 * MS, abs=3 * MS)
@@ -325,9 +330,7 @@ def test_pairs_of_several_targets_are_no_more_rounds() -> None:
 def test_a_plan_sets_the_margin() -> None:
     """A margin of 150 ms makes regions 100 ms apart equivalent."""
     world = {(1, region): noisy(median, seed=place) for place, (region, median) in enumerate(MEDIANS)}
-    panel = build_panel(probes(world))
-    lines = region_costs(panel, {1: "p"}, metric=Metric.TTFT, margin=Margin(least=150 * MS))
-    assert {line.decision for line in lines} == {Decision.EQUIVALENT}
+    assert {line.decision for line in costs(world, margin=Margin(least=150 * MS))} == {Decision.EQUIVALENT}
 
 
 @pytest.mark.parametrize("lost", [40, 25])

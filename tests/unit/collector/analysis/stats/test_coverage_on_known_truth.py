@@ -12,7 +12,7 @@ from isochrone_collector.analysis.differential.differential import ComparisonCon
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals
 from isochrone_collector.analysis.stats.binomial import interval_ranks
-from isochrone_collector.analysis.stats.shifts import paired_shifts, separation
+from isochrone_collector.analysis.stats.shifts import paired_shifts, unpaired_shift
 from isochrone_wire.answers import Decision, Metric
 
 SEED = 20261121
@@ -62,7 +62,7 @@ def test_unpaired_intervals_cover_what_they_promise(m: int, n: int, correlation:
     sides = zip(
         chains(500, m, correlation=correlation), 3.0 + chains(500, n, correlation=correlation, seed=7), strict=True
     )
-    found = [separation(x, y) for x, y in sides]
+    found = [unpaired_shift(x, y) for x, y in sides]
     held = [
         s.shift.low <= 3.0 <= s.shift.high for s in found if s and s.shift.low is not None and s.shift.high is not None
     ]
@@ -84,9 +84,7 @@ def test_intervals_of_quantiles_cover_what_they_promise(share: float) -> None:
     assert held.mean() == pytest.approx(promised, abs=0.01)
 
 
-def fleet(
-    pairs: int, n: int, *, shift_us: float, correlation: float, memory: float | None = None
-) -> tuple[Decision, ...]:
+def fleet(pairs: int, n: int, *, shift_us: float, correlation: float) -> tuple[Decision, ...]:
     """The decisions about so many targets whose region is by that much slower than the baseline, which takes 300 ms.
 
     Both sides share the provider's load, and each adds 30 ms of its own.
@@ -105,9 +103,7 @@ def fleet(
         network=np.full(cells, np.nan),
     )
     subjects = [Subject(target_id=i, target=str(i), provider="p", model="m", region="sg") for i in range(pairs)]
-    memories = {subject.key: memory for subject in subjects} if memory else {}
-    known = ComparisonContext(memories=memories)
-    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=known)
+    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", context=ComparisonContext())
     return tuple(line.decision for line in found)
 
 
@@ -147,6 +143,6 @@ def test_pairing_takes_out_what_both_sides_share() -> None:
     load = 100 * chains(40, 96, correlation=0.9, seed=1)
     base, other = (load + 10 * chains(40, 96, correlation=0.0, seed=seed) for seed in (2, 3))
     paired = paired_shifts(Ragged(values=(other - base).ravel(), offsets=np.arange(41) * 96))
-    unpaired = [found.shift for x, y in zip(base, other, strict=True) if (found := separation(x, y))]
+    unpaired = [found.shift for x, y in zip(base, other, strict=True) if (found := unpaired_shift(x, y))]
     widths = [shift.high - shift.low for shift in unpaired if shift.low is not None and shift.high is not None]
     assert np.median(paired.high - paired.low) < 0.5 * np.median(widths)

@@ -6,6 +6,7 @@ import pytest
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, ragged
 from isochrone_collector.analysis.stats.long_run_variance import (
     VarianceInflation,
+    correlation_times,
     independent,
     inflation,
     inflation_of_flags,
@@ -55,19 +56,39 @@ def test_slow_drift_below_noise_is_seen() -> None:
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1.0, 2.0]])
 def test_without_variation_nothing_is_inflated(values: list[float]) -> None:
     """Constant values are as good as independent ones, and short series cause no error."""
-    found = inflation(ragged([np.array(values, dtype=np.float64)]))
+    found = inflation(ragged([np.array(values)]))
     assert np.isfinite(found.factor).all()
     if len(set(values)) < 2:
         assert found.factor.tolist() == [1.0]
+    if values:
+        assert correlation_times(np.array([values])).tolist() == [1.0]
 
 
-def test_many_at_once_are_what_each_is_by_itself() -> None:
-    """Series of any length, together, have the inflation that they have alone."""
+def test_many_at_once_are_what_each_is_alone() -> None:
+    """Series of any length, together, have the inflation and the correlation time that they have alone."""
     series = [drifting(1, n)[0] for n in (6, 7, 12, 30, 30, 111, 400)] + [np.full(40, 3.0)]
     alone = [inflation(ragged([values])) for values in series]
     together = inflation(ragged(series))
     assert together.ratio.tolist() == pytest.approx([float(one.ratio[0]) for one in alone], rel=1e-9)
     assert together.freedom.tolist() == pytest.approx([float(one.freedom[0]) for one in alone], rel=1e-9)
+    chains = np.concatenate([chained(3, 80, correlation=phi) for phi in (0.0, 0.6, 0.95)])
+    each = [float(correlation_times(row[np.newaxis])[0]) for row in chains]
+    assert correlation_times(chains).tolist() == pytest.approx(each, rel=1e-12)
+
+
+@pytest.mark.parametrize(("correlation", "tau"), [(0.0, 1.0), (0.5, 3.0), (0.8, 9.0)])
+def test_long_series_show_their_true_correlation_time(correlation: float, tau: float) -> None:
+    """The sum of the correlations of a chain is known, τ = (1 + φ) / (1 - φ); values that alternate have 1."""
+    assert correlation_times(chained(10, 5_000, correlation=correlation)).mean() == pytest.approx(tau, rel=0.12)
+    assert correlation_times(np.tile([1.0, -1.0], (1, 50))).tolist() == [1.0]
+
+
+def test_a_correlation_time_worked_out_by_hand() -> None:
+    """Sixteen values in two runs of eight: r_k = (16 - 3k) / (16 - k), up to the first that is not above 2/√16."""
+    lags = [(16 - 3 * k) / (16 - k) for k in range(1, 8)]
+    kept = [r for k, r in enumerate(lags) if all(earlier > 0.5 for earlier in lags[: k + 1])]
+    expected = (1 + 2 * sum(kept)) / max(0.5, 1 - 2 * (len(kept) - sum(kept)) / 16)
+    assert correlation_times(np.repeat([0.0, 1.0], 8)[np.newaxis])[0] == pytest.approx(expected)
 
 
 def test_independent_rows_keep_their_intervals_and_p_values() -> None:
@@ -131,9 +152,8 @@ def test_history_that_is_unknown_is_none() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 23, 24, 72])
-def test_values_are_worth_between_one_and_their_number(n: int) -> None:
-    """However strongly values depend on each other, they are worth one independent value, and never more than all."""
+def test_an_effective_number_is_between_one_and_all(n: int) -> None:
+    """However strongly values depend on each other, they count as one independent value, and never as more than all."""
     trend = np.arange(n) >= n // 2
     for known in (None, history(0.0), history(50.0), history(float("nan"))):
-        worth = float(inflation_of_flags(trend[np.newaxis], known).effective_n(n)[0])
-        assert 1 <= worth <= n
+        assert 1 <= float(inflation_of_flags(trend[np.newaxis], known).effective_n(n)[0]) <= n

@@ -1,4 +1,4 @@
-"""Quantiles: nearest rank, coverage of the intervals, and no interval if n is too small."""
+"""Quantiles and proportions: nearest rank, coverage of the intervals, and no interval if n is too small."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bench.truth.series import autoregressive
 from isochrone_collector.analysis.stats.arrays import Reals, ragged
-from isochrone_collector.analysis.stats.binomial import Quantiles, dependent_ranks, interval_ranks, quantiles
+from isochrone_collector.analysis.stats.binomial import Quantiles, dependent_ranks, interval_ranks, wilson
+from isochrone_collector.analysis.stats.binomial import quantiles as several_quantiles
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
 from testdata.columns import independent_quantile, values_of
@@ -22,6 +23,12 @@ VALUES = st.lists(st.integers(1, 40).map(float), max_size=90)
 def independent_of(rows: int) -> VarianceInflation:
     """A history without any memory."""
     return VarianceInflation(ratio=np.zeros(rows), freedom=np.full(rows, np.inf))
+
+
+def quantiles(rows: Reals, share: float, history: VarianceInflation | None = None) -> Quantiles:
+    """Return a quantile of each row of a matrix."""
+    series = ragged(list(rows))
+    return several_quantiles(series, {share: history}, np.zeros(len(series.values), bool))[share]
 
 
 def quantile(values: Sequence[float], share: float, *, censored: Sequence[float] = ()) -> Quantile | None:
@@ -47,11 +54,7 @@ def test_nearest_rank(values: list[float], share: float, expected: float) -> Non
     found = quantile(values, share)
     assert found is not None
     assert found.value == expected
-
-
-def test_nothing_has_no_quantile() -> None:
-    """Without values there is no quantile."""
-    assert quantile([], 0.5) is None
+    assert quantile([], share) is None
 
 
 @pytest.mark.parametrize(("share", "needed"), [(0.5, 6), (0.9, 29), (0.95, 59), (0.99, 299), (0.1, 29)])
@@ -112,7 +115,7 @@ def test_many_rows_at_once(values: list[float], limits: list[float], share: floa
     own = values_of(values, limits)
     series = ragged([own.values, np.arange(float(others)), np.empty(0)])
     censored = np.concatenate([own.censored, np.zeros(others, bool)])
-    found = quantiles(series, share, censored=censored, history=independent_of(3)).listed()
+    found = several_quantiles(series, {share: independent_of(3)}, censored)[share].listed()
     true = independent_quantile(values, share, censored=limits)
     assert found[2] is None
     assert (found[0] is None) == (true is None)
@@ -134,7 +137,7 @@ def known_and_held(found: Quantiles, truth: float) -> tuple[float, float]:
 def test_intervals_cover_the_truth() -> None:
     """Over many drawn samples the interval of p90 holds the true p90 in at least 95 % of them."""
     draws = np.random.default_rng(20261121).exponential(size=(2_000, 80))
-    known, held = known_and_held(quantiles(ragged(list(draws)), 0.9), -np.log(0.1))
+    known, held = known_and_held(quantiles(draws, 0.9), -np.log(0.1))
     assert known > 0.9
     assert held >= 0.95
 
@@ -143,7 +146,7 @@ def test_intervals_cover_the_truth() -> None:
 def test_values_that_follow_their_neighbours_have_wider_intervals(correlation: float, least: float) -> None:
     """With a correlation of 0.8 the median of 288 values was covered in 60 %, when they counted as independent."""
     series = autoregressive(np.random.default_rng(8), 600, 288, correlation)
-    _, held = known_and_held(quantiles(ragged(list(series)), 0.5), 0.0)
+    _, held = known_and_held(quantiles(series, 0.5), 0.0)
     assert held >= least
 
 
@@ -151,7 +154,7 @@ def test_the_past_week_widens_what_the_window_does_not_show() -> None:
     """A level that wanders from window to window by as much as a tenth of a value's variance is ten values at most."""
     noise = np.random.default_rng(3).standard_normal((50, 288))
     history = VarianceInflation(ratio=np.full(50, 0.1), freedom=np.full(50, np.inf))
-    told, alone = (quantiles(ragged(list(noise)), 0.5, history=known) for known in (history, None))
+    told, alone = (quantiles(noise, 0.5, known) for known in (history, None))
     assert told.n_eff.max() <= 10
     assert alone.n_eff.min() > 60
     assert (told.low < alone.low).all()
@@ -160,10 +163,9 @@ def test_the_past_week_widens_what_the_window_does_not_show() -> None:
 @pytest.mark.parametrize("n", [1, 5, 6, 12, 15])
 def test_few_values_have_no_interval_by_themselves(n: int) -> None:
     """Below sixteen values nothing shows whether they depend on each other; a week that says they do not is enough."""
-    found = quantiles(ragged([np.random.default_rng(n).standard_normal(n)]), 0.5)
-    assert np.isnan(found.low).all()
-    told = quantiles(ragged([np.random.default_rng(n).standard_normal(n)]), 0.5, history=independent_of(1))
-    assert bool(np.isnan(told.low)[0]) == (n < 6)
+    values = np.random.default_rng(n).standard_normal((1, n))
+    assert np.isnan(quantiles(values, 0.5).low).all()
+    assert bool(np.isnan(quantiles(values, 0.5, independent_of(1)).low)[0]) == (n < 6)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_bad_input_is_never_worth_more_than_it_is(values: Reals, most: float) ->
     """Constants and ties have a bound; levels, swings and trends are worth few values, and alternating ones no more
     than independent ones.
     """
-    found = quantiles(ragged([values]), 0.5)
+    found = quantiles(values[np.newaxis], 0.5)
     assert 1 <= found.n_eff[0] <= most
     if not np.isnan(found.low[0]):
         assert found.low[0] <= found.value[0] <= found.high[0]
@@ -194,3 +196,23 @@ def test_half_the_values_censored() -> None:
     found = values_of([100.0] * 150, [60_000.0] * 149).quantile(0.5)
     assert found is not None
     assert (found.value, found.low, found.high) == (100.0, 100.0, 60_000.0)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])
+def test_intervals_of_proportions_are_wilsons(count: int, n: int) -> None:
+    """The interval is the textbook's, and never leaves 0 to 1; without trials there is no proportion."""
+    expected, found = scipy.stats.binomtest(count, n).proportion_ci(method="wilson"), wilson(count, n)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (found.value, found.n) == (count / n, n)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert wilson(0, 0) is None
+
+
+def test_fewer_independent_trials_have_a_wider_interval() -> None:
+    """A hundred trials that are as good as ten have the interval of ten, around the share of the hundred."""
+    found, ten = wilson(30, 100, n_eff=10.0), wilson(3, 10)
+    assert found is not None
+    assert ten is not None
+    assert (found.value, found.n, found.n_eff) == (0.3, 100, 10.0)
+    assert (found.low, found.high) == pytest.approx((ten.low, ten.high))

@@ -1,11 +1,11 @@
-"""Walsh averages by rank: what the bands give is what writing all of them down and sorting gives, to the last bit."""
+"""Sums of pairs and Walsh averages by rank: the same as listing and sorting all of them."""
 
 import numpy as np
 import pytest
 
 from isochrone_collector.analysis.stats import pair_sums
 from isochrone_collector.analysis.stats.arrays import Integers, Reals, ragged
-from isochrone_collector.analysis.stats.pair_sums import walsh_averages
+from isochrone_collector.analysis.stats.pair_sums import PairSums, walsh_averages
 from isochrone_collector.analysis.stats.shifts import interval_depth
 
 SHAPES = ("even", "normal", "skewed", "wild", "tied", "two clumps", "all the same", "one far off")
@@ -77,3 +77,49 @@ def test_most_rows_of_probes_need_a_single_band() -> None:
         _, sure = pair_sums._sought(ordered, np.array([rank - 1 - band.below]), band)
         assert np.count_nonzero(sure) > 0.8 * len(ordered)
         assert len(band.i) < 1.02 * 117 * 118 / 2 / pair_sums._SHARE
+
+
+CHANCE = np.random.default_rng(20261121)
+KINDS = {
+    "smooth": CHANCE.lognormal(12, 1, 300),
+    "tied": np.round(CHANCE.normal(0, 3, 300)) * 1_000,
+    "outliers": np.concatenate([CHANCE.normal(0, 1, 290), CHANCE.normal(6e10, 1, 10)]),
+    "equal": np.full(300, 4_000.0),
+    "zero": np.zeros(300),
+    "two values": np.repeat([1.0, 2.0], 150),
+}
+
+
+@pytest.mark.parametrize("listed", [pair_sums.MAX_LISTED, 40], ids=["listed", "halved"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_rank_is_found(kind: str, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank has the sum that a sorted list of all has, whether few sums fit in memory or many, ties or none."""
+    monkeypatch.setattr(pair_sums, "MAX_LISTED", listed)
+    a = np.sort(KINDS[kind])
+    one = np.array([3.0])
+    assert PairSums(a=one, b=one, from_j=np.arange(1)).select(1) == 6.0
+    for b, from_j, sums in (
+        (a, np.arange(len(a)), np.sort((a[:, None] + a)[np.triu_indices(len(a))])),
+        (a[:7], np.zeros(len(a), dtype=np.int64), np.sort((a[:, None] + a[:7]).ravel())),
+    ):
+        pairs = PairSums(a=a, b=b, from_j=from_j)
+        assert pairs.total == len(sums)
+        for rank in (1, 2, len(sums) // 3, len(sums) // 2 + 1, len(sums) - 1, len(sums)):
+            assert pairs.select(rank) == pytest.approx(sums[rank - 1], rel=1e-12, abs=1e-3), rank
+
+
+def test_a_hundred_million_sums_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand numbers with as many others, never more sums are written down at once than the limit says."""
+    sizes = []
+    listed = PairSums._listed
+
+    def counted(self: PairSums, low: float, high: float, rank: int) -> float:
+        sizes.append(int((self._until(high) - self._until(low)).sum()))
+        return listed(self, low, high, rank)
+
+    monkeypatch.setattr(PairSums, "_listed", counted)
+    a, b = (np.sort(np.random.default_rng(seed).normal(0, 1, 10_000)) for seed in (1, 2))
+    pairs = PairSums(a=a, b=b, from_j=np.zeros(len(a), dtype=np.int64))
+    middle = pairs.select(pairs.total // 2)
+    assert abs(middle) < 0.05
+    assert max(sizes) <= pair_sums.MAX_LISTED
