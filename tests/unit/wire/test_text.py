@@ -6,20 +6,24 @@ from hypothesis import strategies as st
 
 from isochrone_wire.text import aligned, did_you_mean, first_of, is_http_url, nearest, printable, same_name, unknown
 
-
-def test_nothing_alike_is_not_guessed() -> None:
-    """A guess that is not alike would mislead."""
-    assert nearest("abc", ["xyz"]) is None
-    assert did_you_mean("abc", ["xyz"]) == ""
+NAMES = ["moonshot/kimi-k2.5", "openai/gpt-5-mini", "deepseek/deepseek-v4-flash"]
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
-    [("kimi-k25", "moonshot/kimi-k2.5"), ("gpt5-mini", "openai/gpt-5-mini"), ("OpenAI/GPT-5", "openai/gpt-5-mini")],
+    ("name", "known", "meant"),
+    [
+        ("kimi-k25", NAMES, "moonshot/kimi-k2.5"),
+        ("gpt5-mini", NAMES, "openai/gpt-5-mini"),
+        ("OpenAI/GPT-5", NAMES, "openai/gpt-5-mini"),
+        ("us-eat-2", ["us-east-2", "us-west-2"], "us-east-2"),
+        ("abc", ["xyz"], None),
+        ("us-eat-2", ["us-east-2", *map(str, range(2_000))], None),
+    ],
 )
-def test_a_short_name_is_compared_with_last_parts(name: str, meant: str) -> None:
-    """A misspelt model gets its target, although the provider makes the full name much longer."""
-    assert nearest(name, ["moonshot/kimi-k2.5", "openai/gpt-5-mini", "deepseek/deepseek-v4-flash"]) == meant
+def test_the_nearest_name_is_offered(name: str, known: list[str], meant: str | None) -> None:
+    """A short name is compared with last parts; nothing that is not alike is guessed, nor sought among thousands."""
+    assert nearest(name, known) == meant
+    assert did_you_mean(name, known) == (f"; did you mean {meant!r}?" if meant else "")
 
 
 @pytest.mark.parametrize(
@@ -29,16 +33,6 @@ def test_a_short_name_is_compared_with_last_parts(name: str, meant: str) -> None
 def test_spellings_of_one_name(name: str, found: str | None) -> None:
     """Case, and `-` in place of `_`, make no other name; anything else does."""
     assert same_name(name, ["ttft", "tokens_per_second"]) == found
-
-
-def test_the_nearest_name_is_offered() -> None:
-    """Of several similar names the most similar one is offered."""
-    assert did_you_mean("us-eat-2", ["us-east-2", "us-west-2"]) == "; did you mean 'us-east-2'?"
-
-
-def test_no_name_is_sought_among_thousands() -> None:
-    """A search through as many names as an attacker can write takes too long."""
-    assert nearest("us-eat-2", ["us-east-2", *map(str, range(2_000))]) is None
 
 
 @pytest.mark.parametrize(
@@ -58,26 +52,17 @@ def test_columns_are_aligned() -> None:
 
 @given(st.text())
 def test_nothing_can_steer_the_terminal(text: str) -> None:
-    """No escape, newline or direction mark of text from elsewhere reaches the screen."""
+    """No escape, newline or direction mark reaches the screen; letters of any script stay as they are."""
     assert printable(text).isprintable()
-
-
-def test_plain_text_is_left_alone() -> None:
-    """Letters of any script stay as they are."""
     assert printable("Qwen 千问, naïve") == "Qwen 千问, naïve"
 
 
 def test_an_unknown_name_is_told_with_what_is_known() -> None:
-    """The sentence quotes the name, lists the known ones and guesses what was meant."""
-    assert (
-        unknown("region", "us-eat-2", ["us-east-2", "eu-west-1"])
-        == "unknown region 'us-eat-2'; known: eu-west-1, us-east-2; did you mean 'us-east-2'?"
-    )
+    """The sentence quotes the name, lists the first known ones and guesses what was meant."""
+    known = ["us-east-2", "eu-west-1"]
+    guess = "unknown region 'us-eat-2'; known: eu-west-1, us-east-2; did you mean 'us-east-2'?"
+    assert unknown("region", "us-eat-2", known) == guess
     assert unknown("region", "x", []) == "unknown region 'x'; known: none yet"
-
-
-def test_long_lists_are_cut() -> None:
-    """A thousand targets do not become a sentence of a thousand names."""
     sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])
     assert "and 980 more" in sentence
     assert len(sentence) < 600

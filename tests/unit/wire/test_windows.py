@@ -19,24 +19,25 @@ def at(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("text", "span_us"),
+    ("text", "minutes"),
     [
-        ("90s", 90 * SECOND_US),
-        ("15m", 15 * MINUTE_US),
-        ("24h", DAY_US),
-        ("7d", 7 * DAY_US),
-        ("2w", 14 * DAY_US),
-        (" 7 d ", 7 * DAY_US),
-        ("007d", 7 * DAY_US),
-        ("1h30m", 90 * MINUTE_US),
-        ("24 hours", DAY_US),
-        ("last 3 days", 3 * DAY_US),
-        ("1 day, 2 hours", DAY_US + 120 * MINUTE_US),
+        ("90s", 1.5),
+        ("15m", 15),
+        ("24h", 1440),
+        ("7d", 7 * 1440),
+        ("2w", 14 * 1440),
+        (" 7 d ", 7 * 1440),
+        ("007d", 7 * 1440),
+        ("1h30m", 90),
+        ("24 hours", 1440),
+        ("last 3 days", 3 * 1440),
+        ("1 day, 2 hours", 1440 + 120),
+        ("999999999w", NOW_AT / MINUTE_US),
     ],
 )
-def test_a_span_ends_now(text: str, span_us: int) -> None:
-    """A duration means the time up to the given instant."""
-    assert parse_window(text, now_at=NOW_AT) == Window(from_at=NOW_AT - span_us, until_at=NOW_AT)
+def test_a_span_ends_now(text: str, minutes: float) -> None:
+    """A duration means the time up to the given instant, from the epoch on."""
+    assert parse_window(text, now_at=NOW_AT) == Window(from_at=NOW_AT - round(minutes * MINUTE_US), until_at=NOW_AT)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ def test_a_span_ends_now(text: str, span_us: int) -> None:
         ("2026-11-01..now", at("2026-11-01"), NOW_AT),
         ("yesterday..", at("2026-11-20"), NOW_AT),
         ("yesterday..today", at("2026-11-20"), at("2026-11-21")),
+        ("2026-11-01T00:00:00.123457..", at("2026-11-01") + 123_457, NOW_AT),
     ],
 )
 def test_a_range_has_two_instants(text: str, from_at: int, until_at: int) -> None:
@@ -106,43 +108,14 @@ def test_words_and_dates_agree(moment: datetime) -> None:
     assert 28 * DAY_US <= this - last <= 31 * DAY_US
 
 
-def test_microseconds_survive() -> None:
-    """An instant keeps its microseconds: no float is involved."""
-    window = parse_window("2026-11-01T00:00:00.123457..", now_at=NOW_AT)
-    assert window.from_at == at("2026-11-01") + 123_457
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "24",
-        "h",
-        "24x",
-        "-3h",
-        "0h",
-        "1.5h",
-        "..",
-        "..2026-11-01",
-        "2026-13-01..",
-        "2026-13",
-        "2026-02-30",
-        "2026-W60",
-        "2026-11-01T12:00",
-        "2026-11-01T14:00..12:00",
-        "09:00..",
-        "tomorrow",
-        "1969-12-31",
-        "9999-12-31",
-        "9999-12",
-        "1h30",
-        "2026-11-02..2026-11-01",
-        "2026-11-01..2026-11-01",
-        "2027-01-01..",
-        "a..b..c",
-        "9999999999d",
-    ],
+REFUSED = (
+    *("", "24", "h", "24x", "-3h", "0h", "1.5h", "..", "..2026-11-01", "2026-13-01..", "2026-13", "2026-02-30"),
+    *("2026-W60", "2026-11-01T12:00", "2026-11-01T14:00..12:00", "09:00..", "tomorrow", "1969-12-31", "9999-12-31"),
+    *("9999-12", "1h30", "2026-11-02..2026-11-01", "2026-11-01..2026-11-01", "2027-01-01..", "a..b..c", "9999999999d"),
 )
+
+
+@pytest.mark.parametrize("text", REFUSED)
 def test_what_is_no_range_is_refused_with_the_forms(text: str) -> None:
     """Invalid text is a usage error with examples."""
     with pytest.raises(WindowError) as caught:
@@ -173,11 +146,6 @@ def test_the_examples_are_readable() -> None:
     examples = EXAMPLES.replace(" or ", ", ").split(", ")
     assert len(examples) > 5
     assert all(parse_window(text, now_at=NOW_AT) for text in examples)
-
-
-def test_the_longest_span_stops_at_the_epoch() -> None:
-    """A very long duration starts at the epoch, within the range of the wire."""
-    assert parse_window("999999999w", now_at=NOW_AT).from_at == 0
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9]{0,4}[-W:T.0-9hdmw ]{0,24}", fullmatch=True))

@@ -1,4 +1,4 @@
-"""JSON of the value classes: every value survives it, and what cannot be a value is refused by name."""
+"""JSON of the value classes: every value survives it, documents have one format, other data are refused."""
 
 import importlib
 import json
@@ -14,24 +14,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isochrone_wire.answers import Proportion, Quantile
-from isochrone_wire.fleet import SampleList
-from isochrone_wire.insights import Incident, Leaderboard
-from isochrone_wire.json_format import JsonError, from_json, to_json_value
-from isochrone_wire.model import Quality, Sample
-from isochrone_wire.queries.documents import document, read_document
-from testdata.insights import INCIDENTS
-
-MODULES = (
-    "answers",
-    "fleet",
-    "insights",
-    "model",
-    "operations",
-    "queries.series",
-    "queries.status",
-    "routes",
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from isochrone_wire.answers import DifferentialList, Metric, Proportion, Quantile, Window
+from isochrone_wire.fleet import CoverageList, SampleList, SpendList
+from isochrone_wire.insights import (
+    Incident,
+    LatencyBudgetList,
+    Leaderboard,
+    RegionCostList,
+    SimulationList,
+    Standing,
+    TierList,
 )
+from isochrone_wire.json_format import JsonError, from_json, to_json_value
+from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, Sample, Vantage
+from isochrone_wire.queries.documents import FORMATS, document, read_document
+from isochrone_wire.queries.json_text import json_text
+from isochrone_wire.routes import RouteEventList
+from testdata.insights import (
+    ALERTS,
+    DRIFT,
+    INCIDENTS,
+    LATENCY_BUDGETS,
+    MEMBERS,
+    RATE_LIMITS,
+    REGION_COSTS,
+    SERIES,
+    SIMULATIONS,
+    STATUS,
+    TIERS,
+)
+from testdata.routes import EVENTS
+
+MODULES = ("answers", "fleet", "insights", "model", "operations", "queries.series", "queries.status", "routes")
 VALUE_CLASSES = [
     cls
     for module in map(importlib.import_module, [f"isochrone_wire.{name}" for name in MODULES])
@@ -48,6 +63,7 @@ OUTERMOST = [
 INSTANTS = st.integers(min_value=0, max_value=253_402_300_799_999_999)
 IDS = st.integers(min_value=1, max_value=2**63 - 1)
 SAMPLE = to_json_value(Sample(target_id=1, round_at=2, outcome="ok", dispatched_at=3))  # type: ignore[arg-type]
+INCIDENT = to_json_value(INCIDENTS.incidents[0])
 STANDING = {"region": "a", "rank": 1, "target": "t", "provider": "p", "model": "m", "n": 0, "failed": 0}
 BOARD = {
     "schema": "isochrone.leaderboard/1",
@@ -125,16 +141,12 @@ def test_unknown_fields_are_ignored() -> None:
         (Sample, {**SAMPLE, "round_at": 5}, "round_at: 5 is not text"),
         (Sample, {**SAMPLE, "round_at": "2026-11-01T00:00:00"}, "round_at: '2026-11-01T00:00:00' has no offset"),
         (Sample, {**SAMPLE, "round_at": "soon"}, "round_at: Invalid isoformat string: 'soon'"),
-        (Incident, {**to_json_value(INCIDENTS.incidents[0]), "id": "alert_1"}, "id: 'alert_1' does not begin with"),
-        (
-            Incident,
-            {**to_json_value(INCIDENTS.incidents[0]), "classes": {"ok": "1"}},
-            "classes.ok: '1' is not an integer",
-        ),
+        (Incident, {**INCIDENT, "id": "alert_1"}, "id: 'alert_1' does not begin with"),
+        (Incident, {**INCIDENT, "classes": {"ok": "1"}}, "classes.ok: '1' is not an integer"),
         (Leaderboard, {"window": {"from_at": 1}}, "window.from_at: 1 is not text"),
         (
             Leaderboard,
-            {**BOARD, "standings": [STANDING, {**STANDING, "n": "x"}]},
+            {**BOARD, "standings": [STANDING, STANDING | {"n": "x"}]},
             "standings.1.n: 'x' is not an integer",
         ),
     ],
@@ -167,3 +179,108 @@ def test_samples_survive_their_document(samples: SampleList) -> None:
     found = read_document(SampleList, json.loads(json.dumps(document(samples))))
     assert sorted(found.samples, key=repr) == sorted(samples.samples, key=repr)
     assert replace(found, samples=(), resume_at=0) == replace(samples, samples=(), resume_at=0)
+
+
+ANSWERS = (
+    ALERTS,
+    DRIFT,
+    CoverageList(window=WINDOW, coverage=COVERAGE),
+    DifferentialList(window=WINDOW, differentials=DIFFERENTIALS),
+    INCIDENTS,
+    LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS),
+    Leaderboard(window=WINDOW, standings=STANDINGS),
+    RATE_LIMITS,
+    RegionCostList(window=WINDOW, costs=REGION_COSTS),
+    RouteEventList(window=WINDOW, events=EVENTS),
+    SampleList(window=WINDOW, samples=SAMPLES),
+    SERIES,
+    SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS),
+    SpendList(spend=SPEND),
+    STATUS,
+    TARGETS,
+    TierList(window=WINDOW, tiers=TIERS),
+    VANTAGES,
+)
+
+
+def test_formats_are_of_answers() -> None:
+    """Each format names a class of answers and the fields that it has."""
+    assert {type(answer).__name__ for answer in ANSWERS} == set(FORMATS)
+    for answer in ANSWERS:
+        found = FORMATS[type(answer).__name__]
+        assert {found.rows, *found.omitted} <= {field.name for field in fields(answer)}
+    assert len({found.schema for found in FORMATS.values()}) == len(FORMATS)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_a_document_has_every_row(answer: object) -> None:
+    """The schema comes first, the rows come last, and each row of the answer is one of them."""
+    found, written = FORMATS[type(answer).__name__], document(answer)
+    assert [*written] == ["schema", *found.facts(answer), "rows"]
+    assert len(written["rows"]) == len(getattr(answer, found.rows)) > 0
+
+
+def test_rows_have_an_order() -> None:
+    """Rows are sorted, whatever the order of the answer is."""
+    one = document(VANTAGES)
+    assert one == document(replace(VANTAGES, vantages=VANTAGES.vantages[::-1]))
+    assert [row["region"] for row in one["rows"]] == sorted(row["region"] for row in one["rows"])
+    opened = [row["recovered_at"] is not None for row in document(INCIDENTS)["rows"]]
+    assert opened == sorted(opened)
+
+
+def test_ids_are_text() -> None:
+    """An id is the text that commands take, also within a row, because JSON readers round large numbers."""
+    rows = document(INCIDENTS)["rows"]
+    assert all(row["id"].startswith("incident_") for row in rows)
+    assert [one["id"][:8] for row in rows for one in row["silences"]][:1] == ["silence_"]
+
+
+def test_a_sample_is_one_flat_object() -> None:
+    """The fields of a sample are beside the names of its target and vantage, with the derived durations."""
+    row = document(SampleList(window=WINDOW, samples=SAMPLES))["rows"][0]
+    assert {"target", "vantage", "ttft_us", "ttft_cold_us", "quality"} <= set(row)
+    assert "sample" not in row
+
+
+AT = 1_700_000_000_123_456
+QUANTILE = Quantile(value=412_345.1, low=None, high=1e22, n_eff=nan)
+FULL_STANDING = Standing(
+    region='<é>\n"',
+    rank=1,
+    target="a/b",
+    provider="",
+    model="\u2028",
+    n=3,
+    failed=0,
+    ttft_p50_us=QUANTILE,
+    newest_at=AT,
+)
+JSON_SAMPLE = Sample(
+    target_id=1, round_at=AT, dispatched_at=AT, outcome=Outcome.OK, ttft_us=400_000, quality=Quality.CACHED
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        QUANTILE,
+        FULL_STANDING,
+        Leaderboard(window=Window(from_at=0, until_at=DAY_US), standings=(FULL_STANDING, FULL_STANDING)),
+        JSON_SAMPLE,
+        Batch(vantage=Vantage(name="v", region="r"), epoch=1, seq=2, samples=(JSON_SAMPLE,)),
+        SampleList(window=Window(from_at=0, until_at=1)),
+        {"a": (1, True, None, inf, 0.1, b"ab"), "b": [Metric.TTFT, Window(from_at=0, until_at=1)]},
+        "text",
+        -0.0,
+    ],
+)
+def test_the_text_is_that_of_the_plain_data(value: object) -> None:
+    """Whatever the class, numbers, texts and instants are written as by `json` for `to_json_value`."""
+    assert json_text(value) == json.dumps(to_json_value(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def test_instants_ids_and_missing_numbers() -> None:
+    """Instants are RFC 3339 text, ids have their prefix, and what is no number is null."""
+    assert '"newest_at":"2023-11-14T22:13:20.123456Z"' in json_text(FULL_STANDING)
+    assert json_text(QUANTILE) == '{"value":412345.1,"low":null,"high":1e+22,"n_eff":null}'

@@ -1,5 +1,7 @@
-"""The group of commands that all programs share: errors, exit codes, lazy loading and older spellings."""
+"""The commands of all programs: errors, exit codes, lazy loading, `join` and logs."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from isochrone_common.cli import join_command
 from isochrone_common.cli.command_line import (
     CommandGroup,
     Entry,
@@ -77,17 +80,13 @@ def test_usage_errors_are_two(words: list[str], sentence: str) -> None:
     assert "hint: program" in done.stderr
 
 
-def test_a_group_without_arguments_prints_its_help() -> None:
-    """The help of a group is not an error message, and the exit code is 2 as for every usage error."""
+def test_a_group_has_help_and_its_commands_formats() -> None:
+    """The help of a group is not an error message, but a usage error; `--output` and `-o` mean the same."""
     done = CliRunner().invoke(group(), [], prog_name="program")
     assert done.exit_code in (0, 2)
     assert done.output.startswith("Usage: program")
-
-
-@pytest.mark.parametrize("spelling", ["--output", "-o"])
-def test_formats_have_one_option(spelling: str) -> None:
-    """`--output` and `-o` mean the same."""
-    assert CliRunner().invoke(group(), ["show", spelling, "json"]).stdout == "json auto\n"
+    for spelling in ("--output", "-o"):
+        assert CliRunner().invoke(group(), ["show", spelling, "json"]).stdout == "json auto\n"
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("shwo", "show"), ("raed", "read")])
@@ -134,15 +133,56 @@ def test_completion_is_a_script(shell: str) -> None:
 
 def test_exit_codes_stand_in_the_help() -> None:
     """Each code has a line, further ones after the common three."""
-    assert exit_codes(_3="unreachable").splitlines()[2:] == [
-        "  0  ok",
-        "  1  failed",
-        "  2  usage or settings",
-        "  3  unreachable",
-    ]
+    lines = ["  0  ok", "  1  failed", "  2  usage or settings", "  3  unreachable"]
+    assert exit_codes(_3="unreachable").splitlines()[2:] == lines
 
 
-def test_the_model_does_without_click() -> None:
-    """Importing the wire's values loads neither click nor structlog."""
-    code = "import sys, isochrone_wire.model, isochrone_wire.errors; print({'click', 'structlog'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+def test_a_malformed_token_is_wrong_usage() -> None:
+    """What cannot be a token is refused with exit code 2 before the collector is called."""
+    with pytest.raises(join_command.JoinSettingsError, match="must begin with 'isochrone-join-'") as caught:
+        join_command._request("127.0.0.1:1", "a", None, None, None)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder to another user needs root")
+def test_a_folder_of_another_user(tmp_path: Path) -> None:
+    """A reader's identity file may be anywhere; an agent runs as the owner of its folder, and could not read one
+    that another user wrote.
+    """
+    os.chown(tmp_path, 65534, 65534)
+    join_command._check_folder(tmp_path, "--identity FILE", own_folder=False)
+    with pytest.raises(join_command.JoinSettingsError, match="belongs to another user"):
+        join_command._check_folder(tmp_path, "--data-dir FOLDER", own_folder=True)
+
+
+MODEL = "import sys, isochrone_wire.model, isochrone_wire.errors; print({'click', 'structlog'} & set(sys.modules))"
+LOADED = "import sys, isochrone_agent.cli.run; print('rich' in sys.modules, 'structlog' in sys.modules)"
+AFTERWARDS = "import isochrone_common.cli.service, rich.text; print(rich.text.Text('found'))"
+
+FAILURE = """
+import sys; sys.stderr = sys.stdout
+from isochrone_common.cli.service import set_up_logs; set_up_logs("json")
+import structlog
+try: 1 / 0
+except ZeroDivisionError: structlog.get_logger().exception("probe.failed")
+"""
+
+
+def printed(program: str) -> str:
+    """What a Python of its own prints: this one has loaded too much to tell."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(("program", "expected"), [(MODEL, "set()"), (LOADED, "False True"), (AFTERWARDS, "found")])
+def test_what_is_not_imported(program: str, expected: str) -> None:
+    """Values load neither click nor structlog; an agent's `run` loads structlog but not rich, which is a tenth of its
+    memory; and rich, which was kept from structlog, can be imported afterwards.
+    """
+    assert printed(program) == expected
+
+
+def test_a_log_for_machines_tells_why() -> None:
+    """The JSON line of a failure holds its traceback, not merely that there was one."""
+    line = json.loads(printed(FAILURE))
+    assert (line["event"], "exc_info" in line) == ("probe.failed", False)
+    assert "ZeroDivisionError: division by zero" in line["exception"]

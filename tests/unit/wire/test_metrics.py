@@ -1,13 +1,19 @@
-"""Metrics of probes: which values a histogram counts, and the text that Prometheus reads."""
+"""Metrics of probes, and the endpoint that Prometheus reads."""
 
+import socket
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from isochrone_common.metrics_server import encode_metrics
+from isochrone_common.address import Address
+from isochrone_common.metrics_server import MAX_SCRAPES, encode_metrics, parse_listen, serve_metrics
 from isochrone_common.probe_metrics import HISTOGRAMS, ProbeCounts, families, labels_of, value_of
 from isochrone_wire.model import SECOND_US, Outcome, Quality, RateLimit, Sample, Target
+from testdata.waiting import eventually
 
 AT = 1_795_248_000_000_000
 TTFT, TTFAT, E2E, SPEED = HISTOGRAMS
@@ -62,6 +68,8 @@ def test_probes_are_exported() -> None:
     row.add(sample(Outcome.TIMED_OUT, timeout_us=70 * SECOND_US, dispatched_at=AT + 2 * SECOND_US))
     row.add(sample(ttft_us=1, dispatched_at=AT - SECOND_US, ratelimit=RateLimit(remaining_requests=5)))
     labels = 'model="a",provider="sim",region="us-east-2",target="sim/a"'
+    target = Target(id=1, name="sim/a", provider="sim", model="a", base_url="http://h")
+    assert labels_of("us-east-2", target) == A
     found = text_of((A, row))
     assert found[f'isochrone_ttft_seconds_bucket{{le="0.05",{labels}}}'] == 2
     assert found[f'isochrone_ttft_seconds_bucket{{le="0.1",{labels}}}'] == 3
@@ -84,10 +92,6 @@ def test_only_what_happened_is_exported() -> None:
     failed.add(sample(Outcome.HTTP_ERROR))
     names = {name.partition("{")[0] for name in text_of((A, ProbeCounts()), (B, failed))}
     assert names == {"isochrone_probes_total"}
-
-
-def test_families_are_typed() -> None:
-    """Histograms are histograms, with the unit in their name."""
     found = [one for one in families([]) if isinstance(one, HistogramMetricFamily)]
     assert [one.name for one in found] == [histogram.name for histogram in HISTOGRAMS]
 
@@ -109,7 +113,71 @@ def test_any_accept_header_gets_a_format(accept: str, media_type: str) -> None:
     assert b"process_cpu_seconds_total" in content
 
 
-def test_labels() -> None:
-    """A series is named by region, target, provider and model."""
-    target = Target(id=1, name="kimi", provider="moonshot", model="kimi-k2", base_url="http://h")
-    assert labels_of("eu", target) == ("eu", "kimi", "moonshot", "kimi-k2")
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+def one() -> list[Metric]:
+    return [GaugeMetricFamily("isochrone_answer", "The answer.", value=42)]
+
+
+def fetch(address: Address) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        return str(page.read().decode())
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("off", None),
+        ("127.0.0.1", Address("127.0.0.1", 4690)),
+        ("localhost:9", Address("localhost", 9)),
+        ("[::1]:0", Address("::1", 0)),
+        ("0.0.0.0:9464", Address("0.0.0.0", 9464)),
+    ],
+)
+def test_addresses(text: str, address: Address | None) -> None:
+    """`off` disables the endpoint; without a port, the default port is used."""
+    assert parse_listen(text, default_port=4690) == address
+
+
+@pytest.mark.parametrize("text", ["x:y", "127.0.0.1:70000"])
+def test_a_malformed_address_is_an_error(text: str) -> None:
+    """An address that is none is refused with a message."""
+    with pytest.raises(ValueError, match="no valid port"):
+        parse_listen(text, default_port=4690)
+
+
+def test_the_number_of_scrapes_is_limited() -> None:
+    """Connections that send nothing take a place each, and further ones are closed until these end."""
+    with serve_metrics(LOOPBACK, one) as address, ExitStack() as stack:
+        place = (address.host, address.port)
+        idle = [stack.enter_context(socket.create_connection(place, 10)) for _ in range(MAX_SCRAPES)]
+        refused = stack.enter_context(socket.create_connection(place, 10))
+        assert refused.recv(1) == b""
+        for connection in idle:
+            connection.close()
+        eventually(5, lambda: answers(address), "a scrape is answered")
+
+
+def answers(address: Address) -> bool:
+    try:
+        return "isochrone_answer" in fetch(address)
+    except OSError:
+        return False
+
+
+def test_a_scrape_asks_anew_and_the_door_closes() -> None:
+    """Each scrape of /metrics returns the current values; a second endpoint on the same port raises `OSError`; after
+    the block, connections are refused.
+    """
+    with serve_metrics(LOOPBACK, one) as address:
+        assert "isochrone_answer 42.0" in fetch(address)
+        assert "process_cpu_seconds_total" in fetch(address)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{address}/", timeout=10)
+        refused.value.close()
+        assert refused.value.code == 404
+        with pytest.raises(OSError, match="in use"), serve_metrics(address, one):
+            pass
+    with pytest.raises(urllib.error.URLError):
+        fetch(address)

@@ -1,22 +1,29 @@
-"""Plan documents: the meaning of each key, and every problem at once with its line."""
+"""Plan documents: the meaning of each key, and every problem at once with its line; no text is harmful."""
 
-from dataclasses import replace
+import re
 
 import pytest
 
+from isochrone_collector.analysis import latency_targets
+from isochrone_wire.answers import Metric
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
     Budget,
     MarginRule,
+    Objective,
     Overlap,
     Plan,
     Price,
+    Route,
+    Slo,
     Target,
     Timeouts,
     Workload,
     target_id,
 )
+from isochrone_wire.plan_document import document, schema
 from isochrone_wire.plan_document.document import load
+from isochrone_wire.plan_document.schema import CLASSES
 
 FULL = """\
 baseline: us-east-2
@@ -101,7 +108,7 @@ def test_a_full_document() -> None:
 
 
 def test_spelling_is_not_meaning() -> None:
-    """Order of keys, quotes, comments, spelled-out defaults and a trailing slash change nothing."""
+    """Order, quotes, comments, spelled-out defaults and a trailing slash change nothing; no targets are a plan."""
     plain = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h/v1}\n"
     fancy = """\
 targets:
@@ -115,6 +122,7 @@ baseline: "us"
 overlap: skip
 """
     assert plan_of(plain) == plan_of(fancy)
+    assert plan_of("baseline: us\ntargets: []") == Plan(version=3, baseline="us")
 
 
 def test_timeouts_do_not_start_a_new_series() -> None:
@@ -122,11 +130,6 @@ def test_timeouts_do_not_start_a_new_series() -> None:
     changed = FULL.replace("connect: 5s", "connect: 6s").replace("0.25", "0.3")
     assert [t.id for t in plan_of(changed).targets] == [t.id for t in plan_of(FULL).targets]
     assert plan_of(FULL.replace('"Hi"', '"Ho"')).targets[0].id != plan_of(FULL).targets[0].id
-
-
-def test_no_targets_is_a_plan() -> None:
-    """An empty list stops all measuring, which an operator may want."""
-    assert plan_of("baseline: us\ntargets: []") == Plan(version=3, baseline="us")
 
 
 def test_all_problems_come_at_once() -> None:
@@ -189,45 +192,30 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
         ("spread: 10", "line 3: spread: 10 has no unit: write 10s or 10ms"),
         ("spread: 2h, every: 3h", "line 3: spread: 2h is outside 0us to 1h"),
         ("spread: 60s", "line 3: spread: 1m is not shorter than the interval, 1m"),
+        ("provider: 'policy:x'", "line 3: provider: 'policy:x' begins with policy:, which is reserved"),
     ],
 )
 def test_bounds(key: str, problem: str) -> None:
     """The values of a target have limits, and the message names the key."""
-    text = TARGET % key
-    if key.startswith("base_url"):
-        text = text.replace("base_url: http://h, ", "")
-    found = problems_of(text)
+    name = key.partition(":")[0]
+    found = problems_of(re.sub(rf"(?<=[ {{]){name}: [^,]+, ", "", TARGET, count=1) % key)
     assert any(p.startswith(problem) for p in found), found
 
 
-def test_a_provider_has_no_name_of_an_agents_policy() -> None:
-    """The accounts of an agent's policy have their own names, and agents refuse a plan with one of them."""
-    [problem] = problems_of("baseline: us\ntargets:\n  - {model: a, provider: 'policy:x', base_url: http://h}\n")
-    assert problem.startswith("line 3: provider: 'policy:x' begins with policy:, which is reserved")
-
-
-def test_a_prompt_has_a_limit_in_bytes() -> None:
-    """A prompt may have 100 000 bytes, and not one more, regardless of its number of characters."""
+def test_a_plan_has_limits() -> None:
+    """A prompt has at most 100 000 bytes, all of them together 6 000 000, and a plan at most a thousand targets."""
     assert plan_of(TARGET % f"workload: {{prompt: {'x' * 100_000}}}").targets
     [problem] = problems_of(TARGET % f"workload: {{prompt: {'ü' * 50_001}}}")
     assert "100000 bytes" in problem
-
-
-def test_a_plan_has_a_limit() -> None:
-    """A plan may have a thousand targets, and not one more."""
-    lines = [f"  - {{model: m{n}, provider: p, base_url: http://h}}" for n in range(1_001)]
-    assert len(plan_of("\n".join(["baseline: us", "targets:", *lines[:-1]])).targets) == 1_000
-    [problem] = problems_of("\n".join(["baseline: us", "targets:", *lines]))
-    assert problem.startswith("line 2: targets: ")
-
-
-def test_a_plan_fits_into_a_message() -> None:
-    """A long prompt of very many targets is refused, because each target is sent with its own copy."""
-    text = f"baseline: us\nworkloads: {{long: {{prompt: {'x' * 90_000}}}}}\ntargets:\n"
-    line = "  - {{model: m{}, provider: p, base_url: http://h, workload: long}}\n"
-    assert len(plan_of(text + "".join(line.format(n) for n in range(66))).targets) == 66
-    [problem] = problems_of(text + "".join(line.format(n) for n in range(67)))
-    assert problem == "line 3: the prompts of all targets have 6030000 bytes together; the maximum is 6000000"
+    text = f"baseline: us\nworkloads: {{long: {{prompt: {'x' * 90_000}}}, short: {{}}}}\ntargets:\n"
+    line = "  - {{model: m{}, provider: p, base_url: http://h, workload: {}}}\n"
+    for most, prompt, problem in (
+        (66, "long", "line 3: the prompts of all targets have 6030000 bytes together; the maximum is 6000000"),
+        (1_000, "short", "line 3: targets: "),
+    ):
+        assert len(plan_of(text + "".join(line.format(n, prompt) for n in range(most))).targets) == most
+        [found] = problems_of(text + "".join(line.format(n, prompt) for n in range(most + 1)))
+        assert found.startswith(problem)
 
 
 def test_twins_are_refused() -> None:
@@ -249,11 +237,6 @@ targets:
 def test_whatever_comes_is_answered(text: str) -> None:
     """A document that is not a plan results in problems, not in an exception."""
     assert problems_of(text)
-
-
-def test_the_version_is_the_callers() -> None:
-    """The version of a plan is not part of its text."""
-    assert load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
 
 
 def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
@@ -362,30 +345,23 @@ targets:
         ("cohere", "command-a", "minimal", "known: high, low, medium, none"),
         ("openai-chat", "m", "hgih", "did you mean 'high'?"),
         ("openai-responses", "m", "meduim", "did you mean 'medium'?"),
+        ("anthropic", "claude-opus-4-7", "max", None),
+        ("gemini", "gemini-2.5-flash", "none", None),
+        ("openai-chat", "m", "xhigh", None),
+        ("openai-chat", "m", "highest", None),
+        ("openai-chat", "m", "turbo", None),
     ],
 )
-def test_an_effort_that_cannot_be_asked_for_is_named(dialect: str, model: str, effort: str, words: str) -> None:
-    """A reasoning effort that the API does not support, or a misspelt one, is a problem with the known values."""
-    [problem] = problems_of(EFFORT.format(dialect=dialect, model=model, effort=effort))
+def test_efforts(dialect: str, model: str, effort: str, words: str | None) -> None:
+    """An effort that the API does not support, or a misspelt one, is a problem; any other is accepted."""
+    text = EFFORT.format(dialect=dialect, model=model, effort=effort)
+    if words is None:
+        assert plan_of(text).targets[0].workload.reasoning_effort == effort
+        return
+    [problem] = problems_of(text)
     assert problem.startswith("line 5: ")
     assert f"'{effort}'" in problem
     assert words in problem
-
-
-@pytest.mark.parametrize(
-    ("dialect", "model", "effort"),
-    [
-        ("anthropic", "claude-opus-4-7", "max"),
-        ("gemini", "gemini-2.5-flash", "none"),
-        ("openai-chat", "m", "xhigh"),
-        ("openai-chat", "m", "highest"),
-        ("openai-chat", "m", "turbo"),
-    ],
-)
-def test_an_effort_that_may_be_asked_for_is_taken(dialect: str, model: str, effort: str) -> None:
-    """The supported values of each API are accepted, and any value if the supported ones are unknown."""
-    [target] = plan_of(EFFORT.format(dialect=dialect, model=model, effort=effort)).targets
-    assert target.workload.reasoning_effort == effort
 
 
 def test_a_stored_plan_is_not_judged_again() -> None:
@@ -394,19 +370,11 @@ def test_a_stored_plan_is_not_judged_again() -> None:
     assert load(text, version=1, stored=True).problems == ()
 
 
-CONTROLLED = """\
-baseline: us
-targets:
-  - {model: a, provider: p, base_url: "http://h"}
-control: p/a
-"""
-
-
 def test_a_control_target_is_one_of_the_plan() -> None:
     """The control target is the name of a target; any other name is refused with its line and the most similar name."""
-    assert plan_of(CONTROLLED).control == "p/a"
-    assert plan_of(CONTROLLED.replace("control: p/a", "")).control == ""
-    assert problems_of(CONTROLLED.replace("control: p/a", "control: pa")) == [
+    text = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: 'http://h'}\n"
+    assert [plan_of(text + more).control for more in ("", "control: p/a")] == ["", "p/a"]
+    assert problems_of(text + "control: pa") == [
         "line 4: control: unknown target 'pa'; known: p/a; did you mean 'p/a'?"
     ]
 
@@ -463,3 +431,265 @@ def test_a_document_full_of_mistakes_is_read_quickly(monkeypatch: pytest.MonkeyP
     found = problems_of(f"baseline: us\nworkloads:\n{workloads}targets:\n{targets}")
     assert len(found) == 101
     assert found[0].startswith("line 504: unknown workload 'v0'; known: w0, w1")
+
+
+SLO_KEYS = (
+    *("class", "ttft_p95_ms", "min_success", "min_goodput", "answer_tokens", "answer_p95_ms"),
+    "min_tokens_per_second",
+)
+ROUTED = """\
+baseline: us
+targets:
+  - {provider: a, model: m, base_url: "http://a", region: eu-central, price: {usd_per_m_output: 1}}
+  - {provider: b, model: m, base_url: "http://b", region: us-east}
+  - {provider: c, model: m, base_url: "http://c", dialect: anthropic}
+routes:
+"""
+
+
+def test_a_full_route() -> None:
+    """Every key has its effect; limits are stored in microseconds."""
+    (route,) = plan_of(
+        ROUTED
+        + """\
+  - name: fast
+    members: [a/m, b/m]
+    slo:
+      class: chat
+      ttft_p95_ms: 800
+      min_success: 0.99
+      min_goodput: 0.9
+      answer_tokens: 500
+      answer_p95_ms: 8000
+      min_tokens_per_second: 30
+    objective: {ttft: 2.0, tail: 1.0, usd: 0.0, failure: 10, answer: 0.1}
+    static_order: [b/m]
+    residency: [eu]
+    max_share: {b/m: 0.5}
+"""
+    ).routes
+    assert route == Route(
+        name="fast",
+        members=("a/m", "b/m"),
+        slo=Slo(
+            name="chat",
+            ttft_p95_us=800_000,
+            min_success=0.99,
+            min_goodput=0.9,
+            answer_tokens=500,
+            answer_p95_us=8_000_000,
+            min_tokens_per_second=30.0,
+        ),
+        objective=Objective(ttft=2.0, tail=1.0, usd=0.0, failure=10.0, answer=0.1),
+        static_order=("b/m",),
+        residency=("eu",),
+        max_share={"b/m": 0.5},
+    )
+
+
+@pytest.mark.parametrize(
+    ("slo", "limit_us"),
+    [
+        ("{}", None),
+        ("{class: voice}", 300_000),
+        ("{class: agent}", 2_500_000),
+        ("{class: batch}", None),
+        ("{class: chat, ttft_p95_ms: 700}", 700_000),
+        ("{ttft_p95_ms: 0.5}", 500),
+    ],
+)
+def test_a_class_gives_the_limit_that_is_not_said(slo: str, limit_us: int | None) -> None:
+    """A class sets a limit, an explicit limit overrides it, and without a class there is none."""
+    (route,) = plan_of(ROUTED + f"  - {{name: r, members: [a/m], slo: {slo}}}").routes
+    assert route.slo.ttft_p95_us == limit_us
+
+
+def test_classes_are_the_uses_of_latency_budgets() -> None:
+    """A class of a route and a latency target of the same name have the same limit."""
+    uses = {use.name: use.limit_us // 1000 for use in latency_targets.USES if use.metric is Metric.TTFT}
+    shared = uses.keys() & CLASSES.keys()
+    assert shared >= {"voice", "code", "chat", "web"}
+    assert {name: CLASSES[name] for name in shared} == {name: uses[name] for name in shared}
+
+
+@pytest.mark.parametrize(
+    ("route", "problem"),
+    [
+        ("members: [a/m, b/n]", "unknown target 'b/n'; known: a/m, b/m, c/m; did you mean 'b/m'?"),
+        ("members: []", "members: a route needs at least one member"),
+        ("members: [a/m, a/m]", "members: 'a/m' is listed twice"),
+        (
+            "members: [a/m, c/m]",
+            "c/m speaks anthropic and a/m speaks openai-chat; members of a route need the same dialect",
+        ),
+        (
+            "members: [a/m], slo: {class: voise}",
+            "class: unknown class 'voise'; known: agent, batch, chat, code, custom, voice, web; did you mean 'voice'?",
+        ),
+        (
+            "members: [a/m], slo: {min_succes: 0.9}",
+            f"unknown key 'min_succes'; known: {', '.join(sorted(SLO_KEYS))}; did you mean 'min_success'?",
+        ),
+        ("members: [a/m], slo: 5", f"expected a mapping with {', '.join(SLO_KEYS)}"),
+        (
+            "members: [a/m], slo: {min_goodput: 95}",
+            "min_goodput: 95 is not a share above 0 and below 1; 0.95 means 95 %",
+        ),
+        (
+            "members: [a/m], slo: {answer_tokens: 500}",
+            "a limit on the whole answer needs both answer_tokens and answer_p95_ms: answer_p95_ms is missing",
+        ),
+        (
+            "members: [a/m], slo: {answer_p95_ms: 500}",
+            "a limit on the whole answer needs both answer_tokens and answer_p95_ms: answer_tokens is missing",
+        ),
+        (
+            "members: [a/m], objective: {answer: 1}",
+            "answer is the weight of an answer of answer_tokens of `slo`, and there is no such length",
+        ),
+        (
+            "members: [a/m], slo: {min_success: 99}",
+            "min_success: 99 is not a share of at least 0 and below 1; 0.99 means 99 %",
+        ),
+        ("members: [a/m], slo: {ttft_p95_ms: 0}", "ttft_p95_ms: 0 is not above 0 and at most 600000"),
+        ("members: [a/m], slo: {ttft_p95_ms: .nan}", "ttft_p95_ms: nan is not above 0 and at most 600000"),
+        (
+            "members: [a/m], slo: {class: voice, ttft_p95_ms: 900}",
+            "900 ms is too much for class voice: class code already promises 500 ms",
+        ),
+        (
+            "members: [a/m], slo: {class: batch, ttft_p95_ms: 900}",
+            "class batch has no limit on first tokens: remove one of the two",
+        ),
+        (
+            "members: [a/m], objective: {ttft: 0, tail: 0, usd: 0, failure: 0}",
+            "an objective needs at least one weight above 0",
+        ),
+        (
+            "members: [a/m], objective: {tail: 1}",
+            "tail is the weight of p95 above ttft_p95_ms of `slo`, and there is no such limit",
+        ),
+        ("members: [a/m, b/m], objective: {usd: 1}", "usd cannot be ranked: b/m has no price"),
+        ("members: [a/m], objective: {ttft: .inf}", "ttft: should be a finite number"),
+        ("members: [a/m], static_order: [b/m]", "static_order: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
+        ("members: [a/m, b/m], residency: [cn]", "no member resides in cn; their regions: eu-central, us-east"),
+        ("member: [a/m]", "'members' is missing"),
+        ("members: [a/m], max_share: {b/m: 0.5}", "max_share: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
+        (
+            "members: [a/m, b/m], max_share: {a/m: 50}",
+            "a/m: 50 is not a share above 0 and at most 1; 0.5 means half of the traffic",
+        ),
+        (
+            "members: [a/m, b/m], max_share: {a/m: 0.5, b/m: 0.4}",
+            "the shares of all members add up to 0.9: at least 1 is needed to place all traffic",
+        ),
+    ],
+)
+def test_a_route_that_cannot_be_meant_is_refused(route: str, problem: str) -> None:
+    """Each mistake is reported with its line, the valid values and the most similar one."""
+    assert f"line 7: {problem}" in problems_of(ROUTED + f"  - {{name: r, {route}}}")
+
+
+def test_all_problems_of_all_routes_come_at_once() -> None:
+    """A wrong route hides no problem of another, a name is used once, and an invalid target is not unknown, too."""
+    lines = """\
+  - {name: r, members: [x/m]}
+  - {name: r, members: [a/m], slo: {class: voice, ttft_p95_ms: 900}}
+"""
+    assert problems_of(ROUTED + lines) == [
+        "line 7: unknown target 'x/m'; known: a/m, b/m, c/m; did you mean 'c/m'?",
+        "line 8: 900 ms is too much for class voice: class code already promises 500 ms",
+        "line 8: name 'r' is already used by the route in line 7",
+    ]
+
+    text = ROUTED.replace('model: m, base_url: "http://a"', 'modl: m, base_url: "http://a"')
+    assert all(problem.startswith("line 3:") for problem in problems_of(text + "  - {name: r, members: [a/m]}"))
+
+
+TEXT = """\
+# a comment
+a: 1
+list:
+  - x: 1
+    y: 2
+  -
+    x: 3
+inline: {p: 1,
+  q: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 2),
+        (("a",), 2),
+        (("list",), 3),
+        (("list", 0), 4),
+        (("list", 0, "y"), 5),
+        (("list", 1), 7),
+        (("inline", "p"), 8),
+        (("inline", "q"), 9),
+        (("inline", "r"), 8),
+        (("nowhere", 7), 2),
+    ],
+)
+def test_lines(path: schema.Path, line: int) -> None:
+    """A part has its own line, and a missing part has the line of its parent; the data are plain."""
+    read = document.read_yaml(TEXT)
+    assert read.line_of(path) == line
+    assert read.data == {"a": 1, "list": [{"x": 1, "y": 2}, {"x": 3}], "inline": {"p": 1, "q": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "line 1: the document is empty"),
+        ("# only a comment", "line 1: the document is empty"),
+        ("a: 1\nb: [", "line 2: not YAML: "),
+        ("a: 1\n b: 2", "line 2: not YAML: "),
+        ("a: &x 1\nb: *x", "line 2: aliases"),
+        ("a: 1\nb: 2\na: 3", "line 3: key 'a' is already in line 1"),
+        ("a: 1\n7: 2", "line 2: a key must be text: write '7' in quotes"),
+        ("a: 1\nyes: 2", "line 2: a key must be text: write 'yes' in quotes"),
+        ("[" * 50_000, "line 1: nested more than 12 levels deep"),
+        ("a: !!python/object/apply:os.getcwd []", "line 1: not YAML: could not determine a constructor"),
+        ("a: 2026-02-30", "line 1: not YAML: day is out of range"),
+        ("a: \x07", "line 1: not YAML: unacceptable character"),
+        ("a: " + "x" * 4_000_001, "line 1: the document is larger"),
+        ("a: [" + "0," * 200_001 + "]", "line 1: the document has more than 200000 keys and values"),
+        ("a: 1\n---\nb: 2", "line 2: not YAML: but found another document"),
+        ("%TAG !a! b\n" * 1_001 + "---\na: 1", "line 1: more than 1000 lines begin with %"),
+        ('a: !!int ""', "line 1: not YAML: a value does not fit its tag"),
+        ("a: !!bool maybe", "line 1: not YAML: a value does not fit its tag"),
+        ("a: !!timestamp soon", "line 1: not YAML: a value does not fit its tag"),
+        ("? [a, b]\n: 1", "line 1: not YAML: found unhashable key"),
+        ("a: 1\n" + "b" * 500 + ": 1\n" + "b" * 500 + ": 2", f"line 3: key '{'b' * 99}…' is already in line 2"),
+    ],
+)
+def test_whatever_is_wrong_becomes_a_problem(text: str, problem: str) -> None:
+    """Parsing never raises, and each problem has a line."""
+    found = [str(p) for p in document.read_yaml(text).problems]
+    assert [p for p in found if p.startswith(problem)], found
+
+
+@pytest.mark.parametrize("text", ["a: !{} 1", "a: !!bool {}"])
+def test_a_reason_repeats_little_of_the_text(text: str) -> None:
+    """A tag or a value of any length is cut."""
+    [problem] = document.read_yaml(text.format("x" * 100_000)).problems
+    assert problem.message.startswith("not YAML: ")
+    assert len(problem.message) < 3_000
+
+
+@pytest.mark.parametrize("text", ["1" * 5_000, "0x" + "f" * 5_000, "1:" * 2_000 + "1", "1:" * 2_000 + "1.5"])
+def test_long_numbers_are_text(text: str) -> None:
+    """A number of thousands of digits is never computed: that takes quadratic time, and no message could show it."""
+    assert document.read_yaml(f"a: {text}").data == {"a": text}
+    assert document.read_yaml(f"? {text}\n: 1").data == {text: 1}
+
+
+def test_not_every_problem_is_listed() -> None:
+    """Of thousands of problems the first are listed, and all lines are known."""
+    source = document.read_yaml("\n".join(f"{number}: 1" for number in range(5_000)))
+    assert [problem.line for problem in source.problems] == list(range(1, document.MAX_PROBLEMS + 1))
+    assert source.line_of(("4999",)) == 5_000

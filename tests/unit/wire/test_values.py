@@ -1,0 +1,165 @@
+"""Values of the wire: durations, names, accounts, absences, and the estimate of a request."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_agent.plan.budget import max_round_cost
+from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
+from isochrone_collector.plans import diff
+from isochrone_wire import durations
+from isochrone_wire.answers import Absence, Metric, Order, Window
+from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides
+from isochrone_wire.model import DAY_US, MINUTE_US, Account, Heartbeat, Plan, Price, Target, Workload
+from isochrone_wire.workloads import estimate_prompt_tokens, estimate_request, supported_efforts
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("1us", 1),
+        ("500ms", 500_000),
+        ("30s", 30_000_000),
+        ("1.5s", 1_500_000),
+        ("0.1s", 100_000),
+        ("5m", 300_000_000),
+        ("1h", 3_600_000_000),
+        ("1d", 86_400_000_000),
+    ],
+)
+def test_written_durations(text: str, us: int) -> None:
+    """Each unit is parsed exactly, without rounding."""
+    assert durations.parse_us(text) == us
+
+
+@pytest.mark.parametrize("bad", [60, 1.5, "60", "", "s", "-1s", "1 s", "1S", "1h30m", "1e3s", "٣s", None, True, ["1s"]])
+def test_text_that_is_not_a_duration(bad: object) -> None:
+    """A number without a unit, or any other value, is a ValueError with a message for the user."""
+    with pytest.raises(ValueError, match=r"no unit|not a duration"):
+        durations.parse_us(bad)
+
+
+@pytest.mark.parametrize(("us", "text"), [(60_000_000, "1m"), (90_000_000, "90s"), (1_500_000, "1500ms"), (1, "1us")])
+def test_durations_are_written_exactly(us: int, text: str) -> None:
+    """A duration is written with the largest exact unit, and parsing returns the same value."""
+    assert durations.write(us) == text
+    assert durations.parse_us(text) == us
+
+
+def test_each_spelling_is_the_same_member() -> None:
+    """A metric and an order may be written with `-` or `_`, as in the answer to the other question."""
+    assert Metric("tokens-per-second") is Metric.TOKENS_PER_SECOND
+    assert Order("ttft_cold") is Order.TTFT_COLD
+    for member in (*Metric, *Order):
+        assert type(member)(member.upper().replace("-", "_")) is member
+
+
+@pytest.mark.parametrize("name", ["", "speed", "ttft cold"])
+def test_other_names_are_none(name: str) -> None:
+    """An unknown name is an error, not the nearest member."""
+    with pytest.raises(ValueError, match="is not a valid Metric"):
+        Metric(name)
+
+
+@pytest.mark.parametrize(
+    ("account", "missing"),
+    [
+        (Account(finished=0, stored=0, spooled=0), 0),
+        (Account(finished=10, stored=4, spooled=3, dropped={"spool_full": 2, "unknown_target": 1}), 0),
+        (Account(finished=10, stored=4, spooled=3, dropped={"spool_full": 2}), 1),
+        (Account(finished=10, stored=9, spooled=3), -2),
+        # A sample in quarantine is on disk.
+        (Heartbeat(finished=9, stored=3, spool_depth=2, quarantined=3, dropped={"spool_full": 1}).account, 0),
+    ],
+)
+def test_what_is_nowhere_is_counted(account: Account, missing: int) -> None:
+    """Lost samples give a positive number, samples counted twice a negative one."""
+    assert account.missing == missing
+    assert account.holds == (missing == 0)
+
+
+NOW_AT = 1_763_800_000_000_000
+WINDOW = Window(from_at=NOW_AT - 60 * MINUTE_US, until_at=NOW_AT)
+LATE = VantageStatus(
+    name="us-1", region="us-east-2", liveness=Liveness.LATE, reason="last heartbeat 2 h ago", last_seen_at=NOW_AT
+)
+ONLINE = replace(LATE, name="sg-1", region="ap-southeast-1", newest_sample_at=NOW_AT - MINUTE_US)
+
+
+@pytest.mark.parametrize(
+    ("region", "sentence"),
+    [
+        ("eu-west-1", "no samples from eu-west-1: start an agent there"),
+        ("us-east-2", "no samples from us-east-2 (vantage us-1: last heartbeat 2 h ago)"),
+        ("ap-southeast-1", "no samples from ap-southeast-1 in this selection, but sg-1 there has delivered others"),
+    ],
+)
+def test_each_region_has_its_reason(region: str, sentence: str) -> None:
+    """A region without a vantage needs an agent; a vantage that delivers nothing, or something else, is named."""
+    assert absences([region], [LATE, ONLINE], WINDOW) == (Absence(region=region, sentence=sentence),)
+
+
+def test_the_newest_vantage_of_a_region_is_named() -> None:
+    """Of several vantages the one with the newest sample is named: the others are worse."""
+    fresh = replace(LATE, name="us-2", newest_sample_at=NOW_AT - 180 * MINUTE_US)
+    [found] = absences(["us-east-2"], [LATE, fresh], WINDOW)
+    assert found.sentence.startswith("no samples from us-east-2 (vantage us-2: ")
+
+
+def test_a_second_region_is_missing() -> None:
+    """With a single region in the fleet any other one is missing; otherwise the baseline and the others are named."""
+    assert absences_besides("us-east-2", [LATE], WINDOW, baseline="us-east-2") == (
+        Absence(region="", sentence="no samples from a second region: start an agent there"),
+    )
+    found = absences_besides("us-east-2", [LATE, ONLINE], WINDOW, baseline="eu-west-1")
+    assert [one.region for one in found] == ["eu-west-1", "ap-southeast-1"]
+
+
+WORKLOAD = Workload(prompt="Hi, you!", max_output_tokens=100)
+TARGET = Target(
+    id=7, name="p/m", provider="p", model="claude-opus-4-5", base_url="http://h", workload=WORKLOAD, every_us=DAY_US
+)
+EFFORTS = [
+    (dialect, effort) for dialect in DIALECTS for effort in (None, *(supported_efforts(dialect, "m-1") or ("high",)))
+]
+
+
+@pytest.mark.parametrize(("prompt", "tokens"), [("", 0), ("x", 1), ("xxxx", 1), ("xxxxx", 2), ("语" * 4, 3)])
+def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
+    """Bytes are counted, not characters, and a partial token counts as one."""
+    assert estimate_prompt_tokens(prompt) == tokens
+
+
+@pytest.mark.parametrize(
+    ("dialect", "effort", "output"),
+    [
+        ("anthropic", None, 100),
+        ("anthropic", "none", 100),
+        ("anthropic", "low", 1_124),
+        ("anthropic", "high", 16_484),
+        ("anthropic", "max", 32_868),
+        ("gemini", "high", 100),
+        ("openai-chat", "high", 100),
+    ],
+)
+def test_an_effort_adds_what_it_lets_a_request_add(dialect: str, effort: str | None, output: int) -> None:
+    """Anthropic's output limit is raised by the thinking tokens; elsewhere the limit covers both."""
+    target = replace(TARGET, dialect=dialect, workload=replace(WORKLOAD, reasoning_effort=effort))
+    most = estimate_request(target)
+    assert (most.prompt_tokens, most.output_tokens, most.tokens) == (2, output, output + 2)
+
+
+@pytest.mark.parametrize(("dialect", "effort"), EFFORTS)
+def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> None:
+    """The agent's reservation, the collector's forecast and the request's limit are equal."""
+    target = replace(
+        TARGET,
+        dialect=dialect,
+        workload=replace(WORKLOAD, reasoning_effort=effort),
+        price=Price(usd_per_m_input=1.0, usd_per_m_output=10.0),
+    )
+    most = max_round_cost(target)
+    assert diff.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
+    body = DIALECTS[dialect].request(target, nonce="0" * 12, key=None, quirks=NO_QUIRKS).body
+    limits = [limit for limit in (100, 1_124, 4_196, 16_484, 32_868) if f": {limit}" in body.decode()]
+    assert limits == [estimate_request(target).output_tokens]
