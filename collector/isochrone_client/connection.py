@@ -6,7 +6,7 @@ The collector is verified as its identity states (`isochrone_common.trust`), and
 import json
 import socket
 import ssl
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
@@ -32,8 +32,10 @@ from isochrone_common.trust import PLAIN, require_private, tls_context
 from isochrone_wire.durations import SECOND_US
 
 _PIECE_BYTES = 1 << 16
+_MAX_ANSWER_BYTES = 64 << 20
 _MAX_PROBLEM_BYTES = 1 << 20
 _PROBLEM = "urn:isochrone:problem:"
+_ASK_LESS = "use a shorter --window or a longer --timeout"
 
 # By the last part of the type of a problem.
 _ERROR_OF: dict[str, tuple[type[ClientError], str]] = {
@@ -46,7 +48,7 @@ _ERROR_OF: dict[str, tuple[type[ClientError], str]] = {
     "database-unavailable": (UnreachableError, "see `isochrone-collector doctor`"),
     "unauthenticated": (AccessError, "ask an operator for access: isochrone-collector access add"),
     "forbidden": (AccessError, "ask an operator for the role: isochrone-collector access add"),
-    "deadline-exceeded": (SlowError, "use a shorter --window or a longer --timeout"),
+    "deadline-exceeded": (SlowError, _ASK_LESS),
     "resource-exhausted": (CollectorError, "use a shorter --window or fewer --target"),
     "about:blank": (CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
 }
@@ -98,16 +100,22 @@ class Connections:
         """Close all connections, and end requests of other threads."""
         self._is_closed = True
         for connection in tuple(self._used):
-            with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+            _end(connection)
         while self._idle:
             self._idle.pop().close()
 
     def ask(self, url: str) -> tuple[Any, Message]:
         """Return the JSON document at a path with a query, and the headers of the answer."""
-        until = time.monotonic() + self._timeout_s
-        with self._response(url) as (response, opened):
-            body = b"".join(_pieces(response, opened, until))
+        with self._response(url) as (response, _, limit):
+            try:
+                body = response.read(_MAX_ANSWER_BYTES)
+                is_longer = bool(response.read(1))  # which also notes the end
+            except (OSError, HTTPException) as error:
+                raise TimeoutError if limit.finished.is_set() else error from error
+            if limit.finished.is_set():
+                raise TimeoutError
+        if is_longer:
+            raise CollectorError(f"the answer of the collector at {self._address} is too long", hint=_ASK_LESS)
         try:
             return json.loads(body), response.headers
         except (ValueError, RecursionError) as error:
@@ -117,29 +125,33 @@ class Connections:
         """Yield the body at a path with a query as it arrives, for any time, if each piece comes within the timeout, or
         within `timeout_us` if that is longer.
         """
-        with self._response(url) as (response, opened):
-            if opened is not None:
-                opened.settimeout(max(self._timeout_s, timeout_us / SECOND_US))
+        with self._response(url) as (response, connection, limit):
+            limit.cancel()
+            if connection.sock is not None:
+                connection.sock.settimeout(max(self._timeout_s, timeout_us / SECOND_US))
             while piece := response.read1(_PIECE_BYTES):
                 yield piece
 
     @contextmanager
-    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, socket.socket | None]]:
+    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, HTTPConnection, threading.Timer]]:
+        """Yield the response, its connection, and the timer that ends the connection after the timeout: the socket's
+        own timeout would begin again with each byte.
+        """
         with self._translated():
-            connection, response = self._sent(url)
-            self._used.add(connection)
+            connection, response, limit = self._sent(url)
             try:
                 if response.status != HTTPStatus.OK:
                     raise self._problem(response.status, response.read(_MAX_PROBLEM_BYTES))
-                yield response, connection.sock
+                yield response, connection, limit
             finally:
+                limit.cancel()
                 self._used.discard(connection)
                 if response.isclosed() and connection.sock is not None and not self._is_closed:
                     self._idle.append(connection)
                 else:
                     connection.close()
 
-    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse]:
+    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, threading.Timer]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -150,44 +162,47 @@ class Connections:
             # The collector has closed it, because it was idle.
             return self._sent_over(self._opened(), url)
 
-    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse]:
+    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse, threading.Timer]:
+        limit = threading.Timer(self._timeout_s, _end, [connection])
+        limit.daemon = True
+        self._used.add(connection)
         try:
+            limit.start()
             connection.sock.settimeout(self._timeout_s)
             connection.request("GET", url, headers=self._headers)
-            return connection, connection.getresponse()
-        except BaseException:
+            return connection, connection.getresponse(), limit
+        except BaseException as error:
+            is_late = limit.finished.is_set()
+            limit.cancel()
+            self._used.discard(connection)
             connection.close()
+            if is_late and isinstance(error, Exception):
+                raise TimeoutError from error
             raise
 
     def _opened(self) -> HTTPConnection:
+        """Connect, with TLS if it is required."""
         address = self._address
         connection = HTTPConnection("localhost" if address.is_socket else address.host, address.port or None)
         try:
-            connection.sock = self._socket()
+            if address.is_socket:
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.settimeout(self._connect_timeout_s)
+                connection.sock.connect(address.host.removeprefix(UNIX))
+                return connection
+            connection.sock = socket.create_connection((address.host, address.port), self._connect_timeout_s)
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                name = self._trust.server_name or address.host
+                connection.sock = self._context.wrap_socket(connection.sock, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
+            connection.close()
             sentence = f"the collector at {address} is not the one that was joined: its certificate differs"
             raise AccessError(sentence, hint="if its operator has replaced the certificate, join again") from error
         except OSError as error:
+            connection.close()
             raise self._unreachable(error) from error
         return connection
-
-    def _socket(self) -> socket.socket:
-        """Connect, with TLS if it is required. Raises `OSError`."""
-        address = self._address
-        if address.is_socket:
-            opened = socket.socket(socket.AF_UNIX)
-            try:
-                opened.settimeout(self._connect_timeout_s)
-                opened.connect(address.host.removeprefix(UNIX))
-            except OSError:
-                opened.close()
-                raise
-            return opened
-        opened = socket.create_connection((address.host, address.port), self._connect_timeout_s)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._context is None:
-            return opened
-        return self._context.wrap_socket(opened, server_hostname=self._trust.server_name or address.host)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -195,11 +210,7 @@ class Connections:
         try:
             yield
         except TimeoutError as error:
-            sentence, hint = (
-                f"the collector at {self._address} did not answer in time",
-                _ERROR_OF["deadline-exceeded"][1],
-            )
-            raise SlowError(sentence, hint=hint) from error
+            raise SlowError(f"the collector at {self._address} did not answer in time", hint=_ASK_LESS) from error
         except (BadStatusLine, LineTooLong) as error:
             if isinstance(error, ConnectionError):
                 raise self._unreachable(error) from error
@@ -234,18 +245,10 @@ class Connections:
         return kind(detail if is_sentence else f"the collector at {self._address} failed: {detail}", hint=hint)
 
 
-def _pieces(response: HTTPResponse, opened: socket.socket | None, until: float) -> Iterator[bytes]:
-    """Yield the rest of a body. Raises `TimeoutError` at the instant `until`, also if the server sends byte by byte."""
-    while True:
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        if opened is not None:
-            opened.settimeout(left_s)
-        if not (piece := response.read1(_PIECE_BYTES)):
-            response.read()  # which notes its end
-            return
-        yield piece
+def _end(connection: HTTPConnection) -> None:
+    """End the request that another thread waits for."""
+    with suppress(OSError, AttributeError):  # it is closed
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _reason(error: Exception) -> str:
