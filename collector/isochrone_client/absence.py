@@ -1,10 +1,10 @@
 """Why there are no samples: no plan, no agent, or an agent that delivers none; and the command that helps."""
 
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, InsufficientError, NoSamplesError
 from isochrone_client.names import Names
-from isochrone_client.pages.targets import require_targets
+from isochrone_client.pages.fleet import require_targets
 from isochrone_wire.answers import Absence
 from isochrone_wire.fleet import ELSEWHERE, TargetList, VantageList, absences, absences_besides
 
@@ -21,7 +21,7 @@ def explain(
     if not isinstance(error, NoSamplesError):
         return error
     try:
-        with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        with ReadClient(collector, timeout_us=timeout_us) as client:
             plan, fleet = client.list_targets(), client.list_vantages()
         require_targets(plan)
     except InsufficientError as better:
@@ -41,23 +41,19 @@ def _missing(
     if error.besides:
         return absences_besides(error.besides, fleet.vantages, error.window, baseline=plan.baseline)
     known = tuple(dict.fromkeys(filter(None, (plan.baseline, *(one.region for one in fleet.vantages)))))
-    names = Names(regions=frozenset(known), targets=plan.targets)
+    names = Names(regions=known, targets=plan.targets)
     return absences(map(names.region, regions or known), fleet.vantages, error.window)
 
 
 def _sentences(missing: tuple[Absence, ...]) -> list[str]:
     elsewhere = [one.region for one in missing if one.sentence.endswith(ELSEWHERE)]
     if len(elsewhere) == len(missing) > 1:
-        return [f"no samples from {_named(elsewhere)} in this selection, but their vantages have delivered others"]
+        others = len(elsewhere) - _MAX_NAMED
+        regions = ", ".join([*elsewhere[:_MAX_NAMED], *([f"{others} more"] if others > 0 else [])])
+        return [f"no samples from {regions} in this selection, but their vantages have delivered others"]
     named = [one.sentence for one in missing[:_MAX_NAMED]]
     others = len(missing) - len(named)
     return [*named, f"and none from {others} more regions"] if others else named
-
-
-def _named(regions: list[str]) -> str:
-    """The first regions by name, and the number of the others."""
-    others = len(regions) - _MAX_NAMED
-    return ", ".join([*regions[:_MAX_NAMED], *([f"{others} more"] if others > 0 else [])])
 
 
 def _hint(missing: Absence, fleet: VantageList, collector: Collector) -> str:

@@ -12,7 +12,7 @@ COMMANDS: dict[str, Entry] = {
         "Rank targets by latency, speed, price or success, per region.",
     ),
     "regions": Entry(
-        "isochrone_client.commands.regions:regions",
+        "isochrone_client.commands.leaderboard:regions",
         "Show the nearest region of each provider, and how much slower the others are.",
     ),
     "vantages": Entry(
@@ -25,14 +25,13 @@ COMMANDS: dict[str, Entry] = {
     ),
     "targets": Entry("isochrone_client.commands.fleet:targets", "List the targets that are being measured."),
     "simulate": Entry(
-        "isochrone_client.commands.simulate:simulate",
-        "Replay the recorded rounds under other routing policies.",
+        "isochrone_client.commands.slo:simulate", "Replay the recorded rounds under other routing policies."
     ),
     "routes": Entry(
-        "isochrone_client.commands.routes.tables:routes",
+        "isochrone_client.commands.routes:routes",
         "Show where to send requests now, per region; watch and export it.",
     ),
-    "explain": Entry("isochrone_client.commands.explain:explain", "Show the decision behind a route's table."),
+    "explain": Entry("isochrone_client.commands.routes:explain", "Show the decision behind a route's table."),
     "samples": Entry(
         "isochrone_client.commands.samples:samples",
         "Show single probes, failed ones too, newest last; export all of them.",
@@ -42,7 +41,7 @@ COMMANDS: dict[str, Entry] = {
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
     "series": Entry(
-        "isochrone_client.commands.series:series", "Show values and outcomes over time, per target and region."
+        "isochrone_client.commands.samples:series", "Show values and outcomes over time, per target and region."
     ),
     "rate-limits": Entry(
         "isochrone_client.commands.fleet:rate_limits",
@@ -57,7 +56,7 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.report:report",
         "Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.",
     ),
-    "join": Entry("isochrone_client.commands.join:join", "Trade a join token for access to a collector."),
+    "join": Entry("isochrone_client.commands.context:join", "Trade a join token for access to a collector."),
     "context": Entry(
         "isochrone_client.commands.context:context", "Name collectors, and choose the one to ask by default."
     ),
@@ -68,10 +67,7 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.demo:demo",
         "Run the whole system on this machine in a simulated world, and show its findings.",
     ),
-    "completion": Entry(
-        "isochrone_client.commands.completion:completion",
-        "Print the completion script of a shell.",
-    ),
+    "completion": Entry("isochrone_client.completion:completion", "Print the completion script of a shell."),
 }
 
 

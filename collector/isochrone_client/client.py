@@ -1,6 +1,6 @@
 """A typed client of the collector's reading API: its HTTP interface under /v1.
 
-with ObservatoryClient("127.0.0.1:4680") as client:
+with ReadClient("127.0.0.1:4680") as client:
     answer = client.get_leaderboard(Selection(window=window))
 """
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -24,24 +25,26 @@ from isochrone_wire.durations import SECOND_US
 from isochrone_wire.json_format import from_json, rfc3339
 from isochrone_wire.queries.documents import read_document, read_fields
 
-# The methods import these, because to make a class takes a millisecond, and a command has one kind of answer.
 if TYPE_CHECKING:
     from email.message import Message
 
-    from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample, TargetList, VantageList
-    from isochrone_wire.insights import (
-        AlertList,
-        DriftList,
-        IncidentList,
-        LatencyBudgetList,
-        Leaderboard,
-        RateLimitList,
-        RegionCostList,
-        SimulationList,
-        TierList,
+    from isochrone_wire import fleet, insights, operations, routes
+    from isochrone_wire.queries import series
+else:
+
+    class _Late:
+        """A module that is imported when it is used: to make a class takes a millisecond, and a command needs few."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # any class of the module
+            return getattr(import_module(self._name), name)
+
+    fleet, insights, operations, routes = (
+        _Late(f"isochrone_wire.{name}") for name in ("fleet", "insights", "operations", "routes")
     )
-    from isochrone_wire.queries.series import SeriesList
-    from isochrone_wire.routes import Explanation, RegionTables, RouteEventList, RouteTable
+    series = _Late("isochrone_wire.queries.series")
 
 CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
@@ -50,13 +53,13 @@ _HEARTBEAT_TIMEOUT_US = 25 * SECOND_US
 _MAX_EVENT_BYTES = 64 << 20
 # More samples come as an export, line by line.
 _MAX_SAMPLES_PER_DOCUMENT = 1_000
-ANSWERED_AT, STALE_SINCE = "X-Isochrone-Answered-At", "X-Isochrone-Stale-Since"
+_INSTANT_HEADERS = {"answered_at": "X-Isochrone-Answered-At", "stale_since_at": "X-Isochrone-Stale-Since"}
 
 Parameters = Iterable[tuple[str, str]]
 Value = TypeVar("Value")
 
 
-class ObservatoryClient:
+class ReadClient:
     """A client of the collector at `HOST:PORT` on this machine, or of one that was joined.
 
     Regions and targets may be given by the short names of `names`: if the collector does not know a name, the client
@@ -115,33 +118,24 @@ class ObservatoryClient:
         # Without the classes of targets, which take as long to make as the call.
         return str(self._value(itemgetter("baseline"), self._document("/v1/targets", ())[0]))
 
-    def list_targets(self) -> "TargetList":
+    def list_targets(self) -> "fleet.TargetList":
         """The targets of the plan in force and its baseline region."""
-        from isochrone_wire.fleet import TargetList
+        return self._ask(fleet.TargetList, "/v1/targets")
 
-        return self._ask(TargetList, "/v1/targets")
-
-    def list_samples(self, selection: Selection, *, limit: int) -> "tuple[StoredSample, ...]":
+    def list_samples(self, selection: Selection, *, limit: int) -> "tuple[fleet.StoredSample, ...]":
         """The newest `limit` samples of the selection, newest first."""
-        from isochrone_wire.fleet import SampleList
-
         if limit > _MAX_SAMPLES_PER_DOCUMENT:
             return tuple(sample for batch in self.export_samples(selection, newest=limit) for sample in batch)
-        found = self._ask(SampleList, "/v1/samples", [*_selection(selection), ("limit", str(limit))])
-        return found.samples[::-1]
+        return self._ask(fleet.SampleList, "/v1/samples", [*_selection(selection), ("limit", str(limit))]).samples[::-1]
 
-    def get_sample(self, sample_id: str) -> "StoredSample":
+    def get_sample(self, sample_id: str) -> "fleet.StoredSample":
         """The sample with this id."""
-        from isochrone_wire.fleet import SampleList
-
-        (found,) = self._ask(SampleList, "/v1/samples/{id}", [("id", sample_id)]).samples
+        (found,) = self._ask(fleet.SampleList, "/v1/samples/{id}", [("id", sample_id)]).samples
         return found
 
-    def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> "Leaderboard":
+    def get_leaderboard(self, selection: Selection, *, order: Order = Order.TTFT) -> "insights.Leaderboard":
         """Targets ranked within each region of the selection."""
-        from isochrone_wire.insights import Leaderboard
-
-        return self._ask(Leaderboard, "/v1/leaderboard", [*_selection(selection), ("by", order)])
+        return self._ask(insights.Leaderboard, "/v1/leaderboard", [*_selection(selection), ("by", order)])
 
     def get_differentials(
         self,
@@ -152,44 +146,26 @@ class ObservatoryClient:
         metric: Metric = Metric.TTFT,
         explain: bool = False,
     ) -> DifferentialList:
-        """Each region of `against` minus `baseline`, per target; without `against`, every other region. `explain` adds
-        the contribution of each phase.
-        """
-        return self._ask(
-            DifferentialList,
-            "/v1/diff",
-            [
-                *_selection(selection),
-                ("baseline", baseline),
-                *(("against", region) for region in against),
-                ("metric", metric),
-                *([("explain", "true")] if explain else []),
-            ],
-        )
+        """Each region of `against` (empty: every other one) minus `baseline`, per target; `explain` adds the phases."""
+        more = _given({"baseline": baseline, "metric": metric, "explain": "true" if explain else ""})
+        regions = (("against", region) for region in against)
+        return self._ask(DifferentialList, "/v1/diff", [*_selection(selection), *more, *regions])
 
-    def get_coverage(self, selection: Selection) -> "CoverageList":
+    def get_coverage(self, selection: Selection) -> "fleet.CoverageList":
         """Planned and recorded rounds of the selection, per vantage and target."""
-        from isochrone_wire.fleet import CoverageList
+        return self._ask(fleet.CoverageList, "/v1/coverage", _selection(selection))
 
-        return self._ask(CoverageList, "/v1/coverage", _selection(selection))
-
-    def list_vantages(self) -> "VantageList":
+    def list_vantages(self) -> "fleet.VantageList":
         """Every vantage known to the collector, with its status."""
-        from isochrone_wire.fleet import VantageList
+        return self._ask(fleet.VantageList, "/v1/vantages")
 
-        return self._ask(VantageList, "/v1/vantages")
-
-    def get_spend(self, selection: Selection) -> "SpendList":
+    def get_spend(self, selection: Selection) -> "fleet.SpendList":
         """Today's spend (UTC) of each vantage of the selection, per provider; its window does not apply."""
-        from isochrone_wire.fleet import SpendList
+        return self._ask(fleet.SpendList, "/v1/spend", _names(selection))
 
-        return self._ask(SpendList, "/v1/spend", _names(selection))
-
-    def get_region_costs(self, selection: Selection, *, metric: Metric = Metric.TTFT) -> "RegionCostList":
+    def get_region_costs(self, selection: Selection, *, metric: Metric = Metric.TTFT) -> "insights.RegionCostList":
         """The nearest region of each provider, and the latency that the other regions add."""
-        from isochrone_wire.insights import RegionCostList
-
-        return self._ask(RegionCostList, "/v1/region-costs", [*_selection(selection), ("metric", metric)])
+        return self._ask(insights.RegionCostList, "/v1/region-costs", [*_selection(selection), ("metric", metric)])
 
     def get_latency_budgets(
         self,
@@ -200,146 +176,134 @@ class ObservatoryClient:
         answer_tokens: int = 0,
         limit_us: int = 0,
         min_tokens_per_second: float = 0.0,
-    ) -> "LatencyBudgetList":
-        """Verdicts on the latency targets of `uses` (empty: all uses), per target and region; with `by` "hour" per hour
-        of the day, too. The other arguments are those of the collector's query.
-        """
-        from isochrone_wire.insights import LatencyBudgetList
+    ) -> "insights.LatencyBudgetList":
+        """Verdicts on the latency targets of `uses` (empty: all), per target and region; `by` "hour", per hour, too."""
+        limits = {"answer": answer_tokens, "limit": _seconds(limit_us), "min-speed": min_tokens_per_second}
+        more = (*(("use", use) for use in uses), *_given({"by": by, **limits}))
+        return self._ask(insights.LatencyBudgetList, "/v1/slo", [*_selection(selection), *more])
 
-        more = {
-            "by": by,
-            "answer": answer_tokens,
-            "limit": _seconds(limit_us),
-            "min-speed": min_tokens_per_second,
-        }
-        uses_asked = (("use", use) for use in uses)
-        return self._ask(LatencyBudgetList, "/v1/slo", [*_selection(selection), *uses_asked, *_given(more)])
-
-    def get_tiers(self, selection: Selection) -> "TierList":
+    def get_tiers(self, selection: Selection) -> "insights.TierList":
         """Targets by price tier."""
-        from isochrone_wire.insights import TierList
-
-        return self._ask(TierList, "/v1/tiers", _selection(selection))
+        return self._ask(insights.TierList, "/v1/tiers", _selection(selection))
 
     def get_series(
         self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0, limit_us: int = 0, bins: int = 0
-    ) -> "SeriesList":
+    ) -> "series.SeriesList":
         """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows); with a
         `limit_us` on the metric the goodput, too, and with `bins` the distribution of the values in at most so many.
         """
-        from isochrone_wire.queries.series import SeriesList
-
         more = {"metric": metric, "points": points, "limit": _seconds(limit_us), "bins": bins}
-        return self._ask(SeriesList, "/v1/series", [*_selection(selection), *_given(more)])
+        return self._ask(series.SeriesList, "/v1/series", [*_selection(selection), *_given(more)])
 
-    def get_rate_limits(self, selection: Selection, *, points: int = 0) -> "RateLimitList":
+    def get_rate_limits(self, selection: Selection, *, points: int = 0) -> "insights.RateLimitList":
         """The rate limits in response headers, their history in at most `points` buckets (0: 24), and a forecast."""
-        from isochrone_wire.insights import RateLimitList
+        return self._ask(
+            insights.RateLimitList, "/v1/rate-limits", [*_selection(selection), *_given({"points": points})]
+        )
 
-        return self._ask(RateLimitList, "/v1/rate-limits", [*_selection(selection), *_given({"points": points})])
-
-    def list_drift(self, selection: Selection) -> "DriftList":
+    def list_drift(self, selection: Selection) -> "insights.DriftList":
         """The lasting changes in the selection."""
-        from isochrone_wire.insights import DriftList
+        return self._ask(insights.DriftList, "/v1/drift", _selection(selection))
 
-        return self._ask(DriftList, "/v1/drift", _selection(selection))
-
-    def list_incidents(self, window: Window, *, past: bool = False, incident_id: int = 0) -> "IncidentList":
+    def list_incidents(self, window: Window, *, past: bool = False, incident_id: int = 0) -> "insights.IncidentList":
         """Open incidents, and with `past` those of the window that have recovered; or one of them by its id."""
-        from isochrone_wire.insights import IncidentList
-        from isochrone_wire.operations import incident_name
-
         if incident_id:
-            return self._ask(IncidentList, "/v1/incidents/{id}", [("id", incident_name(incident_id))])
-        return self._ask(IncidentList, "/v1/incidents", [*_span(window), *([("past", "true")] if past else [])])
+            name = operations.incident_name(incident_id)
+            return self._ask(insights.IncidentList, "/v1/incidents/{id}", [("id", name)])
+        return self._ask(
+            insights.IncidentList, "/v1/incidents", [*_span(window), *([("past", "true")] if past else [])]
+        )
 
-    def list_alerts(self, window: Window) -> "AlertList":
+    def list_alerts(self, window: Window) -> "insights.AlertList":
         """Alerts raised in the window, with their delivery."""
-        from isochrone_wire.insights import AlertList
+        return self._ask(insights.AlertList, "/v1/alerts", _span(window))
 
-        return self._ask(AlertList, "/v1/alerts", _span(window))
-
-    def simulate(self, selection: Selection, *, policies: tuple[str, ...] = ()) -> "SimulationList":
+    def simulate(self, selection: Selection, *, policies: tuple[str, ...] = ()) -> "insights.SimulationList":
         """The results of `policies` (empty: one of each kind) replayed on the recorded rounds."""
-        from isochrone_wire.insights import SimulationList
-
         asked = (("policy", policy) for policy in policies)
-        return self._ask(SimulationList, "/v1/simulations", [*_selection(selection), *asked])
+        return self._ask(insights.SimulationList, "/v1/simulations", [*_selection(selection), *asked])
 
-    def follow_samples(self, selection: Selection, *, since_at: int = 0) -> "Iterator[SampleList]":
+    def follow_samples(self, selection: Selection, *, since_at: int = 0) -> "Iterator[fleet.SampleList]":
         """Samples received since `since_at` (0: now), in batches as they are stored, until the iterator is closed.
 
         The first batch comes at once; batches may be empty.
         """
-        from isochrone_wire.fleet import SampleList
-
         since = [("since", rfc3339(since_at))] if since_at else []
         for event in self._events("/v1/samples/watch", [*_names(selection), *since]):
             if event is not None:
-                yield self._read(event, partial(read_fields, SampleList))
+                yield self._read(event, partial(read_fields, fleet.SampleList))
 
     def export_samples(
         self, selection: Selection, *, newest: int = 0, after: str = ""
-    ) -> "Iterator[tuple[StoredSample, ...]]":
+    ) -> "Iterator[tuple[fleet.StoredSample, ...]]":
         """Every sample of the selection in batches, oldest round first, without a limit on the total time; or the
         `newest` so many, newest first. `after` is the id of a sample: only those behind it.
         """
-        from isochrone_wire.fleet import SampleList
-
         parameters = [*_selection(selection), *_given({"newest": newest, "after": after})]
         rest = b""
         for piece in self._pieces("/v1/samples/export", parameters, self._timeout_us):
             *lines, rest = (rest + piece).split(b"\n")
             if lines:
                 rows = b'{"rows": [%s]}' % b",".join(lines)
-                yield self._read(rows, partial(read_fields, SampleList)).samples
+                yield self._read(rows, partial(read_fields, fleet.SampleList)).samples
 
-    def get_tables(self, client_region: str, route: str = "") -> "RegionTables":
+    def get_tables(self, client_region: str, route: str = "") -> "routes.RegionTables":
         """The tables in force in a region, of one route or of all (empty name)."""
-        from isochrone_wire.routes import RegionTables
-
         parameters = [("client_region", client_region), *_given({"route": route})]
         document, headers = self._document("/v1/routes/{client_region}", parameters)
-        instants = {
-            name: headers[header]
-            for name, header in (("answered_at", ANSWERED_AT), ("stale_since_at", STALE_SINCE))
-            if header in headers
-        }
-        return self._value(partial(from_json, RegionTables), {**document, **instants})
+        instants = {name: headers[header] for name, header in _INSTANT_HEADERS.items() if header in headers}
+        return self._value(partial(from_json, routes.RegionTables), {**document, **instants})
+
+    def list_tables(self, regions: tuple[str, ...] = (), route: str = "") -> "tuple[routes.RouteTable, ...]":
+        """The tables in force in `regions` (empty: all regions with tables), of one route or of all (empty name).
+
+        Empty if no region has a table yet. Raises `RefusedError` if the region or route is unknown while other tables
+        exist.
+        """
+        found: list[routes.RouteTable] = []
+        refusal: RefusedError | None = None
+        for region in regions or self.names().regions:
+            try:
+                found += self.get_tables(region, route).tables
+            except RefusedError as error:
+                refusal = error
+        if refusal is not None and (regions or not found) and any(map(self._has_table, self.names().regions)):
+            raise refusal
+        return tuple(found)
+
+    def _has_table(self, region: str) -> bool:
+        try:
+            return bool(self.get_tables(region).tables)
+        except RefusedError:
+            return False
 
     def watch_tables(
         self, client_region: str = "", route: str = "", *, after: int = 0
-    ) -> "Iterator[RouteTable | None]":
+    ) -> "Iterator[routes.RouteTable | None]":
         """Tables after the generation `after` as they are published, in order, until the iterator is closed; with 0,
-        first all tables in force. Yields `None` from time to time between tables. Empty names mean all
-        regions, all routes.
+        first all tables in force. Yields `None` from time to time between tables. Empty names: all regions, all routes.
         """
-        from isochrone_wire.routes import RouteTable
-
         parameters = _given({"client_region": client_region, "route": route, "after": after})
         for event in self._events("/v1/routes/watch", parameters):
-            yield None if event is None else self._read(event, partial(from_json, RouteTable))
+            yield None if event is None else self._read(event, partial(from_json, routes.RouteTable))
 
-    def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> "Explanation":
+    def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> "routes.Explanation":
         """The decision behind the table of a generation (0: the newest), step by step."""
-        from isochrone_wire.routes import Explanation
-
         path = "/v1/explain/{client_region}/{route}"
         parameters = [("client_region", client_region), ("route", route), *_given({"generation": generation})]
-        return self._value(partial(from_json, Explanation), self._document(path, parameters)[0])
+        return self._value(partial(from_json, routes.Explanation), self._document(path, parameters)[0])
 
-    def list_route_events(self, selection: Selection, *, route: str = "") -> "RouteEventList":
+    def list_route_events(self, selection: Selection, *, route: str = "") -> "routes.RouteEventList":
         """Switches, freezes and plans of the selection's window and regions, of one route or of all, newest first."""
-        from isochrone_wire.routes import RouteEventList
-
         regions = (("region", region) for region in selection.regions)
         parameters = [*_span(selection.window), *regions, *_given({"route": route})]
-        return self._ask(RouteEventList, "/v1/route-events", parameters)
+        return self._ask(routes.RouteEventList, "/v1/route-events", parameters)
 
-    def regions(self) -> tuple[str, ...]:
-        """All known regions, the baseline first."""
+    def names(self) -> Names:
+        """The known regions, the baseline first, and the targets of the plan in force."""
         plan, seen = self.list_targets(), self.list_vantages()
-        return tuple(dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in seen.vantages)))))
+        regions = (plan.baseline, *sorted(vantage.region for vantage in seen.vantages))
+        return Names(regions=tuple(dict.fromkeys(filter(None, regions))), targets=plan.targets)
 
     def _ask(self, cls: type[Value], path: str, parameters: Parameters = ()) -> Value:
         """Return the answer of a class at a path."""
@@ -350,11 +314,8 @@ class ObservatoryClient:
         parameters = tuple(parameters)
         try:
             return self._connections.ask(_url(path, parameters))
-        except UnknownNameError:
-            full = self._with_full_names(parameters)
-            if full == parameters:
-                raise
-            return self._connections.ask(_url(path, full))
+        except UnknownNameError as error:
+            return self._connections.ask(_url(path, self._with_full_names(parameters, error)))
 
     def _pieces(self, path: str, parameters: Parameters, timeout_us: int) -> Iterator[bytes]:
         """Yield the body at a path as it arrives."""
@@ -362,10 +323,8 @@ class ObservatoryClient:
         try:
             # The collector rejects an unknown name before it sends anything, so no piece is repeated.
             yield from self._connections.stream(_url(path, parameters), timeout_us=timeout_us)
-        except UnknownNameError:
-            full = self._with_full_names(parameters)
-            if full == parameters:
-                raise
+        except UnknownNameError as error:
+            full = self._with_full_names(parameters, error)
             yield from self._connections.stream(_url(path, full), timeout_us=timeout_us)
 
     def _events(self, path: str, parameters: Parameters) -> Iterator[bytes | None]:
@@ -378,16 +337,15 @@ class ObservatoryClient:
             if not events:
                 yield None
 
-    def _with_full_names(self, parameters: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Return the parameters of a refused request with full names, or as they are if none is known."""
-        if not parameters:
-            return parameters
+    def _with_full_names(self, parameters: tuple[tuple[str, str], ...], error: UnknownNameError) -> Parameters:
+        """Return the parameters of a refused request with full names. Raises the error if that changes nothing."""
         try:
-            plan, seen = self.list_targets(), self.list_vantages()
+            full = self.names().expand(parameters) if parameters else parameters
         except (RefusedError, UnreachableError, SlowError, CollectorError):
-            return parameters
-        regions = frozenset(filter(None, (plan.baseline, *(vantage.region for vantage in seen.vantages))))
-        return Names(regions=regions, targets=plan.targets).expand(parameters)
+            raise error from None
+        if full == parameters:
+            raise error
+        return full
 
     def _read(self, text: bytes, read: Callable[[Any], Value]) -> Value:
         return self._value(lambda data: read(json.loads(data)), text)
@@ -406,6 +364,7 @@ class ObservatoryClient:
 
 def _url(path: str, parameters: Parameters) -> str:
     """Return a path and a query: the parameters that the path names are parts of it."""
+    parameters = tuple(parameters)
     parts = {name: quote(text, safe="") for name, text in parameters if f"{{{name}}}" in path}
     query = urlencode([(name, text) for name, text in parameters if name not in parts])
     return path.format(**parts) + (f"?{query}" if query else "")

@@ -1,4 +1,6 @@
-"""Completion of regions, targets and contexts in a shell; a collector that does not answer at once offers nothing."""
+"""Completion of regions, targets and contexts in a shell; a collector that does not answer at once offers nothing.
+The command `isochrone completion` prints the script for it.
+"""
 
 import os
 from collections.abc import Iterable
@@ -9,19 +11,26 @@ import click
 
 from isochrone_client import configuration
 from isochrone_client.address import resolve_collector
+from isochrone_common.cli.command_line import completion_command
 from isochrone_wire.errors import IsochroneError
 
 _TIMEOUT_US = 500_000
+
+completion = completion_command(
+    "isochrone",
+    bash="~/.local/share/bash-completion/completions/isochrone",
+    zsh="~/.zfunc/_isochrone",
+    fish="~/.config/fish/completions/isochrone.fish",
+)
 
 
 def regions(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The regions that begin with `incomplete`."""
     try:
         with _client(context) as client:
-            plan, fleet = client.list_targets(), client.list_vantages()
+            return _beginning(client.names().regions, incomplete)
     except (IsochroneError, ValueError):
         return []
-    return _beginning({plan.baseline, *(vantage.region for vantage in fleet.vantages)}, incomplete)
 
 
 def targets(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -44,15 +53,15 @@ def contexts(_context: click.Context, _parameter: click.Parameter, incomplete: s
         return []
 
 
-def _client(context: click.Context) -> Any:  # noqa: ANN401  # an ObservatoryClient, imported late
-    from isochrone_client.client import ObservatoryClient  # noqa: PLC0415  # completing an option can do without
+def _client(context: click.Context) -> Any:  # noqa: ANN401  # a ReadClient, imported late
+    from isochrone_client.client import ReadClient  # noqa: PLC0415  # completing an option can do without
 
     # While a shell completes, click reads options but neither variables nor callbacks.
     collector = context.params.get("collector") or os.environ.get("ISOCHRONE_COLLECTOR")
     identity = context.params.get("identity") or os.environ.get("ISOCHRONE_IDENTITY")
     where = resolve_collector(collector, Path(identity) if identity else None)
-    return ObservatoryClient(where, timeout_us=_TIMEOUT_US, connect_timeout_us=_TIMEOUT_US)
+    return ReadClient(where, timeout_us=_TIMEOUT_US, connect_timeout_us=_TIMEOUT_US)
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
-    return sorted(name for name in names if name and name.startswith(incomplete))
+    return sorted(name for name in names if name.startswith(incomplete))

@@ -25,7 +25,7 @@ _PATTERN_MARKS = frozenset("*?[")
 class Names:
     """The names that exist: all known regions and the targets of the plan in force."""
 
-    regions: frozenset[str]
+    regions: tuple[str, ...]
     targets: "tuple[Target, ...]"
 
     def region(self, text: str) -> str:
@@ -71,7 +71,9 @@ def _targets(text: str, known: "tuple[Target, ...]") -> Iterator[set[str]]:
         lambda target: target.name == text,
         lambda target: short in (target.name.lower(), target.model.lower()),
         lambda target: _last(target.name) == short or _last(target.model) == short,
-        lambda target: any(part.startswith(short) for part in _parts(target)),
+        lambda target: any(
+            part.startswith(short) for name in (target.name, target.model) for part in (name.lower(), _last(name))
+        ),
     )
     for is_match in matches if short else ():
         yield {target.name for target in known if is_match(target)}
@@ -79,7 +81,3 @@ def _targets(text: str, known: "tuple[Target, ...]") -> Iterator[set[str]]:
 
 def _last(name: str) -> str:
     return name.lower().rpartition("/")[2]
-
-
-def _parts(target: "Target") -> tuple[str, ...]:
-    return target.name.lower(), target.model.lower(), _last(target.name), _last(target.model)

@@ -8,25 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import BaselineError, CollectorError, InsufficientError, RefusedError, SlowError
 from isochrone_client.formats import age, between, display_unit, displayed, interval, moment, number, share
-from isochrone_client.pages import (
-    alerts,
-    coverage,
-    differentials,
-    latency_targets,
-    leaderboard,
-    matrix,
-    regions,
-    samples,
-)
+from isochrone_client.pages import alerts, differentials, fleet, latency_targets, leaderboard, matrix, samples
 from isochrone_client.pages import routes as route_pages
+from isochrone_client.pages.cells import counted, require_baseline
 from isochrone_client.pages.matrix import Matrix
-from isochrone_client.pages.targets import require_baseline
 from isochrone_client.render import markdown
 from isochrone_client.render.page import Page, RenderOptions
-from isochrone_client.route_tables import collect_tables
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Selection, Source, Window
 from isochrone_wire.fleet import CoverageList, Liveness, TargetList, VantageList
 from isochrone_wire.insights import Incident, IncidentList, Leaderboard
@@ -130,7 +120,7 @@ class Report:
 class _Questions:
     """The questions of one report; `reasons` has why an answer is missing, `documents` the answers for the page."""
 
-    client: ObservatoryClient
+    client: ReadClient
     request: ReportRequest
     plan: TargetList
     with_page: bool
@@ -174,7 +164,7 @@ class _Questions:
 
 
 def make_report(
-    client: ObservatoryClient,
+    client: ReadClient,
     request: ReportRequest,
     *,
     collector: str,
@@ -286,13 +276,13 @@ def _sections(asked: _Questions, found: _Answers) -> Iterator[Section]:
     no_table = "No route table: the plan has no routes, or their members have too few samples."
     yield asked.section("routes", "Route tables", found.tables, lambda one: route_pages.page(one, now_at=now), no_table)
     costs = asked.ask("best regions", lambda: client.get_region_costs(selection, metric=metric))
-    yield asked.section("best regions", "Best regions", costs, lambda one: regions.best_page(one, metric=metric))
+    yield asked.section("best regions", "Best regions", costs, lambda one: leaderboard.best_page(one, metric=metric))
     budgets = asked.ask("latency targets", lambda: client.get_latency_budgets(selection))
     yield asked.section("latency targets", "Latency targets", budgets, latency_targets.page)
     tiers = asked.ask("price tiers", lambda: client.get_tiers(selection))
     yield asked.section("price tiers", "Price tiers", tiers, leaderboard.tiers_page)
-    yield asked.section("vantages", "Vantages", found.vantages, regions.page)
-    yield asked.section("coverage", "Coverage", found.coverage, lambda one: coverage.page(one, now_at=now))
+    yield asked.section("vantages", "Vantages", found.vantages, fleet.vantages_page)
+    yield asked.section("coverage", "Coverage", found.coverage, lambda one: fleet.coverage_page(one, now_at=now))
 
 
 def _ask_for_page(asked: _Questions, found: _Answers) -> None:
@@ -307,11 +297,7 @@ def _ask_for_page(asked: _Questions, found: _Answers) -> None:
         elif found.differences is not None:
             asked.documents[path] = document(found.differences)
     selection = request.selection
-    asked.ask(
-        "goodput",
-        lambda: client.get_latency_budgets(selection, uses=(_USE,)),
-        f"/v1/slo?{_WINDOW}&use={_USE}",
-    )
+    asked.ask("goodput", lambda: client.get_latency_budgets(selection, uses=(_USE,)), f"/v1/slo?{_WINDOW}&use={_USE}")
     asked.ask("spend", lambda: client.get_spend(Selection(window=selection.window)), "/v1/spend")
 
 
@@ -379,9 +365,9 @@ def _points(plan: TargetList, window: Window, covered: CoverageList | None, most
     return min(max(rounds, _FEWEST_POINTS), most, max(_MAX_POINTS // max(lines, 1), 1))
 
 
-def _tables(client: ObservatoryClient, chosen: tuple[str, ...]) -> tuple[RouteTable, ...]:
+def _tables(client: ReadClient, chosen: tuple[str, ...]) -> tuple[RouteTable, ...]:
     try:
-        return collect_tables(client, chosen, "")
+        return client.list_tables(chosen)
     except RefusedError:
         # The other answers know these regions: they only have no table yet.
         return ()
@@ -431,7 +417,7 @@ def _facts(asked: _Questions, found: _Answers) -> Iterator[tuple[str, str]]:
     rows = found.coverage.coverage if found.coverage else ()
     if rows:
         planned, recorded = sum(row.planned for row in rows), sum(row.recorded for row in rows)
-        vantages = _counted(len({row.vantage for row in rows}), "vantage")
+        vantages = counted(len({row.vantage for row in rows}), "vantage")
         yield "recorded", f"{recorded} of {planned} planned rounds ({share(recorded, planned)} %) by {vantages}"
 
 
@@ -455,8 +441,8 @@ def _comparison(compared: DifferentialList | None) -> str:
         clauses = [
             f"from {name}, "
             + (
-                _decided(of, f"of {_counted(len(of), 'target')}")
-                or f"no difference of {_counted(len(of), 'target')} is certain"
+                _decided(of, f"of {counted(len(of), 'target')}")
+                or f"no difference of {counted(len(of), 'target')} is certain"
             )
             for name, of in own.items()
         ]
@@ -520,10 +506,6 @@ def _missing(asked: _Questions, found: _Answers) -> list[str]:
     elif not absent:
         reasons.append(f"Too few rounds for a comparison of {', '.join(measured)}: 6 rounds of each target are needed.")
     return [*reasons, *(f"{one.sentence[:1].upper()}{one.sentence[1:]}." for one in absent[:_MOST])]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def render_markdown(report: Report) -> str:

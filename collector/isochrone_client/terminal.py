@@ -2,15 +2,20 @@
 
 import os
 import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
+from isochrone_client.errors import InsufficientError, SlowError, UnreachableError
 from isochrone_client.render import renderer
 from isochrone_client.render.json import one_line
-from isochrone_client.render.page import Page, RenderOptions, Row, field_names, select_fields
-from isochrone_common.cli.command_line import fit_terminal, terminal_width
+from isochrone_client.render.page import Page, RenderOptions, Row, field_places, select_fields
+from isochrone_common.cli.command_line import fit_terminal, print_error, terminal_width
 from isochrone_wire.text import printable
 
 _FOR_PEOPLE = ("table", "markdown")
@@ -35,6 +40,7 @@ class Output:
         return self.format in _FOR_PEOPLE and not self.fields
 
 
+Write = Callable[[Page[Any]], None]
 TABLE = Output()
 
 
@@ -54,17 +60,45 @@ def write_blank() -> None:
     _print("\n")
 
 
-def begin(page: Page[Row], output: Output) -> None:
-    """Print a page as the beginning of an answer that continues."""
-    _print(renderer(output.format).opening(_selected(page, output), render_options(output)))
+def write_all(pages: Iterable[Page[Row]], output: Output) -> None:
+    """Print pages as one answer that continues, as they come, until Ctrl-C."""
+    how = renderer(output.format)
+    part = how.opening
+    with suppress(KeyboardInterrupt):
+        for page in pages:
+            _print(part(_selected(page, output), render_options(output)))
+            part = how.more
 
 
-def go_on(page: Page[Row], output: Output) -> None:
-    """Print more rows of the answer begun."""
-    _print(renderer(output.format).more(_selected(page, output), render_options(output)))
+def repeat(show: Callable[[Write], None], *, output: Output, every_s: float | None) -> None:
+    """Call `show` with a function that prints a page: once, or every `every_s` seconds until Ctrl-C.
+
+    An outage of the collector is printed once, and `show` is called again until it ends. Raises the errors of the first
+    call.
+    """
+    if every_s is None:
+        show(partial(write, output=output))
+        return
+    first, is_away = True, False
+    with suppress(KeyboardInterrupt):
+        while True:
+            try:
+                show(partial(_refresh, output=output, first=first))
+                is_away = False
+            except InsufficientError as error:
+                print_error(str(error), prefix="note")
+                is_away = False
+            except (UnreachableError, SlowError) as error:
+                if first:
+                    raise
+                if not is_away:
+                    print_error(f"{error}; trying again every {every_s:g} s")
+                is_away = True
+            first = False
+            time.sleep(every_s)
 
 
-def refresh(page: Page[Row], output: Output, *, first: bool) -> None:
+def _refresh(page: Page[Row], *, output: Output, first: bool) -> None:
     """Print a page in place of the one before on a terminal; elsewhere below it, json as one document per line."""
     selected, how, options = _selected(page, output), renderer(output.format), render_options(output)
     if output.format == "json":
@@ -98,7 +132,7 @@ def _selected(page: Page[Row], output: Output) -> Page[Any]:
     if not output.fields:
         return page
     if output.fields == ("help",):
-        click.echo("\n".join(field_names(page)))
+        click.echo("\n".join(field_places(page)))
         click.get_current_context().exit(0)
     return select_fields(page, output.fields)
 

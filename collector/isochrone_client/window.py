@@ -1,13 +1,20 @@
-"""The time range of `--window`: see `isochrone_wire.queries.windows`."""
+"""The clock of the reading side, which no other module reads; and the time range of `--window`."""
+
+import time
 
 from isochrone_client.errors import WindowError
 from isochrone_wire.answers import Window
 from isochrone_wire.queries import windows
 
 
-def parse_window(text: str, *, now_at: int) -> Window:
-    """Parse the window `text` as of the instant `now_at` (microseconds since the epoch). Raises `WindowError`."""
+def now_at() -> int:
+    """The current instant, in microseconds since the Unix epoch."""
+    return time.time_ns() // 1000
+
+
+def parse_window(text: str, *, as_of: int | None = None) -> Window:
+    """Parse a window as `isochrone_wire.queries.windows` states it, as of an instant or now. Raises `WindowError`."""
     try:
-        return windows.parse_window(text, now_at=now_at)
+        return windows.parse_window(text, now_at=now_at() if as_of is None else as_of)
     except windows.WindowError as error:
         raise WindowError(str(error), hint=error.hint) from error

@@ -35,7 +35,7 @@ from bench.pusher import BATCH_SAMPLES, LoadSpec, PusherConfig, Report
 from bench.reference_collector import reference_collector
 from bench.result import at_least, at_most, conclude, log, percentile
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_collector.store.batches import Origin
 from isochrone_collector.store.postgres import values
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -241,7 +241,7 @@ def plan_targets(operator: Identity) -> list[int]:
         operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
             operations_pb2.ApplyPlanRequest(document=document), timeout=30
         )
-    with ObservatoryClient(Collector(operator.http_address, operator)) as client:
+    with ReadClient(Collector(operator.http_address, operator)) as client:
         return [target.id for target in client.list_targets().targets]
 
 

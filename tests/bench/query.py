@@ -31,7 +31,7 @@ from bench.processes import running_collector
 from bench.query_dataset import BASELINE, FULL, QUICK, Dataset, Scale, filled_database
 from bench.result import at_least, at_most, conclude, log
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_collector.store import summaries
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.postgres.values import parameters_of
@@ -192,7 +192,7 @@ def walsh_in_numpy(series: int, n: int) -> float:
     return time.monotonic() - begun
 
 
-def ask(client: ObservatoryClient) -> DifferentialList:
+def ask(client: ReadClient) -> DifferentialList:
     """Query all differentials of the last day."""
     until_at = time.time_ns() // 1000 + MINUTE_US
     return client.get_differentials(
@@ -202,7 +202,7 @@ def ask(client: ObservatoryClient) -> DifferentialList:
 
 def diffs(operator: Identity, ingest_load: BackgroundIngest) -> Timings:
     """Time the differentials of the last day during ingest."""
-    with ObservatoryClient(Collector(operator.http_address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
+    with ReadClient(Collector(operator.http_address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
         begun = time.monotonic()
         ask(client)
         once = time.monotonic() - begun

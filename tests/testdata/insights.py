@@ -271,6 +271,14 @@ _TOLD = Alert(
     raised_at=NOW_AT - 6_600 * SECOND_US,
     delivered_at=NOW_AT - 6_599 * SECOND_US,
     attempts=1,
+    deliveries=(
+        AlertDelivery(
+            receiver="webhook",
+            state=DeliveryState.DELIVERED,
+            delivered_at=NOW_AT - 6_599 * SECOND_US,
+            attempts=1,
+        ),
+    ),
 )
 ALERTS = AlertList(
     window=WINDOW,

@@ -17,7 +17,7 @@ from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.spool import AsyncSpool
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
 
@@ -149,6 +149,6 @@ def slo_shares(call: Caller, selection: Selection) -> Shares:
 
 def route_shares(address: str, region: str) -> Shares:
     """Return what the success of the members of all routes leaves."""
-    with ObservatoryClient(address) as client:
+    with ReadClient(address) as client:
         entries = [entry for table in client.get_tables(region).tables for entry in table.entries]
     return {entry.target: 1 - entry.success.value for entry in entries if entry.success is not None}

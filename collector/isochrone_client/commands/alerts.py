@@ -3,27 +3,25 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.formats import between
 from isochrone_client.pages import alerts as pages
 from isochrone_client.terminal import Output
-from isochrone_client.window import parse_window
-from isochrone_wire.answers import Selection
+from isochrone_wire.answers import Selection, Window
 
 
 @click.command("alerts", epilog=options.example("isochrone alerts", "isochrone alerts --window 7d"))
 @options.window
 @options.reading
 @options.client
-def alerts(*, client: ObservatoryClient, output: Output, window: str) -> None:
+def alerts(*, client: ReadClient, output: Output, window: Window) -> None:
     """Show the alerts that were raised, the newest first.
 
     They report incidents of targets, lasting changes, vantages that are absent, and their return. The collector sends
     them to its receivers, with retries for a day, and stores them in any case.
     """
-    answer = client.list_alerts(parse_window(window, now_at=now_at()))
+    answer = client.list_alerts(window)
     terminal.write(pages.page(answer), output)
     if not answer.alerts:
         terminal.state_empty(pages.empty_message(answer))
@@ -35,15 +33,14 @@ def alerts(*, client: ObservatoryClient, output: Output, window: str) -> None:
 @options.window
 @options.reading
 @options.client
-def incidents(*, client: ObservatoryClient, output: Output, incident: str | None, past: bool, window: str) -> None:
+def incidents(*, client: ReadClient, output: Output, incident: str | None, past: bool, window: Window) -> None:
     """Show the targets that fail or are throttled now: since when, from where, and how.
 
     A target fails from a region after three failed rounds in a row, or after two at two vantages; a vantage that fails
     at everything accuses no target. With the ID of an incident its newest failed samples are shown.
     """
     incident_id = pages.parse_incident_id(incident) if incident else 0
-    span = parse_window(window, now_at=now_at())
-    answer = client.list_incidents(span, past=past, incident_id=incident_id)
+    answer = client.list_incidents(window, past=past, incident_id=incident_id)
     if incident_id:
         terminal.write(pages.incident_page(answer.incidents[0]), output)
         return
@@ -54,7 +51,7 @@ def incidents(*, client: ObservatoryClient, output: Output, incident: str | None
 
 @click.command("drift", epilog=options.example("isochrone drift --window 7d"))
 @options.selecting
-def drift(*, client: ObservatoryClient, output: Output, selection: Selection) -> None:
+def drift(*, client: ReadClient, output: Output, selection: Selection) -> None:
     """Show lasting changes of TTFT and speed, the newest first.
 
     A change is a new level that lasts for six rounds or more and is not explained by the hour of the day; single slow

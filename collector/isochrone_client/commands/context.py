@@ -1,4 +1,4 @@
-"""`isochrone context`: named collectors, and which of them commands ask by default."""
+"""`isochrone context`: named collectors, and the one to ask by default; `join`: trade a join token for access."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,12 @@ from isochrone_client.formats import UNKNOWN
 from isochrone_client.render import OUTPUTS
 from isochrone_client.render.page import Column, Page, wire_fields
 from isochrone_client.terminal import Output
+from isochrone_common import identity_file
 from isochrone_common.address import DEFAULT_HTTP_PORT, parse_local_address
+from isochrone_common.cli import join_command
 from isochrone_common.cli.command_line import CommandGroup, Seconds, example, output_option
+from isochrone_common.cli.join_command import JoinRequest
+from isochrone_wire.operations import Role
 
 SCHEMA = "isochrone.contexts/1"
 
@@ -38,11 +42,11 @@ def contexts_page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
         title="contexts",
         fields=wire_fields(ContextRow),
         columns=(
-            Column(heading="", text=lambda row: "*" if row.current else ""),
-            Column(heading="name", text=lambda row: row.name, wide=True),
-            Column(heading="collector", text=lambda row: row.collector, wide=True),
-            Column(heading="identity", text=lambda row: row.identity or UNKNOWN, wide=True, priority=2),
-            Column(heading="defaults", text=_defaults, wide=True, prose=True, priority=1),
+            Column("", lambda row: "*" if row.current else ""),
+            Column("name", lambda row: row.name, wide=True),
+            Column("collector", lambda row: row.collector, wide=True),
+            Column("identity", lambda row: row.identity or UNKNOWN, wide=True, priority=2),
+            Column("defaults", _defaults, prose=True, priority=1),
         ),
         rows=rows,
         notes=(*(("*: the current context",) if any(row.current for row in rows) else ()), f"{UNKNOWN}: not set"),
@@ -56,6 +60,7 @@ def _defaults(row: ContextRow) -> str:
 
 _ADD = "isochrone context add prod collector.example --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)
+_DEFAULT = "default"
 
 
 @click.group(
@@ -181,3 +186,50 @@ def _address(text: str) -> str:
         return str(parse_local_address(text, default_port=DEFAULT_HTTP_PORT))
     except ValueError as error:
         raise AddressError(str(error), hint="for example: isochrone context add prod collector.example") from error
+
+
+@click.command(
+    "join",
+    epilog=example(
+        "isochrone join collector.example:4600 --token isochrone-join-…",
+        "isochrone join eu.example:4600 --token isochrone-join-… --context eu",
+    ),
+)
+@join_command.options
+@click.option(
+    "--context",
+    default=_DEFAULT,
+    show_default=True,
+    metavar="NAME",
+    help="The context to add or replace, which becomes the current one; see `isochrone context`.",
+)
+@click.option(
+    "--identity",
+    envvar="ISOCHRONE_IDENTITY",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The identity file to write.  [default: identity.json in ~/.config/isochrone, NAME.identity.json for others]",
+)
+def join(*, request: JoinRequest, context: str, identity: Path | None) -> None:
+    """Trade a join token for access to a collector.
+
+    The collector's certificate is compared with the fingerprint in the token before anything is sent. The identity is
+    written to a file that only you can read, and a context for it becomes the current one, so that every other command
+    asks this collector. Joining again with the same context replaces both.
+    """
+    configured = configuration.read()
+    name = identity_file.FILE_NAME if configuration.check_name(context) == _DEFAULT else f"{context}.identity.json"
+    path = (identity or configuration.folder() / name).absolute()
+    replaced = " (replaced)" if path.exists() else ""
+    joined = join_command.join(request, path, roles={Role.READER, Role.OPERATOR}, elsewhere="--identity FILE")
+    earlier = configured.contexts.get(context)
+    added = Context(
+        name=context,
+        collector=str(joined.http_address),
+        identity=path,
+        defaults=earlier.defaults if earlier else Defaults(),
+    )
+    configuration.write(configured.including(added, current=True))
+    click.echo(f"joined {joined.address} as {joined.name}, {joined.role.value}")
+    click.echo(f"identity: {path}{replaced}")
+    click.echo(f"current context: {context}")

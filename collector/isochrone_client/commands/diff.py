@@ -2,15 +2,13 @@
 
 import click
 
-from isochrone_client import completion, terminal, watch
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client import completion, terminal
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.pages import differentials
-from isochrone_client.pages.targets import require_baseline
-from isochrone_client.terminal import Output
-from isochrone_client.watch import Write
-from isochrone_client.window import parse_window
+from isochrone_client.pages.cells import require_baseline
+from isochrone_client.terminal import Output, Write
+from isochrone_client.window import now_at, parse_window
 from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
 from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_rows
@@ -34,7 +32,7 @@ from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_row
 )
 @options.metric
 @options.targets
-@options.window
+@options.repeated_window
 @click.option(
     "--sort",
     type=Choice(SORTS),
@@ -60,7 +58,7 @@ from isochrone_wire.queries.differential_order import DECIDED, SORTS, select_row
 @options.client
 def diff(
     *,
-    client: ObservatoryClient,
+    client: ReadClient,
     output: Output,
     window: str,
     baseline: str,
@@ -86,7 +84,7 @@ def diff(
 
     def show(write: Write) -> None:
         now = now_at()
-        selection = Selection(window=parse_window(window, now_at=now), targets=(explain,) if explain else targets)
+        selection = Selection(window=parse_window(window, as_of=now), targets=(explain,) if explain else targets)
         reference = baseline or require_baseline(client.get_baseline())
         answer = client.get_differentials(
             selection, baseline=reference, against=against, metric=Metric(metric), explain=explain is not None
@@ -99,7 +97,7 @@ def diff(
         write(differentials.page(answer, rows, metric=Metric(metric), now_at=now))
         differentials.require_decision(answer, rows, baseline=reference, only=only)
 
-    watch.run(show, output=output, every_s=watch_s)
+    terminal.repeat(show, output=output, every_s=watch_s)
 
 
 def _print_story(answer: DifferentialList, *, metric: Metric, now_at: int, output: Output) -> None:

@@ -1,22 +1,17 @@
-"""The commands that rank targets: `isochrone leaderboard` within each region, and `tiers` within each price tier."""
+"""The commands that rank: `isochrone leaderboard` and `tiers` targets, `regions` the regions of each provider."""
 
 import click
 
-from isochrone_client import terminal, watch
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client import terminal
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
-from isochrone_client.pages import leaderboard as leaderboards
-from isochrone_client.terminal import Output
-from isochrone_client.watch import Write
+from isochrone_client.pages import leaderboard as pages
+from isochrone_client.terminal import Output, Write
 from isochrone_client.window import parse_window
 from isochrone_common.cli.command_line import Choice
-from isochrone_wire.answers import Order, Selection
+from isochrone_wire.answers import Metric, Order, Selection
 
-_EXAMPLES = (
-    "isochrone leaderboard --region us-east-2 --window 7d",
-    "isochrone leaderboard --by tokens-per-usd",
-)
+_EXAMPLES = ("isochrone leaderboard --region us-east-2 --window 7d", "isochrone leaderboard --by tokens-per-usd")
 
 
 @click.command("leaderboard", epilog=options.example(*_EXAMPLES))
@@ -30,7 +25,7 @@ _EXAMPLES = (
 )
 @options.regions
 @options.targets
-@options.window
+@options.repeated_window
 @options.watch
 @options.reading
 @options.verdict
@@ -38,7 +33,7 @@ _EXAMPLES = (
 @options.client
 def leaderboard(
     *,
-    client: ObservatoryClient,
+    client: ReadClient,
     output: Output,
     window: str,
     regions: tuple[str, ...],
@@ -53,28 +48,40 @@ def leaderboard(
     """
 
     def show(write: Write) -> None:
-        selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+        selection = Selection(window=parse_window(window), regions=regions, targets=targets)
         answer = client.get_leaderboard(selection, order=Order(order))
-        write(leaderboards.page(answer))
-        leaderboards.require_ranking(answer)
+        write(pages.page(answer))
+        pages.require_ranking(answer)
 
-    watch.run(show, output=output, every_s=watch_s)
+    terminal.repeat(show, output=output, every_s=watch_s)
 
 
 @click.command("tiers", epilog=options.example("isochrone tiers --region us-east-2"))
 @options.selecting
 @options.estimand
-def tiers(
-    *,
-    client: ObservatoryClient,
-    output: Output,
-    selection: Selection,
-) -> None:
+def tiers(*, client: ReadClient, output: Output, selection: Selection) -> None:
     """Rank targets by median TTFT within their price tier.
 
     Tiers are by US dollars per million output tokens: free, nearly free (below 0.15), sweet spot (0.15 to 0.30),
     quality first (0.30 to 0.80), premium (from 0.80 on), and unpriced where the plan states no price.
     """
     answer = client.get_tiers(selection)
-    terminal.write(leaderboards.tiers_page(answer), output)
-    leaderboards.require_tiers(answer)
+    terminal.write(pages.tiers_page(answer), output)
+    pages.require_tiers(answer)
+
+
+@click.command("regions", epilog=options.example("isochrone regions", "isochrone regions --metric e2e --window 7d"))
+# What the command shows in any case.
+@click.option("--best", is_flag=True, hidden=True, expose_value=False)
+@options.metric_option("The metric to compare.")
+@options.selecting
+@options.estimand
+def regions(*, client: ReadClient, output: Output, selection: Selection, metric: str) -> None:
+    """Show the nearest region of each provider, and how much slower the others are.
+
+    That is the region from which its targets answer first; every other region is compared with it, paired by target and
+    round. Only targets that all of these regions measured are compared.
+    """
+    answer = client.get_region_costs(selection, metric=Metric(metric))
+    terminal.write(pages.best_page(answer, metric=Metric(metric)), output)
+    pages.require_best(answer)

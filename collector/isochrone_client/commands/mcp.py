@@ -23,7 +23,7 @@ def mcp(*, collector: Collector, timeout_us: int, baseline: str) -> None:
     routes, explain, incidents and estimate; they ask the collector what the commands ask, and change nothing.
     """
     try:
-        from isochrone_client.mcp import questions, server  # noqa: PLC0415  # an extra
+        from isochrone_client.mcp import Questions, serve  # noqa: PLC0415  # an extra
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _SDK:
@@ -34,4 +34,4 @@ def mcp(*, collector: Collector, timeout_us: int, baseline: str) -> None:
     if sys.stdin.isatty():
         terminal.remark("waiting for an assistant on standard input; Ctrl-C ends")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that reads from a terminal would delay the end
-    server.serve(questions.Questions(collector=collector, timeout_us=timeout_us, baseline=baseline))
+    serve(Questions(collector=collector, timeout_us=timeout_us, baseline=baseline))

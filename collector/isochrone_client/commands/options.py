@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from isochrone_client import completion
 from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_collector
-from isochrone_client.clock import now_at
 from isochrone_client.configuration import defaults_for
 from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.render import OUTPUTS
@@ -19,7 +18,7 @@ from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_common.cli.command_line import Choice, Seconds, output_option, print_error
 from isochrone_common.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
-from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.text import ESTIMAND_SENTENCE
 
@@ -43,16 +42,16 @@ def _apply_defaults(context: click.Context, _parameter: click.Parameter, collect
     """Give the other options the defaults of the configuration, which depend on the collector's context."""
     if not context.resilient_parsing:
         defaults = defaults_for(collector)
-        if not _prints_answers(context.command):
+        # The formats of a command that writes files have other names.
+        types = [parameter.type for parameter in context.command.params if parameter.name == "output"]
+        if not any(isinstance(of, click.Choice) and tuple(of.choices) == OUTPUTS for of in types):
             defaults.pop("output", None)
         context.default_map = defaults
     return collector
 
 
-def _prints_answers(command: click.Command) -> bool:
-    """True if the command's formats are `OUTPUTS`; those of a command that writes files have other names."""
-    types = (parameter.type for parameter in command.params if parameter.name == "output")
-    return any(isinstance(of, click.Choice) and tuple(of.choices) == OUTPUTS for of in types)
+def _window(_context: click.Context, _parameter: click.Parameter, text: str) -> Window:
+    return parse_window(text)
 
 
 _collector = click.option(
@@ -99,18 +98,19 @@ _exit_code = click.option(
     help="Exit with 4 if the answer is undecided or the data are insufficient; without it that is 0.",
 )
 _exit_code_of_export = click.option(
-    "--exit-code",
-    is_flag=True,
-    help="Exit with 4 if there is nothing to write; without it that is 1.",
+    "--exit-code", is_flag=True, help="Exit with 4 if there is nothing to write; without it that is 1."
 )
 
-window = click.option(
-    "--window",
-    default="24h",
-    show_default=True,
-    metavar="RANGE",
-    help="15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 (the end not included; UTC).",
-)
+_WINDOW: dict[str, Any] = {
+    "default": "24h",
+    "show_default": True,
+    "metavar": "RANGE",
+    "help": "15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 "
+    "(the end not included; UTC).",
+}
+window = click.option("--window", callback=_window, **_WINDOW)
+repeated_window = click.option("--window", **_WINDOW)
+"""The window as its text, for a command that asks again and again."""
 targets = click.option(
     "--target",
     "targets",
@@ -168,11 +168,7 @@ watch = click.option(
 def file(**more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
     """`--file FILE` as the parameter `path`."""
     return click.option(
-        "--file",
-        "path",
-        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-        metavar="FILE",
-        **more,
+        "--file", "path", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), metavar="FILE", **more
     )
 
 
@@ -224,11 +220,11 @@ def client(function: Function) -> Function:
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, collector: Collector | None, timeout_us: int, **more: Any) -> Any:  # noqa: ANN401  # any command's
-        from isochrone_client.client import ObservatoryClient  # noqa: PLC0415  # a help does without
+        from isochrone_client.client import ReadClient  # noqa: PLC0415  # a help does without
 
         if collector is None:  # a subcommand follows
             return function(*arguments, client=None, **more)
-        with ObservatoryClient(collector, timeout_us=timeout_us) as opened:
+        with ReadClient(collector, timeout_us=timeout_us) as opened:
             return function(*arguments, client=opened, **more)
 
     return cast("Function", wrapped)
@@ -242,7 +238,7 @@ def require_no_options(context: click.Context) -> None:
 
 
 def estimand(function: Function) -> Function:
-    """Say at the end of the help what the numbers are of."""
+    """State at the end of the help what the numbers are of."""
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{ESTIMAND_SENTENCE}"
     return function
 
@@ -268,7 +264,7 @@ def _explained(error: InsufficientError, options: Mapping[str, Any]) -> Insuffic
     """The error with the regions that lack samples, asked from the collector of these options."""
     from isochrone_client.absence import explain  # noqa: PLC0415  # few commands end so, and each would load its values
 
-    regions = options.get("regions", ())
+    regions = options["selection"].regions if "selection" in options else options.get("regions", ())
     return explain(error, options["collector"], regions=regions, timeout_us=options["timeout_us"])
 
 
@@ -288,15 +284,22 @@ def exporting(function: Function) -> Function:
     return asking(_exit_code_of_export(cast("Function", wrapped)))
 
 
-def selecting(function: Function) -> Function:
-    """The options of `reading` and `verdict`, and those that select samples, as a `selection` up to now; with a
-    `client`.
-    """
-    asked = client(function)
+def selection(function: Function) -> Function:
+    """The options that select samples: the parameter `selection`, up to now."""
 
     @functools.wraps(function)
-    def wrapped(*, window: str, regions: tuple[str, ...], targets: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
-        chosen = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
-        return asked(selection=chosen, **more)
+    def wrapped(
+        *arguments: Any,  # noqa: ANN401  # any command's
+        window: Window,
+        regions: tuple[str, ...],
+        targets: tuple[str, ...],
+        **more: Any,  # noqa: ANN401  # any command's
+    ) -> Any:  # noqa: ANN401  # any command's
+        return function(*arguments, selection=Selection(window=window, regions=regions, targets=targets), **more)
 
-    return regions(targets(window(reading(verdict(cast("Function", wrapped))))))
+    return regions(targets(window(cast("Function", wrapped))))
+
+
+def selecting(function: Function) -> Function:
+    """The options of `selection`, `reading` and `verdict`, with a `client`."""
+    return selection(reading(verdict(client(function))))

@@ -6,13 +6,12 @@ import click
 
 from isochrone_client import terminal
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.cells import no_samples
 from isochrone_client.report import ReportRequest, make_report, render_markdown
-from isochrone_client.window import parse_window
+from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import output_option
 from isochrone_wire.answers import Metric, Selection
 
@@ -30,22 +29,18 @@ _FORMAT_OF = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "
 @options.file(default=STDOUT, help="The file to write; an existing one is replaced.  [default: standard output]")
 @options.baseline
 @options.metric
-@options.regions
-@options.targets
-@options.window
+@options.selection
 @options.asking
 @options.verdict
 def report(
     *,
     collector: Collector,
     timeout_us: int,
+    selection: Selection,
     output: str | None,
     path: Path,
     baseline: str,
     metric: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
-    window: str,
 ) -> None:
     """Write a report: a verdict, all targets and regions, incidents, differentials, routes and more.
 
@@ -54,10 +49,8 @@ def report(
     collector cannot answer are left out, with the reason. The file is written completely or not at all.
     """
     kind = options.file_format(output, path, _FORMAT_OF, default="markdown")
-    now = now_at()
-    selection = Selection(window=parse_window(window, now_at=now), regions=regions, targets=targets)
-    request = ReportRequest(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now)
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+    request = ReportRequest(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now_at())
+    with ReadClient(collector, timeout_us=timeout_us) as client:
         made = make_report(
             client, request, collector=str(collector), progress=terminal.progress, with_page=kind == "html"
         )

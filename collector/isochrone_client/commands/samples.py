@@ -1,4 +1,4 @@
-"""`isochrone samples`: single probes; `--follow` prints new ones, `export` writes all to a file."""
+"""`isochrone samples`: single probes, new ones with `--follow`, all with `export`; `series`: values over time."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -7,23 +7,22 @@ from pathlib import Path
 import click
 
 from isochrone_client import terminal
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.output_file import STDOUT, open_output
-from isochrone_client.pages import samples as sample_pages
-from isochrone_client.sample_export.writers import FORMATS
-from isochrone_client.sample_stream import SampleStream, export_samples
+from isochrone_client.pages import samples as pages
+from isochrone_client.sample_export import FORMATS
+from isochrone_client.streams import SampleStream, export_samples
 from isochrone_client.terminal import Output
-from isochrone_client.window import parse_window
+from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import CommandGroup, Entry, output_option
-from isochrone_wire.answers import Selection, Window
+from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.fleet import StoredSample
 from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US
 
 _PROGRESS_EVERY_US = 2 * SECOND_US
-Portions = Iterator[tuple[StoredSample, ...]]
+_POINTS_FOR_PEOPLE = 32
 
 COMMANDS = {
     "export": Entry("isochrone_client.commands.samples:export", "Write every sample of a window, with every field."),
@@ -47,9 +46,7 @@ COMMANDS = {
 )
 @click.option("--id", "sample_id", metavar="ID", help="Only the sample with this id, which json and csv have.")
 @click.option("--follow", "-f", is_flag=True, help="Continue with new ones until Ctrl-C; json has one per line.")
-@options.regions
-@options.targets
-@options.window
+@options.selection
 @options.reading
 @options.verdict
 @click.pass_context
@@ -57,11 +54,9 @@ COMMANDS = {
 def samples(
     context: click.Context,
     *,
-    client: ObservatoryClient,
+    client: ReadClient,
     output: Output,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
     limit: int,
     sample_id: str | None,
     follow: bool,
@@ -73,36 +68,18 @@ def samples(
     if context.invoked_subcommand is not None:
         options.require_no_options(context)
         return
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+    window = selection.window
     if sample_id is not None:
-        _show_one(client, sample_id, output=output)
+        found = client.get_sample(sample_id)
+        window = Window(from_at=found.sample.round_at, until_at=found.sample.round_at + 1)
+        terminal.write(pages.page((found,), window=window, now_at=now_at()), output)
     elif follow:
-        _follow(client, selection, limit=limit, output=output)
+        portions = SampleStream(client, selection, report=terminal.remark).samples(limit=limit)
+        terminal.write_all((pages.page(rows, window=window, now_at=now_at()) for rows in portions), output)
     else:
-        _show(client, selection, limit=limit, output=output)
-
-
-def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
-    newest = client.list_samples(selection, limit=limit)
-    terminal.write(sample_pages.page(newest, window=selection.window, now_at=now_at()), output)
-    sample_pages.require_samples(newest, window=selection.window)
-
-
-def _show_one(client: ObservatoryClient, sample_id: str, *, output: Output) -> None:
-    found = client.get_sample(sample_id)
-    window = Window(from_at=found.sample.round_at, until_at=found.sample.round_at + 1)
-    terminal.write(sample_pages.page((found,), window=window, now_at=now_at()), output)
-
-
-def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
-    """Print the newest samples and then new ones, until Ctrl-C."""
-    write = terminal.begin
-    try:
-        for portion in SampleStream(client, selection, report=terminal.remark).samples(limit=limit):
-            write(sample_pages.page(portion, window=selection.window, now_at=now_at()), output)
-            write = terminal.go_on
-    except KeyboardInterrupt:
-        return
+        newest = client.list_samples(selection, limit=limit)
+        terminal.write(pages.page(newest, window=window, now_at=now_at()), output)
+        pages.require_samples(newest, window=window)
 
 
 @click.command("export", epilog=options.example("isochrone samples export --window 1h --file samples.parquet"))
@@ -113,21 +90,10 @@ def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, outp
 )
 @options.file(required=True, help="The file to write; - is standard output, for csv and jsonl.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@options.regions
-@options.targets
-@options.window
+@options.selection
 @options.exporting
 @options.client
-def export(
-    *,
-    client: ObservatoryClient,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
-    output: str | None,
-    path: Path,
-    force: bool,
-) -> None:
+def export(*, client: ReadClient, selection: Selection, output: str | None, path: Path, force: bool) -> None:
     """Write every sample of a window, with every field.
 
     The oldest round comes first; names and units are those of `isochrone samples --output json`.
@@ -138,15 +104,14 @@ def export(
     chosen = options.file_format(output, path, {f".{name}": name for name in FORMATS}, default="csv")
     if path == STDOUT and chosen == "parquet":
         raise click.UsageError("parquet does not go to standard output; name a file with --file")
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     portions = export_samples(client, selection, report=terminal.remark)
     first = next(portions, ())
-    sample_pages.require_samples(first, window=selection.window)
+    pages.require_samples(first, window=selection.window)
     rows = _write(chain([first], portions), selection.window, kind=chosen, path=path, force=force)
     terminal.remark(f"{rows} samples exported" + ("" if path == STDOUT else f" to {path}"))
 
 
-def _write(portions: Portions, window: Window, *, kind: str, path: Path, force: bool) -> int:
+def _write(portions: Iterator[tuple[StoredSample, ...]], window: Window, *, kind: str, path: Path, force: bool) -> int:
     """Write all portions; return the number of samples."""
     rows, reported_at = 0, now_at()
     with open_output(path, force=force) as file:
@@ -159,3 +124,52 @@ def _write(portions: Portions, window: Window, *, kind: str, path: Path, force: 
                 terminal.remark(f"{rows} samples, rounds up to {minute(portion[-1].sample.round_at)} UTC")
         writer.close()
     return rows
+
+
+@click.command(
+    "series",
+    epilog=options.example(
+        "isochrone series --target kimi-k2.5 --window 7d",
+        "isochrone series --metric e2e --limit 8 --output json",
+        "isochrone series --target kimi-k2.5 --bins 40",
+    ),
+)
+@options.metric_option("The metric of the values.")
+@options.limit_option("Show the goodput: the share of planned requests whose metric, a latency, is within this limit.")
+@click.option(
+    "--points",
+    type=click.IntRange(1, 500),
+    metavar="N",
+    help=f"Points of a series at most.  [default: {_POINTS_FOR_PEOPLE} in a table, 500 in json and csv]",
+)
+@click.option(
+    "--bins",
+    type=click.IntRange(2, 200),
+    metavar="N",
+    help="Also show the distribution of the values, in at most so many bins of a logarithmic scale.",
+)
+@options.selecting
+def series(
+    *,
+    client: ReadClient,
+    output: Output,
+    selection: Selection,
+    metric: str,
+    limit_s: float | None,
+    points: int | None,
+    bins: int | None,
+) -> None:
+    """Show values and outcomes over time, per target and region.
+
+    Each point is of a bucket of time: p10, p50 and p90 of the values in it, and the numbers of probes that succeeded,
+    failed, were throttled or skipped. Long windows are answered from summaries, within 1 %.
+    """
+    answer = client.get_series(
+        selection,
+        metric=Metric(metric),
+        points=points or (_POINTS_FOR_PEOPLE if output.is_for_people else 0),
+        limit_us=round((limit_s or 0) * SECOND_US),
+        bins=bins or 0,
+    )
+    terminal.write(pages.series_page(answer, now_at=now_at()), output)
+    pages.require_series(answer)

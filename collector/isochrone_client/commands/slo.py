@@ -1,11 +1,11 @@
-"""`isochrone slo`: which targets are fast enough for which use, per region."""
+"""`isochrone slo`: the targets that are fast enough for each use; `simulate`: recorded rounds under other policies."""
 
 import click
 
 from isochrone_client import terminal
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
-from isochrone_client.pages import latency_targets
+from isochrone_client.pages import latency_targets, simulations
 from isochrone_client.terminal import Output
 from isochrone_common.cli.command_line import Choice
 from isochrone_wire.answers import Selection
@@ -45,7 +45,7 @@ _EXAMPLES = (
 @options.estimand
 def slo(
     *,
-    client: ObservatoryClient,
+    client: ReadClient,
     output: Output,
     selection: Selection,
     uses: tuple[str, ...],
@@ -72,7 +72,45 @@ def slo(
         limit_us=round((limit_s or 0) * SECOND_US),
         min_tokens_per_second=min_speed or 0.0,
     )
-    if by or answer_tokens or limit_s or min_speed:
-        latency_targets.require_goodput(answer)
     terminal.write(latency_targets.page(answer), output)
     latency_targets.require_verdict(answer)
+
+
+@click.command(
+    "simulate",
+    epilog=options.example(
+        "isochrone simulate --window 1h",
+        "isochrone simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2",
+        "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
+    ),
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="POLICY",
+    help="static, static:TARGET, nearest, routed, race:K or fallback:MS. Can be given several times; "
+    "without a static one, static is put first.  [default: static, nearest, routed, race:2 and fallback:200]",
+)
+@options.selecting
+@options.estimand
+def simulate(*, client: ReadClient, output: Output, selection: Selection, policies: tuple[str, ...]) -> None:
+    """Replay the recorded rounds under other routing policies.
+
+    The targets are the members, which can replace each other. Every policy gets the same rounds: those in which each
+    member was probed from that region. No policy uses later rounds.
+
+    \b
+    static:TARGET  always this one; static: the best one over all regions
+    nearest        per region the best one of the first rounds
+    routed         the best one, replaced only by a significantly and noticeably
+                   better one
+    race:K         the K best so far at once; the first token wins
+    fallback:MS    the best so far, and the second one, too, if there is no token
+                   after MS milliseconds
+    """
+    if policies and not any(policy.strip().startswith("static") for policy in policies):
+        policies = ("static", *policies)  # the reference
+    answer = client.simulate(selection, policies=policies)
+    terminal.write(simulations.page(answer), output)
+    simulations.require_replay(answer)

@@ -3,9 +3,8 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client import watch as refreshing
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
 from isochrone_client.live_view import screens
 from isochrone_client.live_view.answers import Observer, snapshot
@@ -13,8 +12,7 @@ from isochrone_client.live_view.state import WINDOWS, Question, ViewState
 from isochrone_client.pages.cells import no_samples
 from isochrone_client.pages.matrix import METRICS, SORTS
 from isochrone_client.screen import can_be_redrawn
-from isochrone_client.terminal import Output
-from isochrone_client.watch import Write
+from isochrone_client.terminal import Output, Write
 from isochrone_common.cli.command_line import Choice, Seconds
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import SECOND_US
@@ -96,6 +94,6 @@ def watch(
             raise no_samples(answers.leaderboard.window)
 
     width = terminal.render_options().width if output.format == "table" and not output.wide else _UNLIMITED
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+    with ReadClient(collector, timeout_us=timeout_us) as client:
         observer = Observer(client)
-        refreshing.run(show, output=output, every_s=every_s if follow else None)
+        terminal.repeat(show, output=output, every_s=every_s if follow else None)

@@ -14,8 +14,7 @@ import click
 from rich.text import Text
 
 from isochrone_client import terminal
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.scenario import BASELINE, VANTAGES, Timeline
 from isochrone_client.errors import SlowError, UnreachableError
@@ -31,6 +30,7 @@ from isochrone_client.pages.matrix import (
     matrix_of,
 )
 from isochrone_client.screen import Screen, StopRequests, can_be_redrawn, fitting, lines_of
+from isochrone_client.window import now_at
 from isochrone_wire.answers import Differential, Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind
@@ -68,7 +68,7 @@ class Observation:
 class Observer:
     """Questions about a demo that began at `started_at`, in microseconds since the epoch."""
 
-    def __init__(self, client: ObservatoryClient, *, targets: tuple[str, ...], started_at: int) -> None:
+    def __init__(self, client: ReadClient, *, targets: tuple[str, ...], started_at: int) -> None:
         self._client = client
         self._targets = targets
         self._started_at = started_at

@@ -20,8 +20,7 @@ import click
 
 from isochrone_client import terminal
 from isochrone_client.address import Collector, resolve_collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.display import Observer, Watch, continued
 from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
@@ -43,8 +42,8 @@ from isochrone_client.demo.scenario import (
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages import routes as route_pages
-from isochrone_client.route_tables import collect_tables
 from isochrone_client.screen import StopRequests
+from isochrone_client.window import now_at
 from isochrone_common.address import parse_address
 from isochrone_common.cli.command_line import terminal_width
 from isochrone_common.files import replace_file
@@ -87,7 +86,7 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
         timeline = Timeline(scenario.script, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
-        with ObservatoryClient(_http_address(collector)) as client:
+        with ReadClient(_http_address(collector)) as client:
             watch = Watch(
                 observer=Observer(client, targets=world.targets, started_at=started_at),
                 timeline=timeline,
@@ -176,7 +175,7 @@ def _start_agents(
     _print("agents in " + ", ".join(vantage.region for vantage in VANTAGES))
 
 
-def _print_results(client: ObservatoryClient, world: World, selection: Selection) -> None:
+def _print_results(client: ReadClient, world: World, selection: Selection) -> None:
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
     rows = select_rows(answer)
@@ -184,7 +183,7 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
     click.echo()
     terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()))
     click.echo()
-    terminal.write(route_pages.changes_page(collect_tables(client, (), ""), now_at=now_at()))
+    terminal.write(route_pages.changes_page(client.list_tables(), now_at=now_at()))
     click.echo()
     found = client.list_incidents(selection.window, past=True)
     if found.incidents:

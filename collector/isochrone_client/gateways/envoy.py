@@ -13,10 +13,7 @@ CLUSTERS = "clusters"
 
 def render(tables: RegionTables) -> dict[str, str]:
     """The RDS response and, under `clusters`, the CDS response."""
-    return {
-        CLUSTERS: _answer(tables, envoy.clusters(tables)),
-        "": _answer(tables, [envoy.route_configuration(tables)]),
-    }
+    return {CLUSTERS: _answer(tables, envoy.clusters(tables)), "": _answer(tables, [envoy.route_configuration(tables)])}
 
 
 def read_metadata(text: str) -> Iterator[Mapping[str, str]]:

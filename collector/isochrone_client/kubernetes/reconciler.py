@@ -1,4 +1,4 @@
-"""The loop that makes route objects follow the tables, on the replica that leads.
+"""The loop that makes route objects follow the tables, on the replica that leads, and the election of that one.
 
 The tables arrive through `receive`. A change of a table or an object wakes the loop, which reads all objects and
 applies what differs, so that an event that is lost costs a minute at most.
@@ -10,16 +10,73 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from isochrone_client.errors import ClusterError
 from isochrone_client.kubernetes.cluster import Cluster, ConflictError
-from isochrone_client.kubernetes.election import RENEW_SECONDS, Election
-from isochrone_client.kubernetes.route_objects import KINDS, Change, Kind, change_of
+from isochrone_client.kubernetes.route_objects import GENERATION_ANNOTATION, KINDS, Change, Kind, change_of
 from isochrone_wire.routes import RouteTable
 
+DURATION_SECONDS = 15.0
+RENEW_SECONDS = 2.0
+# A holder that could not renew stops early enough for every clock.
+DEADLINE_SECONDS = 10.0
 _READ_AGAIN_SECONDS = 60.0
 _RETRY_SECONDS = 5.0
 _STOP_SECONDS = 5.0
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Election:
+    """The candidature of `identity` for a `Lease`, as Kubernetes' own components do it.
+
+    The holder renews its lease. A candidate takes it over when it has seen no renewal for the duration of the lease, by
+    its own monotonic clock: the clocks of two machines are never compared. The API server accepts only one of two
+    writes that start from the same version of the lease. Instants are seconds of that clock; `renew_time` is text.
+    """
+
+    identity: str
+    _seen: Spec | None = None
+    _seen_at: float = 0.0
+    _held_until: float = 0.0
+
+    def leads(self, now: float) -> bool:
+        """True while the lease is held for certain."""
+        return now < self._held_until
+
+    def wanted(self, spec: Spec | None, *, now: float, renew_time: str) -> dict[str, Any] | None:
+        """The content of the lease to write, given its present one (`None`: there is no lease), or `None` to wait."""
+        if spec is None:
+            return self._content(0, acquired=renew_time, renewed=renew_time)
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, now
+        transitions = int(spec.get("leaseTransitions") or 0)
+        if spec.get("holderIdentity") == self.identity:
+            return self._content(transitions, acquired=spec.get("acquireTime") or renew_time, renewed=renew_time)
+        duration = float(spec.get("leaseDurationSeconds") or DURATION_SECONDS)
+        if spec.get("holderIdentity") and now < self._seen_at + duration:
+            return None
+        return self._content(transitions + 1, acquired=renew_time, renewed=renew_time)
+
+    def written(self, spec: Spec, *, at: float) -> None:
+        """Note that the API server has accepted the lease, which was requested at that instant."""
+        self._seen, self._seen_at = spec, at
+        self._held_until = at + DEADLINE_SECONDS if spec.get("holderIdentity") == self.identity else 0.0
+
+    def lost(self) -> None:
+        """Note that another candidate holds the lease."""
+        self._held_until = 0.0
+
+    def _content(self, transitions: int, *, acquired: str, renewed: str) -> dict[str, Any]:
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(DURATION_SECONDS),
+            "acquireTime": acquired,
+            "renewTime": renewed,
+            "leaseTransitions": transitions,
+        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +161,9 @@ class Reconciler:
         self._renewed_at = self.clock()
         before = self.cluster.read_lease(self.lease)
         now = self.clock()
-        spec = self.election.wanted(before["spec"] if before else None, now=now, renew_time=_micro_time())
+        spec = self.election.wanted(
+            before["spec"] if before else None, now=now, renew_time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        )
         if spec is None:
             self.election.lost()
             return
@@ -128,7 +187,8 @@ class Reconciler:
             except ConflictError:
                 self._wake()  # it has changed since it was read
                 continue
-            self.report(f"{kind.kind} {live['metadata']['name']}: weights of {_generation(change)}")
+            generation = change.patch["metadata"]["annotations"][GENERATION_ANNOTATION]
+            self.report(f"{kind.kind} {live['metadata']['name']}: weights of generation {generation}")
 
     def _report_problems(self, changes: Iterable[Change]) -> None:
         problems = frozenset(problem for change in changes for problem in change.problems)
@@ -144,13 +204,3 @@ class Reconciler:
             except ClusterError:
                 # The loop reports a server that is away; a kind that is not installed is not reported.
                 self._is_over.wait(_RETRY_SECONDS)
-
-
-def _micro_time() -> str:
-    """The present in the format of a lease, which has microseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _generation(change: Change) -> str:
-    assert change.patch is not None
-    return f"generation {change.patch['metadata']['annotations']['isochrone/generation']}"

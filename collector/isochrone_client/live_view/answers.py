@@ -6,19 +6,18 @@ Units as in `isochrone_wire.model`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.formats import bars, between
 from isochrone_client.live_view.state import Question
 from isochrone_client.names import Names
 from isochrone_client.pages import matrix
 from isochrone_client.pages.alerts import open_incident
 from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown
-from isochrone_client.pages.differentials import SUFFIX_OF, stale_before
+from isochrone_client.pages.differentials import stale_before
+from isochrone_client.pages.fleet import require_targets
 from isochrone_client.pages.matrix import Matrix, Place, by_place, median
-from isochrone_client.pages.targets import require_targets
-from isochrone_client.render.page import Page, row_record, wire_fields
-from isochrone_client.window import parse_window
+from isochrone_client.render.page import SUFFIX_OF, Page, row_record, wire_fields
+from isochrone_client.window import now_at, parse_window
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Quantile, Selection
 from isochrone_wire.fleet import CoverageList, TargetList
 from isochrone_wire.insights import Alert, Incident, Leaderboard, Standing
@@ -85,7 +84,7 @@ class Detail:
 class Observer:
     """Questions to one collector. Its methods raise `ClientError`."""
 
-    def __init__(self, client: ObservatoryClient) -> None:
+    def __init__(self, client: ReadClient) -> None:
         self._client = client
 
     def observe(self, question: Question, detail: str = "") -> tuple[Answers, Detail | None]:
@@ -99,7 +98,7 @@ class Observer:
         plan = client.list_targets()
         require_targets(plan)
         baseline, regions = self._regions(question, plan)
-        window = parse_window(question.window, now_at=answered_at)
+        window = parse_window(question.window, as_of=answered_at)
         only = regions if question.regions else ()
         everywhere = Selection(window=window, targets=question.targets)
         selection = replace(everywhere, regions=(baseline, *only) if only else ())
@@ -123,7 +122,7 @@ class Observer:
         """The baseline region, and the other regions of the question; short names are expanded."""
         fleet = self._client.list_vantages()
         known = dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in fleet.vantages))))
-        names = Names(regions=frozenset(known), targets=plan.targets)
+        names = Names(regions=tuple(known), targets=plan.targets)
         baseline = names.region(question.baseline or plan.baseline or next(iter(known), ""))
         chosen = {names.region(text) for text in question.regions} or known.keys()
         return baseline, tuple(region for region in known if region in chosen and region != baseline)

@@ -10,17 +10,17 @@ from typing import Any
 from rich.text import Text
 
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, SlowError, UnreachableError
 from isochrone_client.formats import age, moment, span
 from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, Observer, matrix_of
 from isochrone_client.live_view.state import BINDINGS, Question, Shown, ViewState, press, selected_target
-from isochrone_client.pages import coverage, differentials, leaderboard, matrix, samples
+from isochrone_client.pages import differentials, fleet, leaderboard, matrix, samples
 from isochrone_client.pages.alerts import open_incident
 from isochrone_client.pages.matrix import DECISION_MARKS, FAILING_MARK, FORMS_WITH_BARS, STALE_MARK, Matrix
 from isochrone_client.render.page import Column, Page
 from isochrone_client.screen import Keyboard, Screen, StopRequests, fitting, lines_of
+from isochrone_client.window import now_at
 from isochrone_wire.durations import SECOND_US
 
 # The ages on the screen change with each second; an answer is looked for more often while one is awaited.
@@ -60,7 +60,7 @@ class View:
 def run(collector: Collector, state: ViewState, *, timeout_us: int, every_us: int) -> None:
     """Show the live view until `q`, Ctrl-C, SIGTERM or SIGHUP. Raises the `ClientError` of the first answer."""
     keyboard = Keyboard()
-    with ThreadPoolExecutor(max_workers=1) as beside, ObservatoryClient(collector, timeout_us=timeout_us) as client:
+    with ThreadPoolExecutor(max_workers=1) as beside, ReadClient(collector, timeout_us=timeout_us) as client:
         # The client is closed first, which ends a call that the thread waits for.
         asking = _Asking(observer=Observer(client), beside=beside, every_us=every_us)
         view = View(collector=str(collector), answers=asking.first(state.question), state=state, now_at=now_at())
@@ -183,7 +183,7 @@ def _one_target(view: View, width: int, room: int) -> list[Text]:
             f"contribution of the phases to the difference from {detail.baseline}",
             differentials.phases_page(detail.differentials),
         ),
-        ("outcomes", coverage.page(detail.coverage, now_at=view.now_at)),
+        ("outcomes", fleet.coverage_page(detail.coverage, now_at=view.now_at)),
     )
     lines: list[Text] = []
     for title, page in pages:

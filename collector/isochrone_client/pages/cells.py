@@ -1,20 +1,107 @@
-"""Cells, footnotes and errors that several pages share.
+"""Columns, footnotes and errors that several pages share.
 
 A quantile without an interval is not shown: it has too few independent samples.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.formats import UNKNOWN, Amount, amount_interval, between, number
-from isochrone_wire.answers import Quantile, Window
+from isochrone_client.errors import BaselineError, InsufficientError, NoSamplesError
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds, number
+from isochrone_client.render.page import Column, Row
+from isochrone_wire.answers import Decision, Proportion, Quantile, Window
 
-Row = TypeVar("Row")
 QuantileOf = Callable[[Row], Quantile | None]
 TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
 TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
 """The note below a table with quantiles that are not shown."""
+SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
+PROVIDERS = "providers of targets"
+"""The name of what a shortened target no longer has."""
+DECISION_STYLES = {
+    Decision.FASTER: "green",
+    Decision.SLOWER: "red",
+    Decision.MIXED: "yellow",
+    Decision.UNDECIDED: "dim",
+}
+MORE_ROUNDS = "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
+
+_PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
+_SO_FAR = " so far; "
+
+
+def target_column(
+    rows: Sequence[Row],
+    of: Callable[[Row], str],
+    *,
+    mark: Callable[[Row, str], str] = lambda _row, name: name,
+    reserved: int | None = None,
+) -> Column[Row]:
+    """The column of the targets of `rows`; on a narrow screen without their providers, where the models differ.
+
+    `mark` adds the mark of a footnote to a name.
+    """
+    models = Counter(model_part(name) for name in {of(row) for row in rows})
+
+    def short(row: Row) -> str:
+        model = model_part(of(row))
+        return mark(row, model if models[model] == 1 else of(row))
+
+    return Column(
+        "target", lambda row: mark(row, of(row)), wide=True, short=short, short_of=PROVIDERS, reserved=reserved
+    )
+
+
+def model_part(target: str) -> str:
+    """The name of a target without its provider."""
+    return target.partition("/")[2] or target
+
+
+def without_providers(sentence: str) -> str:
+    """A sentence with the models of its targets only: `kimi-k2.5` for `moonshot/kimi-k2.5`."""
+    return _PROVIDER.sub("", sentence)
+
+
+def quantile_column(
+    heading: str, of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0
+) -> Column[Row]:
+    """The column of the quantiles that are shown, in milliseconds or in the `unit` of the answer."""
+    return Column(
+        heading, lambda row: amount(_scaled(value_of(of(row)), unit)), unit=unit, scale=scale, priority=priority
+    )
+
+
+def interval_column(of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0) -> Column[Row]:
+    """The column of the 95 % intervals of quantiles."""
+
+    def text(row: Row) -> str | Amount:
+        found = of(row)
+        return amount_interval(_scaled(found.low, unit), _scaled(found.high, unit)) if found else UNKNOWN
+
+    return Column("interval", text, unit=f"95 %, {unit}" if unit == "ms" else "95 %", scale=scale, priority=priority)
+
+
+def _scaled(value: float | None, unit: str) -> float | None:
+    return milliseconds(value) if unit == "ms" else value
+
+
+def share_columns(heading: str, of: Callable[[Row], Proportion | None]) -> tuple[Column[Row], Column[Row]]:
+    """The columns of a share in per cent and of its 95 % interval."""
+
+    def bounds(row: Row) -> str:
+        found = of(row)
+        return f"{percentage(found.low)} … {percentage(found.high)}" if found else UNKNOWN
+
+    return (
+        Column(heading, lambda row: percentage(found.value) if (found := of(row)) else UNKNOWN, unit="%"),
+        Column("interval", bounds, unit="95 %, %"),
+    )
+
+
+def percentage(share: float) -> str:
+    """A share of 1 in per cent, with one decimal."""
+    return number(100 * share, decimals=1)
 
 
 def worth(n: int, n_eff: float | None) -> str:
@@ -33,30 +120,26 @@ def value_of(quantile: Quantile | None) -> float | None:
     return quantile.value if quantile is not None and is_shown(quantile) else None
 
 
-def _unscaled(value: float | None) -> float | None:
-    return value
-
-
-def interval_of(quantile: Quantile | None, scale: Callable[[float | None], float | None] = _unscaled) -> str | Amount:
-    """The interval of the quantile; `scale` converts its bounds to the unit of the column."""
-    return amount_interval(scale(quantile.low), scale(quantile.high)) if quantile is not None else UNKNOWN
-
-
-_SO_FAR = " so far; "
-
-
 def without_size(reason: str) -> str:
     """The reason of a decision without the size that its row shows, so that rows can share it."""
     return reason.rpartition(_SO_FAR)[2]
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def notes_that_hold(*notes: tuple[object, str]) -> Iterator[str]:
+    """The notes whose condition is true."""
+    return (note for holds, note in notes if holds)
 
 
 class Footnotes:
     """Remarks, numbered in the order of their first use. An empty remark has no mark."""
 
     def __init__(self, remarks: Iterable[str]) -> None:
-        self._number_of = {
-            remark: number for number, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)
-        }
+        self._number_of = {remark: place for place, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)}
 
     def marked(self, text: str, remark: str) -> str:
         """The text with the mark of its remark: `undecided [1]`."""
@@ -65,7 +148,17 @@ class Footnotes:
     @property
     def notes(self) -> tuple[str, ...]:
         """The remarks with their marks, to follow the table."""
-        return tuple(f"[{number}] {remark}" for remark, number in self._number_of.items())
+        return tuple(f"[{place}] {remark}" for remark, place in self._number_of.items())
+
+
+def require_baseline(baseline: str) -> str:
+    """The plan's baseline region. Raises `BaselineError` if there is none."""
+    if not baseline:
+        raise BaselineError(
+            "no plan has been applied yet, so there is no baseline region",
+            hint="use --baseline, or apply a plan with isochrone-collector apply plan.yaml",
+        )
+    return baseline
 
 
 def no_samples(window: Window) -> NoSamplesError:
@@ -73,14 +166,17 @@ def no_samples(window: Window) -> NoSamplesError:
     return NoSamplesError(f"no samples between {between(window)}", window=window)
 
 
-def no_price() -> InsufficientError:
-    """The error for a plan without prices."""
-    return InsufficientError("no target has a price", hint="set `price` of the targets in the plan")
+def require_medians(medians: Iterable[Quantile | None], most: int) -> None:
+    """Raises `InsufficientError` if no median is shown; `most` is the largest number of samples of a target."""
+    if not any(map(is_shown, medians)):
+        raise InsufficientError(
+            f"no target has enough independent samples for a median: {most} of 16 needed, "
+            "or of 6 with a week of history",
+            hint="wait for more rounds, or see `isochrone samples` for why probes fail",
+        )
 
 
-def too_few_for_a_median(most: int) -> InsufficientError:
-    """The error if no target has a median; `most` is the largest number of samples of a target."""
-    return InsufficientError(
-        f"no target has enough independent samples for a median: {most} of 16 needed, or of 6 with a week of history",
-        hint="wait for more rounds, or see `isochrone samples` for why probes fail",
-    )
+def require_price(prices: Iterable[float | None]) -> None:
+    """Raises `InsufficientError` if no target has a price."""
+    if all(price is None for price in prices):
+        raise InsufficientError("no target has a price", hint="set `price` of the targets in the plan")

@@ -1,4 +1,4 @@
-"""Differentials: each region compared with the baseline per target, with intervals and decisions."""
+"""Differentials: each region compared with the baseline per target, with intervals, decisions and phases."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -18,34 +18,30 @@ from isochrone_client.formats import (
     moment,
     number,
 )
-from isochrone_client.pages.cells import Footnotes, without_size, worth
-from isochrone_client.pages.explanation import ADDENDS, has_step, part_of, step_sentence
-from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page, wire_fields
-from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side, Window
+from isochrone_client.pages.cells import (
+    DECISION_STYLES,
+    MORE_ROUNDS,
+    Footnotes,
+    counted,
+    notes_that_hold,
+    target_column,
+    without_size,
+    worth,
+)
+from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Level, Metric, Part, Side, Window
 from isochrone_wire.durations import MINUTE_US
 from isochrone_wire.json_format import minute
 from isochrone_wire.queries.differential_order import select_rows
-from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 
-FORMAT = FORMATS["DifferentialList"]
-_STYLE_OF = {
-    Decision.FASTER: "green",
-    Decision.SLOWER: "red",
-    Decision.MIXED: "yellow",
-    Decision.UNDECIDED: "dim",
-}
+HANDSHAKES = ("dns", "tcp", "tls")
+NETWORK = (*HANDSHAKES, "rtt")
+ADDENDS = (*NETWORK, "server")
+"""The phases that add up to `ttft_cold`. The parts of the server's are not added."""
 _QUANTITIES = (
-    "baseline_median",
-    "region_median",
-    "median_difference",
-    "shift",
-    "shift_low",
-    "shift_high",
-    "margin",
-    "network_shift",
-    "server_shift",
+    *("baseline_median", "region_median", "median_difference", "shift", "shift_low", "shift_high", "margin"),
+    *("network_shift", "server_shift"),
 )
 # Coverage below and failures above these shares are noted.
 _GOOD_COVERAGE = 0.9
@@ -56,7 +52,6 @@ _MISSING_ROUNDS = 1.5
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
 _NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
-SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
 
 
 def page(
@@ -73,26 +68,29 @@ def page(
     """
     stale_at = stale_before(answer.window, now_at=now_at)
     footnotes = Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
-    units = dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit])
-    return Page(
-        schema=FORMAT.schema,
-        title=f"{metric}, rounds between {between(answer.window)}",
-        facts=FORMAT.facts(answer),
-        fields=wire_fields(Differential, also=tuple(also), units=units),
-        record=lambda row: FORMAT.record(row) | {name: of(row) for name, of in also.items()},
-        columns=_columns(
-            rows,
-            metric,
-            lambda row: footnotes.marked(_decision(row, now_at=now_at), remark(row, stale_at=stale_at, now_at=now_at)),
-        ),
+    newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
+
+    def decision(row: Differential) -> str:
+        """The decision, with the time since which it holds if the difference changed within the window."""
+        since = f" since {moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else ""
+        return footnotes.marked(f"{row.decision}{since}", remark(row, stale_at=stale_at, now_at=now_at))
+
+    return answer_page(
+        answer,
+        f"{metric}, rounds between {between(answer.window)}",
+        _columns(rows, metric, decision),
         rows=rows,
+        also=also,
+        units=dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit]),
         group=lambda row: f"{row.region} against {row.baseline}",
         notes=(
             *footnotes.notes,
             *(one.sentence for one in answer.missing),
-            *([f"server: {SERVER_CAVEAT}"] if any(row.server_shift is not None for row in rows) else ()),
-            *([ESTIMAND] if any(row.shift_low is not None for row in rows) else ()),
-            *_freshness(rows, now_at=now_at),
+            *notes_that_hold(
+                (any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}"),
+                (any(row.shift_low is not None for row in rows), ESTIMAND),
+                (newest_at is not None, f"newest round {age(newest_at, now_at=now_at)} ago"),
+            ),
         ),
     )
 
@@ -105,11 +103,15 @@ def _columns(
     def of(value: float | None) -> float | None:
         return displayed(value, metric.unit)
 
+    def if_certain(row: Differential, number: Amount) -> str | Amount:
+        """A number without an interval is not shown."""
+        return UNKNOWN if row.shift_low is None or row.shift_high is None else number
+
     def difference(heading: str, part: Callable[[Differential], float | None], priority: int) -> Column[Differential]:
         return Column(
-            heading=heading,
+            heading,
+            lambda row: if_certain(row, amount(of(part(row)), signed=True)),
             unit=unit,
-            text=lambda row: _if_certain(row, amount(of(part(row)), signed=True)),
             scale="difference",
             priority=priority,
         )
@@ -121,45 +123,25 @@ def _columns(
     return (
         target_column(rows, lambda row: row.target),
         Column(
-            heading="baseline →\nregion",
+            "baseline →\nregion",
+            lambda row: Amount((of(row.baseline_median), of(row.region_median)), "{} → {}"),
             unit=unit,
-            text=lambda row: Amount((of(row.baseline_median), of(row.region_median)), "{} → {}"),
             priority=2,
         ),
         difference("difference", lambda row: row.shift, 0),
         Column(
-            heading="interval",
+            "interval",
+            lambda row: amount_interval(of(row.shift_low), of(row.shift_high), signed=True),
             unit=f"95 %, {unit}",
-            text=lambda row: amount_interval(of(row.shift_low), of(row.shift_high), signed=True),
             scale="difference",
             priority=1,
         ),
-        Column(
-            heading="relative",
-            unit="%",
-            text=lambda row: _if_certain(row, amount_percent(row.shift_percent)),
-            priority=3,
-        ),
+        Column("relative", lambda row: if_certain(row, amount_percent(row.shift_percent)), unit="%", priority=3),
         *(split if metric.includes_request else ()),
-        Column(heading="rounds ≈\nindependent", text=_rounds, priority=6),
-        Column(heading="correlation", text=lambda row: number(row.correlation, decimals=2), priority=7),
-        Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
+        Column("rounds ≈\nindependent", lambda row: worth(row.n, row.n_eff), priority=6),
+        Column("correlation", lambda row: number(row.correlation, decimals=2), priority=7),
+        Column("decision", decision, style=lambda row: DECISION_STYLES.get(row.decision, ""), wide=True),
     )
-
-
-def _decision(row: Differential, *, now_at: int) -> str:
-    """The decision, with the time since which it holds if the difference changed within the window."""
-    return f"{row.decision} since {moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else row.decision
-
-
-def _if_certain(row: Differential, number: Amount) -> str | Amount:
-    """A number without an interval is not shown."""
-    return UNKNOWN if row.shift_low is None or row.shift_high is None else number
-
-
-def _rounds(row: Differential) -> str:
-    """The number of rounds, and how many independent ones they are worth."""
-    return worth(row.n, row.n_eff)
 
 
 def stale_before(window: Window, *, now_at: int) -> int:
@@ -189,21 +171,40 @@ def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
 
 
 def _problems(region: str, side: Side) -> Iterator[str]:
-    """The problems of one side: missing rounds and failed probes."""
-    if side.coverage is not None and side.coverage < _GOOD_COVERAGE and not _is_in_progress(side, side.coverage):
-        yield f"{region} has {number(100 * side.coverage, decimals=0)} % of its rounds"
+    """The problems of one side: missing rounds, unless only those in progress are, and failed probes."""
+    coverage = side.coverage
+    if coverage is not None and coverage < _GOOD_COVERAGE:
+        is_in_progress = 0 < side.n * (1 - coverage) < _MISSING_ROUNDS * coverage
+        if not is_in_progress:
+            yield f"{region} has {number(100 * coverage, decimals=0)} % of its rounds"
     if side.failures is not None and side.failures.value > _FEW_FAILURES:
         yield f"{number(100 * side.failures.value)} % of {side.failures.n} probes failed from {region}"
 
 
-def _is_in_progress(side: Side, coverage: float) -> bool:
-    """True if only rounds in progress are missing."""
-    return 0 < side.n * (1 - coverage) < _MISSING_ROUNDS * coverage
+def has_step(row: Differential) -> bool:
+    """True if the difference changed within the window by the margin or more; a change of a side may leave it."""
+    return len(row.levels) > 1 and abs(_step_size(row)) >= (row.margin or 0.0)
 
 
-def _freshness(rows: tuple[Differential, ...], *, now_at: int) -> tuple[str, ...]:
-    newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
-    return () if newest_at is None else (f"newest round {age(newest_at, now_at=now_at)} ago",)
+def step_sentence(row: Differential, *, now_at: int) -> str:
+    """The last step of a row that has one: `+400 ms since 01:07:15: the difference is …, and was … before`."""
+    before, present = row.levels[-2:]
+    size, since = signed(row, _step_size(row)), moment(present.from_at, now_at=now_at)
+    return f"{size} since {since}: the difference is {at_level(row, present)}, and was {at_level(row, before)} before"
+
+
+def _step_size(row: Differential) -> float:
+    return row.levels[-1].shift - row.levels[-2].shift
+
+
+def at_level(row: Differential, level: Level) -> str:
+    """`+435 ms in 12 rounds`."""
+    return f"{signed(row, level.shift)} in {counted(level.n, 'round')}"
+
+
+def signed(row: Differential, value: float) -> str:
+    """A difference in the row's metric, with its sign and unit."""
+    return f"{number(displayed(value, row.unit), signed=True)} {display_unit(row.unit)}"
 
 
 def require_decision(
@@ -221,26 +222,17 @@ def require_decision(
         )
     if not rows:
         raise InsufficientError(
-            f"none of {len(answer.differentials)} differentials is {only}",
-            hint="omit --only to see all of them",
+            f"none of {len(answer.differentials)} differentials is {only}", hint="omit --only to see all of them"
         )
     if all(row.decision is Decision.UNDECIDED for row in answer.differentials):
-        nothing = f"nothing is decided: {_all_of(len(rows), 'differential')} undecided"
+        all_of = "the only differential is" if len(rows) == 1 else f"all {len(rows)} differentials are"
+        nothing = f"nothing is decided: {all_of} undecided"
         if answer.missing:
             raise NoSamplesError(nothing, window=answer.window, missing=answer.missing)
-        raise InsufficientError(
-            nothing,
-            hint="more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`",
-        )
+        raise InsufficientError(nothing, hint=MORE_ROUNDS)
 
 
-def _all_of(count: int, noun: str) -> str:
-    return f"the only {noun} is" if count == 1 else f"all {count} {noun}s are"
-
-
-SCHEMA = "isochrone.origins/1"
-_SCALE = "difference"
-_NOTES = (
+_PHASE_NOTES = (
     "all: the sum of the phases, close to the difference of ttft_cold (of ttft if connections are kept open)",
     f"server: {SERVER_CAVEAT}",
     "provider: the part of the server's that the provider reports as its own processing time; edge: the rest of it",
@@ -250,35 +242,42 @@ _NOTES = (
 def phases_page(answer: DifferentialList) -> Page[Differential]:
     """The page of all differentials with known phases, one table per region."""
     rows = tuple(row for row in select_rows(answer) if row.parts)
+
+    def shift(name: str) -> Column[Differential]:
+        def text(row: Differential) -> str | Amount:
+            part = part_of(row, name)
+            return amount(milliseconds(part.shift), signed=True) if part else UNKNOWN
+
+        return Column(name, text, unit="ms", scale="difference", priority=1)
+
     return Page(
-        schema=SCHEMA,
+        schema="isochrone.origins/1",
         title=f"contribution of the phases, rounds between {between(answer.window)}",
         fields=(),
         columns=(
             target_column(rows, lambda row: row.target),
-            *(_shift(name) for name in ADDENDS),
-            Column(heading="all", unit="ms", text=_whole, scale=_SCALE),
-            _shift("edge"),
-            _shift("provider"),
-            Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts)), priority=2),
+            *map(shift, ADDENDS),
+            Column(
+                "all",
+                lambda row: amount(milliseconds(added(row, ADDENDS)), signed=True),
+                unit="ms",
+                scale="difference",
+            ),
+            shift("edge"),
+            shift("provider"),
+            Column("rounds", lambda row: str(max(part.n for part in row.parts)), priority=2),
         ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
-        notes=_NOTES,
+        notes=_PHASE_NOTES,
     )
 
 
-def _shift(name: str) -> Column[Differential]:
-    return Column(heading=name, unit="ms", text=_of(name), scale=_SCALE, priority=1)
+def part_of(row: Differential, name: str) -> Part | None:
+    """The part called `name`; `None` if it is unknown."""
+    return next((part for part in row.parts if part.name == name), None)
 
 
-def _of(name: str) -> Callable[[Differential], str | Amount]:
-    def text(row: Differential) -> str | Amount:
-        part = part_of(row, name)
-        return UNKNOWN if part is None else amount(milliseconds(part.shift), signed=True)
-
-    return text
-
-
-def _whole(row: Differential) -> Amount:
-    return amount(milliseconds(sum(part.shift for part in row.parts if part.name in ADDENDS)), signed=True)
+def added(row: Differential, names: tuple[str, ...]) -> float:
+    """The sum of the differences of the parts with these names, in microseconds."""
+    return sum(part.shift for part in row.parts if part.name in names)

@@ -1,39 +1,31 @@
 """Latency targets: a matrix of verdicts per region, target and use; for a single use also goodput and percentile."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from isochrone_client.errors import CollectorError, InsufficientError
-from isochrone_client.formats import (
-    UNKNOWN,
-    amount,
-    amount_dollars,
-    between,
-    milliseconds,
-    number,
-    span,
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, amount_dollars, between, number, span
+from isochrone_client.pages.cells import (
+    Footnotes,
+    interval_column,
+    no_samples,
+    quantile_column,
+    share_columns,
+    target_column,
+    worth,
 )
-from isochrone_client.pages.cells import Footnotes, interval_of, no_samples, value_of, worth
-from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page, row_record, wire_fields
+from isochrone_client.render.page import Column, Page, answer_page, row_record
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
-from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import ESTIMAND
 
-_FORMAT = FORMATS["LatencyBudgetList"]
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
 # The uses that are left out on a narrow screen: first those that nearly every target meets.
 _PRIORITY_OF = {"agent": 6, "step": 5, "web": 4, "edge": 3, "translation": 2, "inline": 1}
 _BEST_FIRST = (Eligible.YES, Eligible.MAYBE, Eligible.NO)
-_MEANING = (
-    "yes: the whole 95 % interval of the share in time is at least {share} %; no: it is below; maybe: neither; "
-    "?: too few samples"
-)
 _FEW_INDEPENDENT = re.compile(r"^\d+ samples ≈ \d+ independent, of (\d+)$")
-_IN_TIME = "in time: of all planned requests; failed, timed-out and throttled ones are not"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,35 +51,29 @@ class TargetRow:
 def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     """The page of an answer, one table per region; programs get a record per use."""
     uses = tuple({row.use: row for row in answer.budgets}.values())
-    shown = answer.budgets if len(uses) == 1 else [replace(row, reason=_shared(row.reason)) for row in answer.budgets]
-    lines = sorted(_lines(shown), key=_key)
+    is_single = len(uses) == 1
+    # Without the numbers of a cell, so that cells can share a reason.
+    few = r"fewer than \1 independent samples: --use USE shows how many"
+    shown = [row if is_single else replace(row, reason=_FEW_INDEPENDENT.sub(few, row.reason)) for row in answer.budgets]
+    lines = tuple(sorted(_lines(shown), key=_key))
     footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
-    numbers = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
-    return Page(
-        schema=_FORMAT.schema,
-        title=f"latency targets, rounds between {between(answer.window)}",
-        facts=_FORMAT.facts(answer),
-        fields=wire_fields(LatencyBudget),
-        columns=(_target(lines, footnotes), *_hours(lines), *numbers),
-        rows=tuple(lines),
+    hour: Column[TargetRow] = Column(
+        "hour", lambda line: UNKNOWN if line.hour is None else f"{line.hour:02}", unit="UTC"
+    )
+    verdicts = (_verdict(use, footnotes, 0 if is_single else _PRIORITY_OF.get(use.use, 0)) for use in uses)
+    return answer_page(
+        answer,
+        f"latency targets, rounds between {between(answer.window)}",
+        (
+            target_column(lines, lambda line: line.target, mark=lambda line, name: footnotes.marked(name, line.remark)),
+            *(() if all(line.hour is None for line in lines) else (hour,)),
+            *(_numbers(uses[0], *verdicts) if is_single else verdicts),
+        ),
+        rows=lines,
         group=lambda line: f"from {line.region}",
-        notes=(*_limits(uses), *_meanings(uses), *((ESTIMAND,) if len(uses) == 1 else ()), *footnotes.notes),
+        notes=(*_notes(uses), *((ESTIMAND,) if is_single else ()), *footnotes.notes),
         records=tuple(row_record(row) for row in answer.budgets),
     )
-
-
-def _shared(reason: str) -> str:
-    """The reason without the numbers of a cell, so that cells can share it."""
-    return _FEW_INDEPENDENT.sub(r"fewer than \1 independent samples: --use USE shows how many", reason)
-
-
-def require_goodput(answer: LatencyBudgetList) -> None:
-    """Raises `CollectorError` if the collector does not know goodput, and so ignored what was asked for."""
-    if any(row.n and row.goodput is None for row in answer.budgets):
-        raise CollectorError(
-            "the collector is older than this command: it knows no hours, answer lengths, limits and speeds",
-            hint="upgrade the collector, or leave out --by, --answer, --limit and --min-speed",
-        )
 
 
 def require_verdict(answer: LatencyBudgetList) -> None:
@@ -102,16 +88,12 @@ def require_verdict(answer: LatencyBudgetList) -> None:
         )
 
 
-def _lines(verdicts: Sequence[LatencyBudget]) -> list[TargetRow]:
-    together = sorted(verdicts, key=lambda row: (row.region, row.target, _hour_of(row)))
-    return [
-        TargetRow(region=region, target=target, hour=None if hour < 0 else hour, verdicts=tuple(rows))
-        for (region, target, hour), rows in groupby(together, key=lambda row: (row.region, row.target, _hour_of(row)))
-    ]
+def _lines(verdicts: Sequence[LatencyBudget]) -> Iterator[TargetRow]:
+    def key(row: LatencyBudget) -> tuple[str, str, int]:
+        return (row.region, row.target, -1 if row.hour is None else row.hour)
 
-
-def _hour_of(row: LatencyBudget) -> int:
-    return -1 if row.hour is None else row.hour
+    for (region, target, hour), rows in groupby(sorted(verdicts, key=key), key=key):
+        yield TargetRow(region=region, target=target, hour=None if hour < 0 else hour, verdicts=tuple(rows))
 
 
 def _key(line: TargetRow) -> tuple[str, list[int], float, str, int]:
@@ -119,106 +101,51 @@ def _key(line: TargetRow) -> tuple[str, list[int], float, str, int]:
     if line.hour is not None:
         return (line.region, [], 0.0, line.target, line.hour)
     first = line.verdicts[0].quantile
-    counts = [sum(verdict.eligible is eligible for verdict in line.verdicts) for eligible in _BEST_FIRST]
-    return (line.region, [-counts[0], -counts[1], -counts[2]], first.value if first else float("inf"), line.target, 0)
+    counts = [-sum(verdict.eligible is eligible for verdict in line.verdicts) for eligible in _BEST_FIRST]
+    return (line.region, counts, first.value if first else float("inf"), line.target, 0)
 
 
-def _limits(uses: Sequence[LatencyBudget]) -> list[str]:
-    """The limited quantity of each use: `limit on ttft: voice, code; on e2e: step`."""
-    of: dict[str, list[str]] = {}
+def _notes(uses: Sequence[LatencyBudget]) -> Iterator[str]:
+    """The limited quantity of each use, `limit on ttft: voice, code; on e2e: step`, and the meaning of verdicts."""
+    limited: dict[str, list[str]] = {}
     for row in uses:
-        of.setdefault(_quantity(row), []).append(row.use)
-    parts = [f"{what}: {', '.join(names)}" for what, names in of.items()]
-    return [f"limit on {'; on '.join(parts)}"] if parts else []
+        length = f" of {row.answer_tokens} tokens" if row.answer_tokens else ""
+        speed = f" at {number(row.min_tokens_per_second)} tokens/s or more" if row.min_tokens_per_second else ""
+        limited.setdefault(f"{row.metric}{length}{speed}", []).append(row.use)
+    if limited:
+        yield "limit on " + "; on ".join(f"{what}: {', '.join(names)}" for what, names in limited.items())
+    yield "in time: of all planned requests; failed, timed-out and throttled ones are not"
+    for share in dict.fromkeys(number(100 * row.share) for row in uses):
+        yield (
+            f"yes: the whole 95 % interval of the share in time is at least {share} %; no: it is below; "
+            "maybe: neither; ?: too few samples"
+        )
 
 
-def _quantity(row: LatencyBudget) -> str:
-    """`ttft`, `e2e of 500 tokens`, `ttft at 30 tokens/s or more`."""
-    length = f" of {row.answer_tokens} tokens" if row.answer_tokens else ""
-    speed = f" at {number(row.min_tokens_per_second)} tokens/s or more" if row.min_tokens_per_second else ""
-    return f"{row.metric}{length}{speed}"
+def _numbers(use: LatencyBudget, verdict: Column[TargetRow]) -> tuple[Column[TargetRow], ...]:
+    def only(line: TargetRow) -> LatencyBudget:
+        return line.verdicts[0]
 
-
-def _meanings(uses: Sequence[LatencyBudget]) -> list[str]:
-    return [
-        _IN_TIME,
-        *(_MEANING.format(share=share) for share in dict.fromkeys(number(100 * row.share) for row in uses)),
-    ]
-
-
-def _matrix(uses: Sequence[LatencyBudget], footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
-    return tuple(
-        replace(_verdict(use.use, unit=span(use.limit_us), footnotes=footnotes), priority=_PRIORITY_OF.get(use.use, 0))
-        for use in uses
-    )
-
-
-def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
     quantile = f"{use.metric} p{number(100 * use.share)}"
     return (
-        Column(heading="in time", unit="%", text=_in_time),
-        Column(heading="interval", unit="95 %, %", text=_in_time_interval),
-        Column(
-            heading=quantile,
-            unit="ms",
-            text=lambda line: amount(milliseconds(value_of(_only(line).quantile))),
-            scale="latency",
-            priority=1,
-        ),
-        Column(
-            heading="interval",
-            unit="95 %, ms",
-            text=lambda line: interval_of(_only(line).quantile, milliseconds),
-            scale="latency",
-            priority=4,
-        ),
-        _verdict(use.use, unit=span(use.limit_us), footnotes=footnotes),
-        Column(
-            heading="output", unit="$/M", text=lambda line: amount_dollars(_only(line).usd_per_m_output), priority=2
-        ),
-        Column(
-            heading="n ≈\nindependent",
-            text=lambda line: worth(_only(line).n, _only(line).n_eff),
-            priority=3,
-        ),
+        *share_columns("in time", lambda line: only(line).goodput),
+        quantile_column(quantile, lambda line: only(line).quantile, priority=1),
+        interval_column(lambda line: only(line).quantile, priority=4),
+        verdict,
+        Column("output", lambda line: amount_dollars(only(line).usd_per_m_output), unit="$/M", priority=2),
+        Column("n ≈\nindependent", lambda line: worth(only(line).n, only(line).n_eff), priority=3),
     )
 
 
-def _target(lines: Sequence[TargetRow], footnotes: Footnotes) -> Column[TargetRow]:
-    return target_column(lines, lambda line: line.target, mark=lambda line, name: footnotes.marked(name, line.remark))
-
-
-def _hours(lines: Sequence[TargetRow]) -> tuple[Column[TargetRow], ...]:
-    if all(line.hour is None for line in lines):
-        return ()
-    return (Column(heading="hour", unit="UTC", text=lambda line: UNKNOWN if line.hour is None else f"{line.hour:02}"),)
-
-
-def _in_time(line: TargetRow) -> str:
-    goodput = _only(line).goodput
-    return UNKNOWN if goodput is None else number(100 * goodput.value, decimals=1)
-
-
-def _in_time_interval(line: TargetRow) -> str:
-    goodput = _only(line).goodput
-    if goodput is None:
-        return UNKNOWN
-    return " … ".join(number(100 * bound, decimals=1) for bound in (goodput.low, goodput.high))
-
-
-def _only(line: TargetRow) -> LatencyBudget:
-    return line.verdicts[0]
-
-
-def _verdict(use: str, *, unit: str, footnotes: Footnotes) -> Column[TargetRow]:
+def _verdict(use: LatencyBudget, footnotes: Footnotes, priority: int) -> Column[TargetRow]:
     def text(line: TargetRow) -> str:
-        row = line.of(use)
+        row = line.of(use.use)
         if row is None:
             return UNKNOWN
         return footnotes.marked(_WORD_OF[row.eligible], "" if line.remark else row.reason)
 
     def style(line: TargetRow) -> str:
-        row = line.of(use)
+        row = line.of(use.use)
         return _STYLE_OF[row.eligible] if row is not None else ""
 
-    return Column(heading=use, unit=unit, text=text, style=style)
+    return Column(use.use, text, unit=span(use.limit_us), style=style, priority=priority)

@@ -1,49 +1,59 @@
-"""Targets ranked per region, with the columns that matter for the order; and ranked within price tiers."""
+"""Rankings: targets per region and within price tiers, and regions per provider; with the columns that matter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds, number
+from isochrone_client.errors import InsufficientError, NoSamplesError
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    amount,
+    amount_dollars,
+    amount_interval,
+    between,
+    display_unit,
+    displayed,
+)
 from isochrone_client.pages.cells import (
+    DECISION_STYLES,
+    MORE_ROUNDS,
+    SUMMARISED,
     TOO_FEW,
     TOO_FEW_FOR_MEDIAN,
+    Footnotes,
     QuantileOf,
-    interval_of,
+    interval_column,
     is_shown,
-    no_price,
     no_samples,
-    too_few_for_a_median,
-    value_of,
+    notes_that_hold,
+    quantile_column,
+    require_medians,
+    require_price,
+    share_columns,
+    target_column,
+    without_size,
     worth,
 )
-from isochrone_client.pages.targets import target_column
-from isochrone_client.render.page import Column, Page, wire_fields
-from isochrone_wire.answers import Order, Source
-from isochrone_wire.insights import Leaderboard, Standing, TierLine, TierList
-from isochrone_wire.json_format import to_json_value
-from isochrone_wire.queries.documents import FORMATS
+from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
+from isochrone_wire.answers import Decision, Metric, Order, Source
+from isochrone_wire.insights import Leaderboard, RegionCost, RegionCostList, Standing, TierLine, TierList
+from isochrone_wire.json_format import minute
 from isochrone_wire.text import ESTIMAND
-
-FORMAT = FORMATS["Leaderboard"]
-_SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
-_HUNDRED = 100.0
 
 
 def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
-    names = _SHOWN[answer.order]
-    ranked: tuple[Standing, ...] = FORMAT.rows_of(answer)
-    has_hidden = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
-    notes = ((bool(ranked), ESTIMAND), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
-    return Page(
-        schema=FORMAT.schema,
-        title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
-        facts=FORMAT.facts(answer),
-        fields=wire_fields(Standing),
-        columns=_columns(answer),
-        rows=ranked,
+    quantiles = [_QUANTILES[name] for name in _SHOWN[answer.order] if name in _QUANTILES]
+    has_hidden = any(not is_shown(of(row)) for of in quantiles for row in answer.standings)
+    return answer_page(
+        answer,
+        f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
+        _columns(answer),
         group=lambda row: f"from {row.region}",
-        notes=tuple(note for holds, note in notes if holds),
+        notes=notes_that_hold(
+            (answer.standings, ESTIMAND), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, SUMMARISED)
+        ),
     )
 
 
@@ -51,68 +61,40 @@ def require_ranking(answer: Leaderboard) -> None:
     """Raises `InsufficientError` if no target has a value of the quantity that ranks."""
     if not answer.standings:
         raise no_samples(answer.window)
-    if answer.order is Order.PRICE and all(row.usd_per_m_output is None for row in answer.standings):
-        raise no_price()
+    if answer.order is Order.PRICE:
+        require_price(row.usd_per_m_output for row in answer.standings)
     measured = _QUANTILES.get(_RANKED_BY[answer.order])
-    if measured is not None and not any(is_shown(measured(row)) for row in answer.standings):
-        raise too_few_for_a_median(max(row.n for row in answer.standings))
+    if measured is not None:
+        require_medians(map(measured, answer.standings), max(row.n for row in answer.standings))
 
 
 def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
     """Rank, model and the quantity of the order are always shown, of the others the later ones are left out first."""
-    counts = _COUNTS.get(answer.order, _COUNTED)
-    names = (*_WHO, *_SHOWN[answer.order], *(("n",) if "sent" not in counts else ()), *counts)
-    columns = _COLUMNS | {"n": Column(heading="n ≈\nindependent", text=_worth_of(_RANKED_BY[answer.order]))}
+    shown = _SHOWN[answer.order]
+    counts = ("sent", "failed", "throttled", "skipped") if answer.order is Order.SUCCESS else ("n", "failed")
+    ranking = _QUANTILES.get(_RANKED_BY[answer.order], _QUANTILES["ttft p50"])
+    columns = _COLUMNS | {"n": _worth_column(lambda row: row.n, ranking)}
     models: dict[str, set[str]] = {}
     for row in answer.standings:
         models.setdefault(row.model, set()).add(row.provider)
     distinct = all(len(providers) == 1 for providers in models.values())
-    always = {"rank", "model", _SHOWN[answer.order][0], *(() if distinct else ("provider",))}
+    always = {"rank", "model", shown[0], *(() if distinct else ("provider",))}
     return tuple(
         columns[name] if name in always else replace(columns[name], priority=_PRIORITY_OF.get(name, place))
-        for place, name in enumerate(names)
+        for place, name in enumerate(("rank", "model", "provider", *shown, *counts))
     )
 
 
-def _latency(heading: str, of: QuantileOf[Standing]) -> Column[Standing]:
-    return Column(heading=heading, unit="ms", text=lambda row: amount(milliseconds(value_of(of(row)))), scale="ms")
+def _worth_column(n: Callable[[Standing], int], of: Callable[[Standing], Any], heading: str = "n") -> Column[Standing]:
+    """The number of samples, and how many independent ones the interval of a quantity counts."""
+    return Column(f"{heading} ≈\nindependent", lambda row: worth(n(row), found.n_eff if (found := of(row)) else None))
 
 
-def _around(of: QuantileOf[Standing]) -> Column[Standing]:
-    return Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(of(row), milliseconds), scale="ms")
+def _count_column(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
+    return Column(heading, lambda row: str(of(row)), style=lambda row: style if of(row) else "")
 
 
-def _counted(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
-    return Column(heading=heading, text=lambda row: str(of(row)), style=lambda row: style if of(row) else "")
-
-
-def _worth_of(ranked_by: str) -> Callable[[Standing], str]:
-    """The number of samples, and how many independent ones the interval of the ranking quantity counts."""
-    of = _QUANTILES.get(ranked_by, _QUANTILES["ttft p50"])
-
-    def text(row: Standing) -> str:
-        found = of(row)
-        return worth(row.n, found.n_eff if found else None)
-
-    return text
-
-
-def _sent(row: Standing) -> str:
-    return worth(row.success.n, row.success.n_eff) if row.success is not None else "0"
-
-
-def _success(row: Standing) -> str:
-    return number(_HUNDRED * row.success.value, decimals=1) if row.success is not None else UNKNOWN
-
-
-def _success_interval(row: Standing) -> str:
-    if row.success is None:
-        return UNKNOWN
-    low, high = (number(_HUNDRED * bound, decimals=1) for bound in (row.success.low, row.success.high))
-    return f"{low} … {high}"
-
-
-def _per_dollar(row: Standing) -> str | Amount:
+def _per_dollar(row: Standing | TierLine) -> str | Amount:
     """Speed per price; `free` for a price of 0."""
     return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
 
@@ -125,37 +107,32 @@ _QUANTILES: dict[str, QuantileOf[Standing]] = {
     "e2e p50": lambda row: row.e2e_p50_us,
     "speed p50": lambda row: row.tokens_per_second_p50,
 }
-_LATENCIES = tuple(name for name in _QUANTILES if name != "speed p50")
+_UNITS = {"speed p50": ("tokens/s", "speed")}
 _COLUMNS: dict[str, Column[Standing]] = {
-    "rank": Column(heading="rank", text=lambda row: str(row.rank)),
-    "model": Column(heading="model", text=lambda row: row.model, wide=True),
-    "provider": Column(heading="provider", text=lambda row: row.provider, wide=True),
-    **{name: _latency(name, _QUANTILES[name]) for name in _LATENCIES},
-    **{f"{name} ±": _around(_QUANTILES[name]) for name in _LATENCIES},
-    "speed p50": Column(
-        heading="speed p50",
-        unit="tokens/s",
-        text=lambda row: amount(value_of(row.tokens_per_second_p50)),
-        scale="speed",
-    ),
-    "speed p50 ±": Column(
-        heading="interval", unit="95 %", text=lambda row: interval_of(row.tokens_per_second_p50), scale="speed"
-    ),
-    "per $": Column(heading="speed", unit="per $/M", text=_per_dollar),
-    "input": Column(heading="input", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_input)),
-    "output": Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output)),
-    "success": Column(heading="success", unit="%", text=_success),
-    "success ±": Column(heading="interval", unit="95 %, %", text=_success_interval),
-    "sent": Column(heading="sent ≈\nindependent", text=_sent),
-    "failed": _counted("failed", lambda row: row.failed, "red"),
-    "throttled": _counted("throttled", lambda row: row.throttled),
-    "skipped": _counted("skipped", lambda row: row.skipped),
+    "rank": Column("rank", lambda row: str(row.rank)),
+    "model": Column("model", lambda row: row.model, wide=True),
+    "provider": Column("provider", lambda row: row.provider, wide=True),
+    **{
+        name: quantile_column(name, of, unit=unit, scale=scale)
+        for name, of in _QUANTILES.items()
+        for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
+    },
+    **{
+        f"{name} ±": interval_column(of, unit=unit, scale=scale)
+        for name, of in _QUANTILES.items()
+        for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
+    },
+    "per $": Column("speed", _per_dollar, unit="per $/M"),
+    "input": Column("input", lambda row: amount_dollars(row.usd_per_m_input), unit="$/M"),
+    "output": Column("output", lambda row: amount_dollars(row.usd_per_m_output), unit="$/M"),
+    **dict(zip(("success", "success ±"), share_columns("success", lambda row: row.success), strict=True)),
+    "sent": _worth_column(lambda row: row.success.n if row.success else 0, lambda row: row.success, "sent"),
+    "failed": _count_column("failed", lambda row: row.failed, "red"),
+    "throttled": _count_column("throttled", lambda row: row.throttled),
+    "skipped": _count_column("skipped", lambda row: row.skipped),
 }
 # In place of the position of the column.
 _PRIORITY_OF = {"failed": 5, "provider": 6}
-_WHO = ("rank", "model", "provider")
-_COUNTED = ("failed",)
-_COUNTS = {Order.SUCCESS: ("sent", "failed", "throttled", "skipped")}
 _BY = {
     Order.TTFT: "median ttft",
     Order.TTFT_COLD: "median cold ttft",
@@ -179,23 +156,34 @@ _SHOWN: dict[Order, tuple[str, ...]] = {
 _RANKED_BY = {order: names[0] for order, names in _SHOWN.items()} | {Order.TOKENS_PER_USD: "speed p50"}
 
 
-TIERS_SCHEMA = "isochrone.tiers/1"
-
-
 def tiers_page(answer: TierList) -> Page[TierLine]:
     """The page of the tiers, one table per region, cheapest tier first."""
     tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
-    rows = sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank))
+    rows = tuple(sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank)))
     has_hidden = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
-    return Page(
-        schema=TIERS_SCHEMA,
-        title=f"price tiers by median ttft, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window)},
-        fields=wire_fields(TierLine),
-        columns=_tier_columns(rows),
-        rows=tuple(rows),
+    return answer_page(
+        answer,
+        f"price tiers by median ttft, rounds between {between(answer.window)}",
+        (
+            Column("tier", lambda row: row.tier, wide=True),
+            Column("rank", lambda row: str(row.rank), priority=2),
+            target_column(rows, lambda row: row.target),
+            Column("output", lambda row: amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
+            quantile_column("ttft p50", lambda row: row.ttft_p50_us),
+            interval_column(lambda row: row.ttft_p50_us, priority=1),
+            quantile_column(
+                "speed p50", lambda row: row.tokens_per_second_p50, unit="tokens/s", scale="speed", priority=4
+            ),
+            Column("speed", _per_dollar, unit="per $/M", priority=5),
+            Column(
+                "n ≈\nindependent",
+                lambda row: worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
+                priority=6,
+            ),
+        ),
+        rows=rows,
         group=lambda row: f"from {row.region}",
-        notes=(*((ESTIMAND,) if rows else ()), *((TOO_FEW_FOR_MEDIAN,) if has_hidden else ())),
+        notes=notes_that_hold((rows, ESTIMAND), (has_hidden, TOO_FEW_FOR_MEDIAN)),
     )
 
 
@@ -203,44 +191,86 @@ def require_tiers(answer: TierList) -> None:
     """Raises `InsufficientError` if no target has a median or none has a price."""
     if not answer.tiers:
         raise no_samples(answer.window)
-    if all(row.usd_per_m_output is None for row in answer.tiers):
-        raise no_price()
-    if not any(is_shown(row.ttft_p50_us) for row in answer.tiers):
-        raise too_few_for_a_median(max(row.n for row in answer.tiers))
+    require_price(row.usd_per_m_output for row in answer.tiers)
+    require_medians((row.ttft_p50_us for row in answer.tiers), max(row.n for row in answer.tiers))
 
 
-def _tier_per_dollar(row: TierLine) -> str | Amount:
-    """Speed per price; `free` for a price of 0."""
-    return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
+_HOW = "slower by: than from the best region, paired by target and round; median: of the targets' medians"
 
 
-def _tier_columns(rows: Sequence[TierLine]) -> tuple[Column[TierLine], ...]:
-    def ttft(row: TierLine) -> Amount:
-        return amount(milliseconds(value_of(row.ttft_p50_us)))
+def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
+    """The page of the regions by a metric, each provider's best region first."""
+    footnotes = Footnotes(map(_cost_remark, answer.costs))
+    unit = display_unit(metric.unit)
 
-    return (
-        Column(heading="tier", text=lambda row: row.tier, wide=True),
-        Column(heading="rank", text=lambda row: str(row.rank), priority=2),
-        target_column(rows, lambda row: row.target),
-        Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output), priority=3),
-        Column(heading="ttft p50", unit="ms", text=ttft, scale="ttft"),
-        Column(
-            heading="interval",
-            unit="95 %, ms",
-            text=lambda row: interval_of(row.ttft_p50_us, milliseconds),
-            scale="ttft",
-            priority=1,
+    def of(value: float | None) -> float | None:
+        return displayed(value, metric.unit)
+
+    def interval(row: RegionCost) -> str | Amount:
+        """The bounds of `_slower_by`."""
+        bounds = (row.added_low, row.added_high)
+        if row.metric.more_is_better:
+            bounds = (_negative(row.added_high), _negative(row.added_low))
+        return "" if _is_best(row) else amount_interval(*map(of, bounds))
+
+    return answer_page(
+        answer,
+        f"best regions by {metric}, rounds between {between(answer.window)}",
+        (
+            Column("provider", lambda row: row.provider, wide=True, once=True),
+            Column("region", lambda row: row.region, wide=True),
+            Column("median", lambda row: amount(of(row.median)), unit=unit, scale="latency", priority=2),
+            Column("slower by", lambda row: _slower_by(row, of), unit=unit, scale="latency"),
+            Column("interval", interval, unit=f"95 %, {unit}", scale="latency", priority=1),
+            Column("targets", lambda row: str(row.targets), priority=4),
+            Column("pairs ≈\nindependent", lambda row: "" if _is_best(row) else worth(row.n, row.n_eff), priority=3),
+            Column(
+                "decision",
+                lambda row: footnotes.marked(_decision(row), _cost_remark(row)),
+                style=lambda row: DECISION_STYLES.get(row.decision, ""),
+                wide=True,
+            ),
         ),
-        Column(
-            heading="speed p50",
-            unit="tokens/s",
-            text=lambda row: amount(value_of(row.tokens_per_second_p50)),
-            priority=4,
-        ),
-        Column(heading="speed", unit="per $/M", text=_tier_per_dollar, priority=5),
-        Column(
-            heading="n ≈\nindependent",
-            text=lambda row: worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
-            priority=6,
-        ),
+        facts={"metric": metric.value},
+        units=dict.fromkeys(("median", "added", "added_low", "added_high"), SUFFIX_OF[metric.unit]),
+        notes=(*footnotes.notes, _HOW, *([ESTIMAND] if any(row.added_low is not None for row in answer.costs) else ())),
     )
+
+
+def require_best(answer: RegionCostList) -> None:
+    """Raises `InsufficientError` if no region of any provider is decided."""
+    if not answer.costs:
+        raise no_samples(answer.window)
+    if all(row.decision is Decision.UNDECIDED for row in answer.costs):
+        nothing, regions = "nothing is decided for any provider", {row.region for row in answer.costs}
+        if len(regions) == 1:
+            hint = "compare at least two regions: omit --region, or add one with isochrone-collector vantage add"
+            raise NoSamplesError(nothing, window=answer.window, besides=regions.pop(), hint=hint)
+        raise InsufficientError(nothing, hint=MORE_ROUNDS)
+
+
+def _is_best(row: RegionCost) -> bool:
+    return row.region == row.best_region
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _slower_by(row: RegionCost, of: Callable[[float | None], float | None]) -> str | Amount:
+    """Positive for a region that is slower: of a rate the smaller one. A number without an interval is not shown."""
+    if _is_best(row):
+        return amount(0.0)
+    if row.added is None or row.added_low is None or row.added_high is None:
+        return UNKNOWN
+    return amount(of(-row.added if row.metric.more_is_better else row.added))
+
+
+def _cost_remark(row: RegionCost) -> str:
+    """The reason of a decision and, once per provider, the change that cut its rounds."""
+    cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
+    return "; ".join(filter(None, (without_size(row.reason), cut)))
+
+
+def _decision(row: RegionCost) -> str:
+    return "best" if _is_best(row) and row.decision is Decision.FASTER else row.decision.value

@@ -3,12 +3,13 @@
 `isochrone watch`, the demo and the report show it. Quantities are in the unit of the metric.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from isochrone_client.formats import display_unit, displayed, fitting_decimals, moment, number
-from isochrone_client.pages.cells import value_of
+from isochrone_client.pages.cells import model_part, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.table import GAP
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile
@@ -36,9 +37,7 @@ _LEAST_VALUE, _LEAST_SHIFT, _LEAST_ERROR = 4, 5, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One target from one region. `changed` is the certain change of the difference since an earlier window. `bars` has
-    a character per bucket of time, oldest first.
-    """
+    """One target from one region. `changed` is a certain change of the difference; `bars` begin with the oldest."""
 
     value: float | None = None
     rounds: int = 0
@@ -109,9 +108,7 @@ def matrix_of(
     targets: Sequence[str] | None = None,
     shown: Callable[[Quantile | None], float | None] = value_of,
 ) -> Matrix:
-    """The matrix of two answers about one window; of all their regions and targets unless these are given. `shown` is
-    the value of a median, or `None`.
-    """
+    """The matrix of two answers about one window, of all their regions and targets unless these are given."""
     ranked = {(row.target, row.region): row for row in standings}
     compared = by_place(differentials)
     found = dict.fromkeys([*ranked, *compared])
@@ -124,15 +121,17 @@ def matrix_of(
     }
     names = dict.fromkeys(target for target, _ in found) if targets is None else targets
     others = sorted({region for _, region in found} - {baseline}) if regions is None else regions
-    cells = {}
-    for target, region in ((target, region) for target in names for region in (baseline, *others)):
-        standing, row = ranked.get((target, region)), compared.get((target, region))
+
+    def cell(place: Place) -> Cell:
+        standing, row = ranked.get(place), compared.get(place)
         value = shown(median(standing, metric)) if standing else None
-        value = paired.get((target, region)) if value is None else value
+        value = paired.get(place) if value is None else value
         # After a step, the median of the whole window is of neither level.
         value = row.region_median if row and row.since_at is not None and row.region_median is not None else value
         rounds = (row.n or min(row.baseline_n, row.region_n)) if row else standing.n if standing else 0
-        cells[target, region] = Cell(value=value, rounds=rounds, difference=row)
+        return Cell(value=value, rounds=rounds, difference=row)
+
+    cells = {(target, region): cell((target, region)) for target in names for region in (baseline, *others)}
     return Matrix(metric=metric, baseline=baseline, regions=tuple(others), targets=tuple(names), cells=cells)
 
 
@@ -185,9 +184,7 @@ def arranged(matrix: Matrix, *, sort: str, name_part: str = "") -> Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The content of a table: targets with their providers, errors, the decision in `word` letters or as a mark, the
-    network's part of a difference, and the newest `bars`.
-    """
+    """The parts of a cell and its row: the decision takes `word` letters or a mark, and `bars` is their number."""
 
     providers: bool = False
     error: bool = False
@@ -238,35 +235,33 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
 
     The columns of the last regions are left out of a table that is too wide.
     """
-    names, text = _names(matrix.targets, form), _CellText(matrix, form)
+    text, models = _CellText(matrix, form), Counter(map(model_part, matrix.targets))
     first = max(len(matrix.baseline), text.value_width)
     heading = _HEADINGS.get(matrix.metric, matrix.metric.value)
 
     def column(region: str, place: int) -> Column[str]:
         difference = f"{'difference' if form.error else 'diff'}{text.network_heading}"
         return Column(
-            heading=f"{region}\n{heading:>{text.value_width}}  {difference}",
-            text=lambda row: text.compared(matrix.cell(row, region)),
+            f"{region}\n{heading:>{text.value_width}}  {difference}",
+            lambda row: text.compared(matrix.cell(row, region)),
             style=lambda row: _style(matrix.cell(row, region)),
             wide=True,
             priority=place,
         )
 
-    target: Column[str] = Column(heading="target", text=lambda row: names[row], wide=True)
+    def name(target: str) -> str:
+        """The target without its provider, unless two have the same model."""
+        model = model_part(target)
+        return target if form.providers or models[model] > 1 else model
+
+    target: Column[str] = Column("target", name, wide=True)
     reference: Column[str] = Column(
-        heading=f"{matrix.baseline:>{first}}\n{heading:>{first}}",
-        text=lambda row: text.reference(matrix.cell(row, matrix.baseline), first),
+        f"{matrix.baseline:>{first}}\n{heading:>{first}}",
+        lambda row: text.reference(matrix.cell(row, matrix.baseline), first),
         wide=True,
     )
     others = (column(region, place) for place, region in enumerate(matrix.regions, start=1))
     return Page(schema=SCHEMA, title=title, fields=(), columns=(target, reference, *others), rows=matrix.targets)
-
-
-def _names(targets: Sequence[str], form: Form) -> dict[str, str]:
-    """The targets as their rows name them: with the provider also where two have the same model."""
-    models = {target: target.partition("/")[2] or target for target in targets}
-    known = list(models.values())
-    return {target: target if form.providers or known.count(model) > 1 else model for target, model in models.items()}
 
 
 def _style(cell: Cell) -> str:

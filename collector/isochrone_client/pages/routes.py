@@ -14,21 +14,30 @@ from isochrone_client.formats import (
     age,
     amount,
     amount_dollars,
-    amount_interval,
     between,
     interval,
     milliseconds,
     moment,
     number,
 )
-from isochrone_client.pages.cells import TOO_FEW, Footnotes, value_of, worth
-from isochrone_client.pages.targets import PROVIDERS, target_column, without_providers
-from isochrone_client.render.page import Column, Page, row_record, wire_fields
+from isochrone_client.pages.cells import (
+    PROVIDERS,
+    TOO_FEW,
+    Footnotes,
+    interval_column,
+    notes_that_hold,
+    percentage,
+    quantile_column,
+    target_column,
+    value_of,
+    without_providers,
+    worth,
+)
+from isochrone_client.render.page import Column, Page, answer_page, row_record, wire_fields
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
 from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import Slo
-from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.routes import SCHEMA as TABLE_SCHEMA
 from isochrone_wire.routes import (
     ChangeKind,
@@ -44,22 +53,13 @@ from isochrone_wire.routes import (
 )
 from isochrone_wire.text import ESTIMAND
 
-SCHEMA = "isochrone.route-entries/1"
-_HUNDRED = 100.0
-_SCALE = "latency"
 _SETTLED = 0.005
 _MOVING = "↑ ↓: after a switch, the weight rises or falls by a quarter per epoch"
 _CERTAINTY = (Eligible.YES, Eligible.MAYBE, Eligible.UNKNOWN, Eligible.NO)
 # The fields of the table in a row of CSV; the fields of the entry follow.
 _OF_TABLE = (
-    "generation",
-    "client_region",
-    "route",
-    "state",
-    "built_at",
-    "fresh_until_at",
-    "stale_until_at",
-    "on_expired",
+    *("generation", "client_region", "route", "state"),
+    *("built_at", "fresh_until_at", "stale_until_at", "on_expired"),
 )
 _STATE = {
     RouteState.OK: "ok",
@@ -76,31 +76,55 @@ class EntryRow:
     table: RouteTable
     entry: RouteEntry | None
 
+    @property
+    def remark(self) -> str:
+        """The reason that the member does not meet the objective for certain."""
+        return objective_reason(self.entry, self.table.slo) if self.entry else ""
+
+    @property
+    def direction(self) -> str:
+        """The arrow of a weight that moves to that of its rank: all of it, shared by the members of the first."""
+        if self.entry is None or any(entry.max_weight < 1 for entry in self.table.entries):
+            return ""
+        sharing = sum(entry.rank == 1 for entry in self.table.entries)
+        change = (1 / sharing if self.entry.rank == 1 else 0.0) - self.entry.weight
+        return "" if abs(change) < _SETTLED else ("↑ " if change > 0 else "↓ ")
+
 
 def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     """The tables for people and for CSV, one entry per row, with ages as of `now_at`."""
-    rows = tuple(EntryRow(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
-    footnotes = Footnotes(_objective_remark(row) for row in rows)
+    ordered = sorted(tables, key=lambda table: (table.client_region, table.route))
+    rows = tuple(EntryRow(table=table, entry=entry) for table in ordered for entry in table.entries or (None,))
+    footnotes = Footnotes(row.remark for row in rows)
+    empty = dict.fromkeys(field.path[0] for field in wire_fields(RouteEntry))
+
+    def heading(row: EntryRow) -> str:
+        one = row.table
+        fresh = freshness_text(one, now_at=now_at)
+        return f"{one.route} from {one.client_region}: {_STATE[one.state]}; generation {one.generation}, {fresh}"
+
+    def record(row: EntryRow) -> dict[str, Any]:
+        table = row_record(row.table)
+        return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
+
     return Page(
-        schema=SCHEMA,
+        schema="isochrone.route-entries/1",
         title="where to send requests now",
         fields=(*(field for field in wire_fields(RouteTable) if field.header in _OF_TABLE), *wire_fields(RouteEntry)),
         columns=_columns(rows, now_at, footnotes),
         rows=rows,
-        group=lambda row: _heading(row.table, now_at=now_at),
+        group=heading,
         notes=(
             *footnotes.notes,
-            *_certainty_notes(rows),
-            *((_MOVING,) if any(_direction(row) for row in rows) else ()),
-            *(note for table in in_order(tables) for note in _remarks(table, now_at=now_at)),
+            *notes_that_hold(
+                (any(row.entry for row in rows), ESTIMAND),
+                (any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows), TOO_FEW),
+                (any(row.direction for row in rows), _MOVING),
+            ),
+            *(note for table in ordered for note in _remarks(table, now_at=now_at)),
         ),
-        record=_record,
+        record=record,
     )
-
-
-def in_order(tables: tuple[RouteTable, ...]) -> tuple[RouteTable, ...]:
-    """The tables by region, then by route."""
-    return tuple(sorted(tables, key=lambda table: (table.client_region, table.route)))
 
 
 def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
@@ -130,21 +154,15 @@ def _goodput_reason(goodput: Proportion, slo: Slo) -> str:
     if goodput.low >= slo.min_goodput:
         return ""
     # Down, so that a bound just below what is needed does not look as if it were met.
-    low = number(math.floor(_HUNDRED * 10 * goodput.low) / 10, decimals=1)
-    value, high, needed = (
-        number(_HUNDRED * share, decimals=1) for share in (goodput.value, goodput.high, slo.min_goodput)
-    )
+    low = percentage(math.floor(1000 * goodput.low) / 1000)
+    value, high, needed = map(percentage, (goodput.value, goodput.high, slo.min_goodput))
     more = ": more requests decide it" if goodput.high >= slo.min_goodput else ""
-    return f"{value} % of {goodput.n} requests in time [{low} … {high}], {needed} % needed; {_limits(slo)}{more}"
-
-
-def _limits(slo: Slo) -> str:
-    limits = [
-        "" if slo.ttft_p95_us is None else f"the limit is {_ms(slo.ttft_p95_us)} ms",
-        "" if slo.answer_p95_us is None else f"{slo.answer_tokens} tokens in {_ms(slo.answer_p95_us)} ms",
-        "" if slo.min_tokens_per_second is None else f"at {number(slo.min_tokens_per_second)} tokens/s or more",
-    ]
-    return ", ".join(filter(None, limits))
+    limits = notes_that_hold(
+        (slo.ttft_p95_us is not None, f"the limit is {_ms(slo.ttft_p95_us)} ms"),
+        (slo.answer_p95_us is not None, f"{slo.answer_tokens} tokens in {_ms(slo.answer_p95_us)} ms"),
+        (slo.min_tokens_per_second is not None, f"at {number(slo.min_tokens_per_second)} tokens/s or more"),
+    )
+    return f"{value} % of {goodput.n} requests in time [{low} … {high}], {needed} % needed; {', '.join(limits)}{more}"
 
 
 def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
@@ -155,14 +173,13 @@ def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
         return f"p95 unknown, fewer than 59 samples; {limit}"
     if p95.high <= slo.ttft_p95_us:
         return ""
-    bounds = (
-        f"at least {_ms(p95.low)}" if p95.low > slo.ttft_p95_us else interval(*map(milliseconds, (p95.low, p95.high)))
-    )
+    is_certain = p95.low > slo.ttft_p95_us
+    bounds = f"at least {_ms(p95.low)}" if is_certain else interval(milliseconds(p95.low), milliseconds(p95.high))
     return f"p95 {bounds} ms, {limit}"
 
 
 def _success_reason(success: Proportion | None, slo: Slo) -> str:
-    minimum = f"min_success is {number(_HUNDRED * slo.min_success, decimals=1)} %"
+    minimum = f"min_success is {percentage(slo.min_success)} %"
     if not slo.min_success:
         return ""
     if success is None:
@@ -170,44 +187,10 @@ def _success_reason(success: Proportion | None, slo: Slo) -> str:
     if success.low >= slo.min_success:
         return ""
     if success.high < slo.min_success:
-        return f"success at most {number(_HUNDRED * success.high, decimals=1)} %, {minimum}"
-    low = number(_HUNDRED * success.low, decimals=1)
-    return f"success at least {low} % after {success.n} requests, {minimum}: more requests decide it"
-
-
-def _objective_remark(row: EntryRow) -> str:
-    return objective_reason(row.entry, row.table.slo) if row.entry else ""
-
-
-def _heading(table: RouteTable, *, now_at: int) -> str:
-    fresh = freshness_text(table, now_at=now_at)
-    return f"{table.route} from {table.client_region}: {_STATE[table.state]}; generation {table.generation}, {fresh}"
-
-
-def _record(row: EntryRow) -> dict[str, Any]:
-    table = row_record(row.table)
-    empty = dict.fromkeys(field.path[0] for field in wire_fields(RouteEntry))
-    return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
-
-
-def _certainty_notes(rows: tuple[EntryRow, ...]) -> Iterator[str]:
-    if any(row.entry for row in rows):
-        yield ESTIMAND
-    if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
-        yield TOO_FEW
-
-
-def _direction(row: EntryRow) -> str:
-    """The arrow of a weight that moves to that of its rank: all of it, shared by the members with the first rank."""
-    if row.entry is None or any(entry.max_weight < 1 for entry in row.table.entries):
-        return ""
-    sharing = sum(entry.rank == 1 for entry in row.table.entries)
-    change = (1 / sharing if row.entry.rank == 1 else 0.0) - row.entry.weight
-    return "" if abs(change) < _SETTLED else ("↑ " if change > 0 else "↓ ")
-
-
-def _weight(row: EntryRow) -> str:
-    return _direction(row) + number(_HUNDRED * row.entry.weight, decimals=0) if row.entry else UNKNOWN
+        return f"success at most {percentage(success.high)} %, {minimum}"
+    return (
+        f"success at least {percentage(success.low)} % after {success.n} requests, {minimum}: more requests decide it"
+    )
 
 
 def _order(table: RouteTable, *, now_at: int) -> Iterator[str]:
@@ -224,9 +207,8 @@ def _reason(first: RouteEntry, fastest: RouteEntry, now_at: int) -> str:
     if _CERTAINTY.index(first.slo_eligible) < _CERTAINTY.index(fastest.slo_eligible):
         return "it is more certain to meet the objective"
     if first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
-        return (
-            f"with p95, price and failures it counts as {number(first.cost)} ms, the other as {number(fastest.cost)} ms"
-        )
+        own, other = number(first.cost), number(fastest.cost)
+        return f"with p95, price and failures it counts as {own} ms, the other as {other} ms"
     since = f" {age(first.hold.since_at, now_at=now_at)} ago" if first.hold is not None else ""
     return (
         f"it became the first choice{since}, by newer rounds than most of the median's, and no rule switches back yet"
@@ -246,10 +228,9 @@ def _remarks(table: RouteTable, *, now_at: int) -> Iterator[str]:
         yield f"{where}, race: {_race(table.race)}"
     for entry in table.entries:
         if entry.throttled:
-            share = number(_HUNDRED * entry.throttled)
-            yield f"{where}: {share} % of the recent requests to {entry.target} were throttled"
+            yield f"{where}: {number(100 * entry.throttled)} % of the recent requests to {entry.target} were throttled"
     if table.unassigned:
-        share = number(_HUNDRED * table.unassigned)
+        share = number(100 * table.unassigned)
         yield f"{where}: {share} % of the traffic is beyond max_share of the members: wait with it or refuse it"
     for one in table.excluded:
         yield f"{where} excludes {one.target}: {one.reason}"
@@ -262,8 +243,7 @@ def _hedge(hedge: Hedge) -> str:
         return f"not with {hedge.target}: {hedge.reason}" if hedge.target else hedge.reason
     gain = ""
     if hedge.expected_p99_without_us is not None and hedge.expected_p99_with_us is not None:
-        without, with_it = (_ms(us) for us in (hedge.expected_p99_without_us, hedge.expected_p99_with_us))
-        gain = f"; expected p99 {with_it} instead of {without} ms"
+        gain = f"; expected p99 {_ms(hedge.expected_p99_with_us)} instead of {_ms(hedge.expected_p99_without_us)} ms"
     return f"{hedge.target} after {_ms(hedge.delay_us)} ms without a token{gain}"
 
 
@@ -279,62 +259,49 @@ def _ms(us: float | None) -> str:
     return number(milliseconds(us))
 
 
-def _of_entry(of: Callable[[RouteEntry], str | Amount]) -> Callable[[EntryRow], str | Amount]:
-    return lambda row: of(row.entry) if row.entry else UNKNOWN
-
-
-def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[EntryRow], str | Amount]:
-    return _of_entry(lambda entry: amount(milliseconds(value_of(of(entry)))))
-
-
-def _around(entry: RouteEntry) -> str | Amount:
-    median = entry.ttft_p50_us
-    return amount_interval(milliseconds(median.low), milliseconds(median.high)) if median else UNKNOWN
-
-
-def _bound(entry: RouteEntry) -> Amount:
-    return amount(milliseconds(entry.ttft_p95_us.high if entry.ttft_p95_us else None))
-
-
-def _in_time(entry: RouteEntry) -> str:
-    return number(_HUNDRED * entry.goodput.value, decimals=1) if entry.goodput else UNKNOWN
-
-
-def _success(entry: RouteEntry) -> str:
-    return number(_HUNDRED * entry.success.value, decimals=1) if entry.success else UNKNOWN
-
-
-def _colour(row: EntryRow) -> str:
-    return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
-
-
-def _verdict(footnotes: Footnotes) -> Callable[[EntryRow], str]:
-    def text(row: EntryRow) -> str:
-        return footnotes.marked(row.entry.slo_eligible.value, _objective_remark(row)) if row.entry else UNKNOWN
-
-    return text
-
-
 def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> tuple[Column[EntryRow], ...]:
+    def of(text: Callable[[RouteEntry], str | Amount]) -> Callable[[EntryRow], str | Amount]:
+        return lambda row: text(row.entry) if row.entry else UNKNOWN
+
+    def p50(row: EntryRow) -> Quantile | None:
+        return row.entry.ttft_p50_us if row.entry else None
+
+    def p95(row: EntryRow) -> Quantile | None:
+        return row.entry.ttft_p95_us if row.entry else None
+
+    def share(part: Proportion | None) -> str:
+        return percentage(part.value) if part else UNKNOWN
+
+    def verdict(row: EntryRow) -> str:
+        return footnotes.marked(row.entry.slo_eligible.value, row.remark) if row.entry else UNKNOWN
+
+    def style(row: EntryRow) -> str:
+        return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
+
     return (
-        Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
-        Column(heading="weight", unit="%", text=_weight),
-        target_column(rows, lambda row: row.entry.target if row.entry else UNKNOWN),
-        Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us), scale=_SCALE),
-        Column(heading="interval", unit="95 %, ms", text=_of_entry(_around), scale=_SCALE, priority=2),
-        Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us), scale=_SCALE, priority=3),
-        Column(heading="at most", unit="ms", text=_of_entry(_bound), scale=_SCALE, priority=4),
-        Column(heading="in time", unit="%", text=_of_entry(_in_time), priority=1),
-        Column(heading="slo", text=_verdict(footnotes), style=_colour),
-        Column(heading="success", unit="%", text=_of_entry(_success), priority=5),
-        Column(heading="n ≈\nindependent", text=_of_entry(lambda entry: worth(entry.n, entry.n_eff)), priority=8),
+        Column("rank", of(lambda entry: str(entry.rank))),
         Column(
-            heading="output",
-            unit="$/M",
-            text=_of_entry(lambda entry: amount_dollars(entry.usd_per_m_output)),
-            priority=6,
+            "weight",
+            lambda row: row.direction + number(100 * row.entry.weight, decimals=0) if row.entry else UNKNOWN,
+            unit="%",
         ),
-        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at)), priority=7),
+        target_column(rows, lambda row: row.entry.target if row.entry else UNKNOWN),
+        quantile_column("p50", p50),
+        interval_column(p50, priority=2),
+        quantile_column("p95", p95, priority=3),
+        Column(
+            "at most",
+            lambda row: amount(milliseconds(found.high)) if (found := p95(row)) else UNKNOWN,
+            unit="ms",
+            scale="ms",
+            priority=4,
+        ),
+        Column("in time", of(lambda entry: share(entry.goodput)), unit="%", priority=1),
+        Column("slo", verdict, style=style),
+        Column("success", of(lambda entry: share(entry.success)), unit="%", priority=5),
+        Column("n ≈\nindependent", of(lambda entry: worth(entry.n, entry.n_eff)), priority=8),
+        Column("output", of(lambda entry: amount_dollars(entry.usd_per_m_output)), unit="$/M", priority=6),
+        Column("age", of(lambda entry: age(entry.newest_at, now_at=now_at)), priority=7),
     )
 
 
@@ -363,37 +330,48 @@ def freshness_text(table: RouteTable, *, now_at: int) -> str:
     return f"expired {age(table.stale_until_at, now_at=now_at)} ago: use the static order"
 
 
-_COLOUR = {ChangeKind.HARD: "red", ChangeKind.FREEZE: "red", ChangeKind.FAST: "yellow", ChangeKind.SOFT: "yellow"}
+_CHANGE_STYLES = {
+    ChangeKind.HARD: "red",
+    ChangeKind.FREEZE: "red",
+    ChangeKind.FAST: "yellow",
+    ChangeKind.SOFT: "yellow",
+}
+
+
+def _change_style(row: RouteTable | RouteEvent) -> str:
+    return _CHANGE_STYLES.get(row.change, "")
 
 
 def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
-    """One line per table for people, by generation; all fields of each table for programs. Instants on the day of
-    `now_at` are shown without the date.
-    """
+    """One line per table by generation for people, with today's instants without the date; all fields for programs."""
+
+    def weights(row: RouteTable) -> str:
+        """The members with a weight: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
+        weighted = [entry for entry in row.entries if entry.weight > 0]
+        return ", ".join(f"{one.target} {number(100 * one.weight, decimals=0)} %" for one in weighted) or UNKNOWN
+
     return Page(
         schema=TABLE_SCHEMA,
         title="route tables",
         fields=wire_fields(RouteTable),
         columns=(
-            Column(heading="built", unit="UTC", text=lambda row: moment(row.built_at, now_at=now_at), reserved=11),
-            Column(heading="generation", text=lambda row: str(row.generation), priority=2, reserved=10),
-            Column(heading="region", text=lambda row: row.client_region, wide=True, reserved=14),
-            Column(heading="route", text=lambda row: row.route, wide=True, reserved=8),
+            Column("built", lambda row: moment(row.built_at, now_at=now_at), unit="UTC", reserved=11),
+            Column("generation", lambda row: str(row.generation), priority=2, reserved=10),
+            Column("region", lambda row: row.client_region, wide=True, reserved=14),
+            Column("route", lambda row: row.route, wide=True, reserved=8),
             Column(
-                heading="weights",
-                text=_weights,
-                wide=True,
+                "weights",
+                weights,
                 prose=True,
                 priority=1,
                 reserved=20,
-                short=lambda row: without_providers(_weights(row)),
+                short=lambda row: without_providers(weights(row)),
                 short_of=PROVIDERS,
             ),
             Column(
-                heading="what changed",
-                text=lambda row: row.sentence,
-                style=lambda row: _COLOUR.get(row.change, ""),
-                wide=True,
+                "what changed",
+                lambda row: row.sentence,
+                style=_change_style,
                 prose=True,
                 reserved=20,
                 short=lambda row: without_providers(row.sentence),
@@ -406,27 +384,18 @@ def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTa
 
 def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
     """The page of the events of a window, newest first."""
-    return Page(
-        schema=FORMATS["RouteEventList"].schema,
-        title=f"changes of route tables between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window)},
-        fields=wire_fields(RouteEvent),
-        columns=(
-            Column(heading="at", unit="UTC", text=lambda row: moment(row.at, now_at=now_at)),
-            Column(heading="generation", text=lambda row: str(row.generation), priority=2),
-            Column(heading="region", text=lambda row: row.client_region, wide=True),
-            Column(heading="route", text=lambda row: row.route, wide=True),
+    return answer_page(
+        answer,
+        f"changes of route tables between {between(answer.window)}",
+        (
+            Column("at", lambda row: moment(row.at, now_at=now_at), unit="UTC"),
+            Column("generation", lambda row: str(row.generation), priority=2),
+            Column("region", lambda row: row.client_region, wide=True),
+            Column("route", lambda row: row.route, wide=True),
+            Column("change", lambda row: row.change.value, style=_change_style, wide=True, priority=1),
             Column(
-                heading="change",
-                text=lambda row: row.change.value,
-                style=lambda row: _COLOUR.get(row.change, ""),
-                wide=True,
-                priority=1,
-            ),
-            Column(
-                heading="what changed",
-                text=lambda row: row.sentence,
-                wide=True,
+                "what changed",
+                lambda row: row.sentence,
                 prose=True,
                 short=lambda row: without_providers(row.sentence),
                 short_of=PROVIDERS,
@@ -439,12 +408,6 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
 def empty_message(window: Window) -> str:
     """The message for a window without events."""
     return f"no table changed between {between(window)}"
-
-
-def _weights(table: RouteTable) -> str:
-    """The members with a weight: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
-    weighted = [entry for entry in table.entries if entry.weight > 0]
-    return ", ".join(f"{one.target} {number(_HUNDRED * one.weight, decimals=0)} %" for one in weighted) or UNKNOWN
 
 
 EXPLANATION_SCHEMA = "isochrone.route-explanation/1"
@@ -461,40 +424,30 @@ class DecisionStep:
 def explanation_page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
     """The explanation for people, one sentence per row."""
     table = answer.table
+    result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
     return Page(
         schema=EXPLANATION_SCHEMA,
         title=f"{table.route} from {table.client_region}, generation {table.generation}: "
         f"built {minute(table.built_at)} UTC, {freshness_text(table, now_at=now_at)}",
         fields=wire_fields(DecisionStep),
         columns=(
-            Column(heading="step", text=lambda step: str(step.number)),
-            Column(heading="why", text=lambda step: step.sentence, wide=True, prose=True),
+            Column("step", lambda step: str(step.number)),
+            Column("why", lambda step: step.sentence, prose=True),
         ),
-        rows=tuple(
-            DecisionStep(number=number, sentence=sentence) for number, sentence in enumerate(answer.steps, start=1)
+        rows=tuple(DecisionStep(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, 1)),
+        notes=(
+            f"repeating the decision from the stored inputs {result}",
+            f"inputs sha256:{table.provenance.inputs_sha256}",
         ),
-        notes=(_replay(answer), f"inputs sha256:{table.provenance.inputs_sha256}"),
     )
 
 
 def document(answer: Explanation, *, with_inputs: bool = True) -> Page[RouteTable]:
-    """The explanation for programs: the table, its steps, and the inputs and previous state as stored, which may be
-    long.
-    """
-    stored = {"inputs": _stored(answer.inputs), "before": _stored(answer.before)} if with_inputs else {}
-    return Page(
-        schema=EXPLANATION_SCHEMA,
-        title="",
-        facts={
-            "steps": list(answer.steps),
-            "replays": answer.replays,
-            "table": to_json_value(answer.table),
-            **stored,
-        },
-        fields=(),
-        columns=(),
-        rows=(),
-    )
+    """The explanation for programs: the table and its steps, and the inputs and state as stored, which may be long."""
+    texts = {"inputs": answer.inputs, "before": answer.before} if with_inputs else {}
+    stored = {name: json.loads(text) if text else None for name, text in texts.items()}
+    facts = {"steps": list(answer.steps), "replays": answer.replays, "table": to_json_value(answer.table), **stored}
+    return Page(schema=EXPLANATION_SCHEMA, title="", facts=facts, fields=(), columns=(), rows=())
 
 
 def require_replay(answer: Explanation) -> None:
@@ -504,12 +457,3 @@ def require_replay(answer: Explanation) -> None:
             f"repeating the decision from the stored inputs does not give generation {answer.table.generation}",
             hint=f"version {answer.table.provenance.code_version} built it; does the collector run another version?",
         )
-
-
-def _replay(answer: Explanation) -> str:
-    result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
-    return f"repeating the decision from the stored inputs {result}"
-
-
-def _stored(text: str) -> Any:  # noqa: ANN401  # any stored JSON
-    return json.loads(text) if text else None

@@ -19,15 +19,13 @@ def one_line(page: Page[Row]) -> str:
     return json.dumps(document(page), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def opening(page: Page[Row], options: RenderOptions) -> str:
-    """The same as `more`: JSON lines have no header."""
-    return more(page, options)
-
-
 def more(page: Page[Row], _options: RenderOptions) -> str:
     """Each row as one line of JSON."""
     lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.iter_records())
     return "".join(f"{line}\n" for line in lines)
+
+
+opening = more
 
 
 def document(page: Page[Row]) -> dict[str, Any]:

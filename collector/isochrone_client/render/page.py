@@ -6,17 +6,23 @@ A page has two kinds of columns. `Field`s are for programs: every field of a row
 few quantities that answer the question, rounded, with the unit in the heading.
 """
 
+import json
 import typing
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from isochrone_client.errors import FieldError
-from isochrone_client.formats import Amount, common_decimals
+from isochrone_client.formats import UNKNOWN, Amount, common_decimals
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.queries.documents import FORMATS
 from isochrone_wire.text import did_you_mean, same_name
+
+SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
+"""The suffix of a field's header by the unit of its metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,65 +34,61 @@ class Field:
 
     def value(self, record: Mapping[str, Any]) -> object:
         """The value at the path; `None` if an object on the path is unknown."""
-        part: Any = record
-        for name in self.path:
-            part = part[name] if part is not None else None
-        return part
+        return _at(record, self.path)
 
 
-def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The row as plain data; the fields of the objects named in `inline` become fields of the row."""
+def _at(record: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    part: Any = record
+    for name in path:
+        part = part[name] if part is not None else None
+    return part
+
+
+def row_record(row: object) -> dict[str, Any]:
+    """The row as plain data."""
     record: dict[str, Any] = to_json_value(row)
-    for name in inline:
-        record |= record.pop(name)
     return record
 
 
 def wire_fields(
-    cls: type, *, inline: tuple[str, ...] = (), also: tuple[str, ...] = (), units: Mapping[str, str] | None = None
+    cls: type, *, inline: tuple[str, ...] = (), also: Iterable[str] = (), units: Mapping[str, str] | None = None
 ) -> tuple[Field, ...]:
-    """The columns for rows of `cls`, with `inline` as in `row_record`; `also` names additional fields of the record.
-
-    `units` holds the units of fields whose names have none; they are appended to the header.
+    """The columns for rows of `cls`. The fields of the objects named in `inline` are fields of the row, and `also`
+    names additional ones. `units` holds the units of fields whose names have none; they are appended to the header.
     """
     paths = [path[1:] if path[0] in inline else path for path in _leaves(cls)]
-    named = [*paths, *((name,) for name in also)]
-    return tuple(Field(header=_header(path, units or {}), path=path) for path in named)
+    names = {path: ".".join(path) for path in (*paths, *((name,) for name in also))}
+    suffixes = units or {}
+    return tuple(
+        Field(header=f"{name}_{suffixes[name]}" if name in suffixes else name, path=path)
+        for path, name in names.items()
+    )
 
 
 def _leaves(cls: type) -> Iterator[tuple[str, ...]]:
+    """The paths of the fields of a class and of its objects; a field with several values is one cell in CSV."""
     hints = typing.get_type_hints(cls)
     for part in fields(cls):
-        nested = _nested_class(hints[part.name])
-        inner = _leaves(nested) if nested else [()]
-        yield from ((part.name, *path) for path in inner)
-
-
-def _nested_class(hint: object) -> type | None:
-    """The dataclass of a field that holds one value or none; a field with several values is one cell in CSV."""
-    several = typing.get_origin(hint) in (tuple, list)
-    candidates = () if several else (hint, *typing.get_args(hint))
-    return next((part for part in candidates if isinstance(part, type) and is_dataclass(part)), None)
-
-
-def _header(path: tuple[str, ...], units: Mapping[str, str]) -> str:
-    name = ".".join(path)
-    return f"{name}_{units[name]}" if name in units else name
+        hint = hints[part.name]
+        several = typing.get_origin(hint) in (tuple, list)
+        candidates = () if several else (hint, *typing.get_args(hint))
+        nested = next((one for one in candidates if isinstance(one, type) and is_dataclass(one)), None)
+        yield from ((part.name, *path) for path in (_leaves(nested) if nested else [()]))
 
 
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
     """One quantity of a row for people, under `heading` (of one or two lines) and `unit`.
 
     `text` returns a text, or an `Amount`: all amounts of a column have the same decimals, and so have those of the
     columns of one `scale`, such as the terms of a sum.
 
-    `wide` columns hold names, which are left-aligned; the others hold numbers. `prose` is folded between words.
-    A column of `priority` 0 is always shown. The others are left out of a table that is too wide, the one with the
-    largest number first; and those that have nothing but zeros and unknown values.
+    `wide` columns hold names, which are left-aligned, and `prose` texts that are folded between words; the others hold
+    numbers. A column of `priority` 0 is always shown. The others are left out of a table that is too wide, the one with
+    the largest number first; and those that have nothing but zeros and unknown values.
     `short` is a shorter text of the cell, without the `short_of`, for a table that is too wide. With `once`, a text is
     not repeated in the rows below it.
     `reserved` is the width of the column in a text that continues, regardless of its first rows.
@@ -95,6 +97,7 @@ class Column(Generic[Row]):
 
     heading: str
     text: Callable[[Row], str | Amount]
+    _: KW_ONLY
     unit: str = ""
     scale: str = ""
     wide: bool = False
@@ -105,6 +108,11 @@ class Column(Generic[Row]):
     once: bool = False
     reserved: int | None = None
     style: Callable[[Row], str] = lambda _row: ""
+
+    @property
+    def is_text(self) -> bool:
+        """True for names and prose."""
+        return self.wide or self.prose
 
     @property
     def title(self) -> str:
@@ -146,19 +154,57 @@ class Page(Generic[Row]):
     record: Callable[[Row], dict[str, Any]] = row_record
     records: tuple[dict[str, Any], ...] | None = None
 
-    def groups(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
-        """Yield each group's heading with its rows, in the order of the rows."""
-        for heading, rows in groupby(self.rows, key=self.group):
-            yield heading, tuple(rows)
-
     def tables(self) -> Iterator[Table[Row]]:
         """Yield the table of each group, in the order of the rows."""
-        for heading, rows in self.groups():
+        for heading, group in groupby(self.rows, key=self.group):
+            rows = tuple(group)
             yield Table(heading=heading, rows=rows, cells=cell_texts(self.columns, rows))
 
     def iter_records(self) -> Iterator[dict[str, Any]]:
         """Yield the records for programs."""
-        yield from (self.record(row) for row in self.rows) if self.records is None else self.records
+        yield from map(self.record, self.rows) if self.records is None else self.records
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def answer_page(
+    answer: object,
+    title: str,
+    columns: tuple[Column[Row], ...],
+    *,
+    rows: tuple[Row, ...] | None = None,
+    group: Callable[[Row], str] = lambda _row: "",
+    notes: Iterable[str] = (),
+    facts: Mapping[str, object] = _NOTHING,
+    also: Mapping[str, Callable[[Row], object]] = _NOTHING,
+    derived: tuple[str, ...] = (),
+    units: Mapping[str, str] | None = None,
+    records: tuple[dict[str, Any], ...] | None = None,
+) -> Page[Row]:
+    """The page of an answer that has a document in `FORMATS`, with the fields and the rows of the document.
+
+    `facts` and `also` add fields to the document and to its rows, `derived` names those that the document's rows have
+    besides the fields of their class, and `units` are those of `wire_fields`.
+    """
+    found = FORMATS[type(answer).__name__]
+    row_class = typing.get_args(typing.get_type_hints(type(answer))[found.rows])[0]
+
+    def record(row: Row) -> dict[str, Any]:
+        return found.record(row) | {name: of(row) for name, of in also.items()}
+
+    return Page(
+        schema=found.schema,
+        title=title,
+        facts={**found.facts(answer), **facts},
+        fields=wire_fields(row_class, inline=found.inline, also=(*derived, *also), units=units),
+        columns=columns,
+        rows=found.rows_of(answer) if rows is None else rows,
+        group=group,
+        notes=tuple(notes),
+        record=record,
+        records=records,
+    )
 
 
 def cell_texts(
@@ -194,41 +240,54 @@ class RenderOptions:
     wide: bool | None = None
 
 
-UNKNOWN = "–"  # noqa: RUF001  # an en dash, as everywhere
+def field_text(value: object, *, unknown: str = "") -> str:
+    """The text of a field's value: counts as `ok=12;timed_out=3`, lists with semicolons, lists of objects as JSON."""
+    if value is None:
+        return unknown
+    if isinstance(value, dict):
+        return ";".join(f"{name}={field_text(part, unknown=unknown)}" for name, part in sorted(value.items()))
+    if isinstance(value, list):
+        if any(isinstance(part, dict) for part in value):
+            return json.dumps(value, ensure_ascii=False)
+        return ";".join(field_text(part, unknown=unknown) for part in value)
+    return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedRow:
-    """The selected fields of a row, and the heading of its group."""
-
-    record: dict[str, Any]
-    group: str
+Selected = tuple[dict[str, Any], str]
+"""The selected fields of a row, and the heading of its group."""
 
 
-def field_names(page: Page[Row]) -> list[str]:
-    """The name of every field of the page's rows."""
-    return list(_field_places(page))
+def field_places(page: Page[Row]) -> dict[str, tuple[str, ...]]:
+    """Where the field of each name is in a record of the page; JSON's names first, then those of CSV."""
+    tops = {field.path[0]: field.path[:1] for field in page.fields}
+    return tops | {field.header: field.path for field in page.fields if field.header not in tops}
 
 
-def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
-    """The page with the fields of those names, the first ones the most important. Raises `FieldError` with the nearest
-    name.
-    """
-    places = _field_places(page)
+def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[Selected]:
+    """The page with the fields of those names, the first ones the most important. Raises `FieldError`."""
+    places = field_places(page)
     names = tuple(_known_name(name, page, places) for name in names)
+    groups = map(page.group, page.rows) if page.records is None else [""] * len(page.records)
     rows = tuple(
-        SelectedRow({name: _at(record, places[name]) for name in names}, group) for record, group in _records(page)
+        ({name: _at(record, places[name]) for name in names}, group)
+        for record, group in zip(page.iter_records(), groups, strict=True)
     )
-    fields = tuple(field for name in names for field in _named_leaves(page, name, places[name]))
+    # A nested field has several columns.
+    chosen = tuple(
+        Field(header=one.header, path=(name, *one.path[len(places[name]) :]))
+        for name in names
+        for one in page.fields
+        if one.path[: len(places[name])] == places[name]
+    )
     return Page(
         schema=page.schema,
         title=page.title,
         facts=page.facts,
-        fields=fields,
-        columns=tuple(_field_column(field, rows, priority=place) for place, field in enumerate(fields)),
+        fields=chosen,
+        columns=tuple(_field_column(one, rows, priority=place) for place, one in enumerate(chosen)),
         rows=rows,
-        group=lambda row: row.group,
-        record=lambda row: row.record,
+        group=lambda row: row[1],
+        record=lambda row: row[0],
     )
 
 
@@ -241,42 +300,6 @@ def _known_name(name: str, page: Page[Row], places: Mapping[str, tuple[str, ...]
     return found
 
 
-def _field_places(page: Page[Row]) -> dict[str, tuple[str, ...]]:
-    """Where the field of each name is in a record; JSON's names first."""
-    tops = {field.path[0]: field.path[:1] for field in page.fields}
-    return tops | {field.header: field.path for field in page.fields if field.header not in tops}
-
-
-def _records(page: Page[Row]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    if page.records is not None:
-        yield from ((record, "") for record in page.records)
-        return
-    yield from ((page.record(row), page.group(row)) for row in page.rows)
-
-
-def _named_leaves(page: Page[Row], name: str, place: tuple[str, ...]) -> Iterator[Field]:
-    """The CSV columns of one name: a nested field has several."""
-    for one in page.fields:
-        if one.path[: len(place)] == place:
-            yield Field(header=one.header, path=(name, *one.path[len(place) :]))
-
-
-def _field_column(field: Field, rows: tuple[SelectedRow, ...], *, priority: int) -> Column[SelectedRow]:
-    is_text = any(isinstance(field.value(row.record), str) for row in rows)
-    return Column(
-        heading=field.header, text=lambda row: _field_text(field.value(row.record)), wide=is_text, priority=priority
-    )
-
-
-def _field_text(value: object) -> str:
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, dict):
-        return ";".join(f"{name}={_field_text(part)}" for name, part in sorted(value.items()))
-    if isinstance(value, list):
-        return ";".join(_field_text(part) for part in value)
-    return str(value)
-
-
-def _at(record: Mapping[str, Any], place: tuple[str, ...]) -> Any:  # noqa: ANN401  # plain data
-    return Field(header="", path=place).value(record)
+def _field_column(of: Field, rows: tuple[Selected, ...], *, priority: int) -> Column[Selected]:
+    is_text = any(isinstance(of.value(row[0]), str) for row in rows)
+    return Column(of.header, lambda row: field_text(of.value(row[0]), unknown=UNKNOWN), wide=is_text, priority=priority)

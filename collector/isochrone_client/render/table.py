@@ -18,7 +18,7 @@ from isochrone_wire.text import printable
 _NARROW = frozenset("–—…→↑↓±≤≥×·µ²³ÄÖÜäöüß’“”")  # noqa: RUF001  # signs that tables contain
 _WORD = re.compile(r"(?:[^ ]*\d (?:%|ms|s|min|h|d)(?![^ ,.;:)\]])[^ ]*|[^ ]+) *")
 _NAME_PART = re.compile(r"[^/]*/|[^/]+")
-_ELLIPSIS = "…"
+_CONTENT = re.compile(r"[^\W0_]|[▁-█]")
 
 
 def text_width(text: str) -> int:
@@ -55,8 +55,6 @@ def fold(text: str, width: int, *, shorten: bool = False) -> list[str]:
 
 
 def _folded_word(word: str, width: int, *, shorten: bool) -> list[str]:
-    if text_width(word) <= width:
-        return [word]
     lines = [""]
     for part in _NAME_PART.findall(word):
         if text_width(lines[-1] + part) <= width:
@@ -71,16 +69,14 @@ def shortened(word: str, width: int) -> str:
     if text_width(word) <= width:
         return word
     end = _first(word[::-1], (width - 1) // 2)[::-1]
-    return f"{_first(word, width - 1 - text_width(end))}{_ELLIPSIS}{end}"
+    return f"{_first(word, width - 1 - text_width(end))}…{end}"
 
 
-def _broken(word: str, width: int) -> list[str]:
-    lines = []
+def _broken(word: str, width: int) -> Iterator[str]:
     while word:
         first = _first(word, width) or word[0]
-        lines.append(first)
+        yield first
         word = word[len(first) :]
-    return lines
 
 
 def _first(text: str, width: int) -> str:
@@ -123,7 +119,10 @@ def arrange(extents: Sequence[Extent], width: int) -> tuple[Place, ...]:
     short = [extent.short or extent for extent in extents]
     kept = list(range(len(extents)))
     if _line_width(extents) > width:
-        kept = _kept(short, width)
+        # Of columns with the same priority the last one is left out first.
+        optional = sorted((index for index in kept if short[index].priority), key=lambda index: short[index].priority)
+        while optional and _line_width([short[index] for index in kept]) > width:
+            kept.remove(optional.pop())
     is_short = _line_width([extents[index] for index in kept]) > width
     chosen = [short[index] if is_short else extents[index] for index in kept]
     return tuple(
@@ -139,15 +138,6 @@ def everything(extents: Sequence[Extent]) -> tuple[Place, ...]:
 
 def _line_width(extents: Sequence[Extent]) -> int:
     return sum(extent.least for extent in extents) + GAP * max(len(extents) - 1, 0)
-
-
-def _kept(extents: Sequence[Extent], width: int) -> list[int]:
-    """The indices of the columns that fit; of columns with the same priority the last one is left out first."""
-    kept = list(range(len(extents)))
-    optional = sorted((index for index in kept if extents[index].priority), key=lambda index: extents[index].priority)
-    while optional and _line_width([extents[index] for index in kept]) > width:
-        kept.remove(optional.pop())
-    return kept
 
 
 def _widths(extents: Sequence[Extent], width: int) -> list[int]:
@@ -201,17 +191,14 @@ def whole(page: Page[Row], options: RenderOptions) -> str:
     for table in tables:
         heading = _paragraph(table.heading, options, style="bold")
         blocks.append(heading + _headings(page.columns, layout, options) + _rows(page.columns, table, layout, options))
-    notes = "".join(
-        _note(note, options)
-        for note in (*_left_out(page.columns, layout, options), *page.notes, *_legend(page, layout, tables))
-    )
+    notes = _notes((*_left_out(page.columns, layout, options), *page.notes, *_legend(page, layout, tables)), options)
     return "\n".join([*blocks, notes] if notes else blocks)
 
 
 def opening(page: Page[Row], options: RenderOptions) -> str:
     """The headings, the first rows and their notes."""
     layout = _continued_layout(page, options)
-    left_out = "".join(_note(note, options) for note in _left_out(page.columns, layout, options))
+    left_out = _notes(_left_out(page.columns, layout, options), options)
     return _headings(page.columns, layout, options) + _portion(page, layout, options) + left_out
 
 
@@ -221,8 +208,7 @@ def more(page: Page[Row], options: RenderOptions) -> str:
 
 
 def _portion(page: Page[Row], layout: _Layout, options: RenderOptions) -> str:
-    notes = "".join(_note(note, options) for note in page.notes)
-    return _rows(page.columns, _portion_table(page), layout, options) + notes
+    return _rows(page.columns, _portion_table(page), layout, options) + _notes(page.notes, options)
 
 
 def _portion_table(page: Page[Row]) -> Table[Row]:
@@ -234,10 +220,11 @@ def _layout(columns: tuple[Column[Row], ...], tables: Sequence[Table[Row]], opti
     extents = [_extent(column, index, tables) for index, column in enumerate(columns)]
     if options.wide:
         return _Layout(places=everything(extents))
+    # Without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero.
     blank = tuple(
         index
         for index, column in enumerate(columns)
-        if column.priority and all(_is_blank(line[index]) for table in tables for line in table.cells)
+        if column.priority and not any(_CONTENT.search(line[index]) for table in tables for line in table.cells)
     )
     return _arranged(extents, blank, options)
 
@@ -274,20 +261,15 @@ def _extent_of(column: Column[Row], cells: Sequence[str]) -> Extent:
     natural = max(map(text_width, texts))
     longest = max((text_width(word) for text in texts for word in words(text)), default=0)
     least = max(longest, min(natural, _LEAST_PROSE)) if column.prose else natural
-    return Extent(natural=natural, least=least, priority=column.priority, flexible=column.wide)
+    return Extent(natural=natural, least=least, priority=column.priority, flexible=column.is_text)
 
 
 def _reserved(column: Column[Row], extent: Extent) -> Extent:
     if column.reserved is None:
         return replace(extent, short=None)
     # Later rows fold a longer name; a number is never folded.
-    least = column.reserved if column.wide else max(column.reserved, extent.natural)
+    least = column.reserved if column.is_text else max(column.reserved, extent.natural)
     return replace(extent, short=None, least=least, natural=MAX_WIDTH if column.prose else least)
-
-
-def _is_blank(text: str) -> bool:
-    """True for a text without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero."""
-    return not any((mark.isalnum() and mark != "0") or "▁" <= mark <= "█" for mark in text)
 
 
 def _left_out(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> Iterator[str]:
@@ -334,9 +316,9 @@ def _rows(columns: Sequence[Column[Row]], table: Table[Row], layout: _Layout, op
     text = []
     before: tuple[str, ...] | None = None
     for row, cells in zip(table.rows, table.cells, strict=True):
-        contents = [_cell(columns[place.index], place, row, cells, before) for place in layout.places]
         lines = [
-            fold(content, place.width, shorten=True) for content, place in zip(contents, layout.places, strict=True)
+            fold(_cell(columns[place.index], place, row, cells, before), place.width, shorten=True)
+            for place in layout.places
         ]
         styles = [columns[place.index].style(row) for place in layout.places]
         text.append(_line_of(columns, layout, lines, styles, options))
@@ -365,13 +347,13 @@ def _line_of(
         for place, content, style in zip(layout.places, cells, styles, strict=True):
             part = content[number] if number < len(content) else ""
             padding, styled = " " * (place.width - text_width(part)), _styled(part, style, options)
-            pieces.append(styled + padding if columns[place.index].wide else padding + styled)
+            pieces.append(styled + padding if columns[place.index].is_text else padding + styled)
         lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
     return "".join(lines)
 
 
-def _note(text: str, options: RenderOptions) -> str:
-    return _paragraph(text, options, style="dim")
+def _notes(texts: Iterable[str], options: RenderOptions) -> str:
+    return "".join(_paragraph(text, options, style="dim") for text in texts)
 
 
 def _paragraph(text: str, options: RenderOptions, *, style: str) -> str:

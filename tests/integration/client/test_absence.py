@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.model import Vantage
 from testdata.preforked import Program
 from testdata.pushed_rounds import PLAN, SG, US, Fleet, rounds_until
@@ -70,12 +70,7 @@ FIRST, SECOND_VANTAGE = Vantage(name="us-1", region=US), Vantage(name="sg-1", re
 STATES = {
     "no plan": State(plan=False, says="no plan has been applied yet"),
     "no samples": State(says=START, more=(("diff", COMMAND), ("vantages", COMMAND))),
-    "empty window": State(
-        rounds=MANY,
-        vantages=(FIRST, SECOND_VANTAGE),
-        window=PAST,
-        says=f"no samples from {US}",
-    ),
+    "empty window": State(rounds=MANY, vantages=(FIRST, SECOND_VANTAGE), window=PAST, says=f"no samples from {US}"),
     "only the baseline": State(
         rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("regions", SECOND), ("diff", "--region REGION"))
     ),

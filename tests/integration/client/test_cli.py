@@ -22,7 +22,7 @@ from rich.cells import cell_len
 
 from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeCollector, stored
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.answers import Decision
 from isochrone_wire.fleet import Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
@@ -259,10 +259,7 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeCollector, command:
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "exit_code"),
-    [("internal", 1), ("bad-request", 2), ("database-unavailable", 3)],
-)
+@pytest.mark.parametrize(("kind", "exit_code"), [("internal", 1), ("bad-request", 2), ("database-unavailable", 3)])
 def test_failures_are_sentences(observatory: FakeCollector, kind: str, exit_code: int) -> None:
     """Each failure of the collector gives one sentence, a hint, an exit code and no traceback."""
     observatory.failure = (kind, "the disk is full")

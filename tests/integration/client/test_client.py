@@ -22,7 +22,7 @@ from fixtures.fake_collector import (
     FakeCollector,
 )
 from isochrone_client import connection
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import (
     AccessError,
     AddressError,
@@ -40,7 +40,7 @@ from isochrone_wire.queries.documents import document
 from testdata import insights
 
 ALL = Selection(window=WINDOW)
-Ask = Callable[[ObservatoryClient], Any]
+Ask = Callable[[ReadClient], Any]
 ASKS: list[tuple[Ask, Any]] = [
     (lambda client: client.list_targets(), TARGETS),
     (lambda client: client.list_samples(ALL, limit=10), SAMPLES),
@@ -52,10 +52,7 @@ ASKS: list[tuple[Ask, Any]] = [
     (lambda client: client.get_coverage(ALL), CoverageList(window=WINDOW, coverage=COVERAGE)),
     (lambda client: client.list_vantages(), VANTAGES),
     (lambda client: client.get_spend(ALL), SpendList(spend=SPEND)),
-    (
-        lambda client: client.get_region_costs(ALL),
-        RegionCostList(window=WINDOW, costs=insights.REGION_COSTS),
-    ),
+    (lambda client: client.get_region_costs(ALL), RegionCostList(window=WINDOW, costs=insights.REGION_COSTS)),
     (
         lambda client: client.get_latency_budgets(ALL),
         LatencyBudgetList(window=WINDOW, budgets=insights.LATENCY_BUDGETS),
@@ -76,7 +73,7 @@ ASKS: list[tuple[Ask, Any]] = [
 @pytest.mark.parametrize(("ask", "answer"), ASKS)
 def test_answers_come_back_whole(observatory: FakeCollector, ask: Ask, answer: object) -> None:
     """Answers survive the wire unchanged."""
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         found = ask(client)
     assert found == answer or document(found) == document(answer)  # whose rows have an order
 
@@ -84,7 +81,7 @@ def test_answers_come_back_whole(observatory: FakeCollector, ask: Ask, answer: o
 def test_requests_arrive_whole(observatory: FakeCollector) -> None:
     """Every part of a request reaches the collector."""
     selection = Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",))
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         client.get_differentials(selection, baseline="a", against=("b", "c"), metric=Metric.RTT)
         client.list_samples(selection, limit=7)
     differentials, samples = observatory.requests
@@ -115,7 +112,7 @@ def test_a_problem_becomes_one_error(
 ) -> None:
     """Each kind of problem becomes one error with its exit code and a hint."""
     observatory.failure = (kind, "the reason")
-    with ObservatoryClient(observatory.address) as client, pytest.raises(error) as caught:
+    with ReadClient(observatory.address) as client, pytest.raises(error) as caught:
         client.list_targets()
     assert caught.value.exit_code == exit_code
     assert caught.value.hint
@@ -136,7 +133,7 @@ def test_the_hint_names_the_command_that_lists_the_known_names(
 ) -> None:
     """Each kind of name has its command, and the collector's sentence is kept."""
     observatory.failures = {"/v1/tiers": ("unknown-name", detail)}
-    with ObservatoryClient(observatory.address) as client, pytest.raises(RefusedError) as caught:
+    with ReadClient(observatory.address) as client, pytest.raises(RefusedError) as caught:
         client.get_tiers(ALL)
     assert str(caught.value) == detail
     assert caught.value.hint.startswith(f"`{command}`")
@@ -145,7 +142,7 @@ def test_the_hint_names_the_command_that_lists_the_known_names(
 def test_a_refusal_has_the_collectors_sentence(observatory: FakeCollector) -> None:
     """The collector's sentence about an invalid request is not changed."""
     with (
-        ObservatoryClient(observatory.address) as client,
+        ReadClient(observatory.address) as client,
         pytest.raises(RefusedError, match=r"^no target is called 'x'$"),
     ):
         client.get_coverage(Selection(window=WINDOW, targets=("x",)))
@@ -157,7 +154,7 @@ def test_an_unknown_value_is_an_error(observatory: FakeCollector) -> None:
     answer["rows"][1]["decision"] = "perhaps"
     observatory.text = json.dumps(answer)
     with (
-        ObservatoryClient(observatory.address) as client,
+        ReadClient(observatory.address) as client,
         pytest.raises(CollectorError, match=r"rows\.1\.decision: 'perhaps'") as caught,
     ):
         client.get_differentials(ALL, baseline="us-east-2")
@@ -169,7 +166,7 @@ def test_a_closed_port_is_unreachable() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
-        with ObservatoryClient(address) as client, pytest.raises(UnreachableError, match=address) as caught:
+        with ReadClient(address) as client, pytest.raises(UnreachableError, match=address) as caught:
             client.list_targets()
     assert "isochrone-collector serve" in caught.value.hint
 
@@ -180,7 +177,7 @@ def test_another_server_is_no_collector(monkeypatch: pytest.MonkeyPatch, port: i
     with answering(b"\x00\x00\x18\x04\x00") as address:
         if port is not None:
             monkeypatch.setattr(connection, "DEFAULT_PORT", int(address.rpartition(":")[2]))
-        with ObservatoryClient(address) as client, pytest.raises(UnreachableError) as caught:
+        with ReadClient(address) as client, pytest.raises(UnreachableError) as caught:
             client.list_targets()
     assert ("port" in caught.value.hint) is (port is not None)
 
@@ -190,7 +187,7 @@ def test_another_web_server_is_no_collector() -> None:
     for head in (b"400 Bad Request", b"200 OK"):
         with (
             answering(b"HTTP/1.1 %s\r\nContent-Length: 6\r\n\r\n<html>" % head) as address,
-            ObservatoryClient(address) as client,
+            ReadClient(address) as client,
             pytest.raises(UnreachableError),
         ):
             client.list_targets()
@@ -215,7 +212,7 @@ def answering(answer: bytes) -> Iterator[str]:
 
 def test_an_idle_connection_that_was_closed_is_replaced(observatory: FakeCollector) -> None:
     """The collector closes idle connections; the next question opens another one."""
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         assert set(client.list_targets().targets) == set(TARGETS.targets)
         (idle,) = client._connections._idle
         idle.sock.shutdown(socket.SHUT_RDWR)
@@ -225,7 +222,7 @@ def test_an_idle_connection_that_was_closed_is_replaced(observatory: FakeCollect
 def test_a_slow_collector_times_out(observatory: FakeCollector) -> None:
     """If the answer takes longer than the timeout, the hint is a shorter window."""
     observatory.released = threading.Event()
-    with ObservatoryClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError) as caught:
+    with ReadClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError) as caught:
         client.list_targets()
     observatory.released.set()
     assert "--window" in caught.value.hint
@@ -247,7 +244,7 @@ def test_a_collector_that_answers_byte_by_byte_times_out() -> None:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with ObservatoryClient(address, timeout_us=300_000) as client, pytest.raises(SlowError):
+        with ReadClient(address, timeout_us=300_000) as client, pytest.raises(SlowError):
             client.list_targets()
         thread.join()
 
@@ -256,19 +253,19 @@ def test_a_proxy_is_not_used(observatory: FakeCollector, monkeypatch: pytest.Mon
     """A proxy in the environment is not used for loopback."""
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         assert set(client.list_targets().targets) == set(TARGETS.targets)
 
 
 def test_other_machines_are_refused_before_a_connection() -> None:
     """There is no connection attempt to another machine that was not joined."""
     with pytest.raises(AddressError):
-        ObservatoryClient("192.0.2.1")
+        ReadClient("192.0.2.1")
 
 
 def test_closing_ends_the_streams_of_other_threads(observatory: FakeCollector) -> None:
     """A client that is closed ends a stream that another thread reads."""
-    client = ObservatoryClient(observatory.address)
+    client = ReadClient(observatory.address)
     batches = client.follow_samples(ALL)
     assert next(batches).samples == ()
     closing = threading.Timer(0.1, client.close)

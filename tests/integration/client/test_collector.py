@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from fixtures.collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.codec import encode
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 from isochrone_wire.rounds import round_at

@@ -52,12 +52,12 @@ def test_without_a_collector_nothing_is_offered(monkeypatch: pytest.MonkeyPatch)
     """A collector that is unreachable, or does not answer within half a second, prints nothing."""
     limits_us = []
 
-    class Recorded(client.ObservatoryClient):
+    class Recorded(client.ReadClient):
         def __init__(self, where: str | Collector, **limits: Any) -> None:
             super().__init__(where, **limits)
             limits_us.append(limits)
 
-    monkeypatch.setattr(client, "ObservatoryClient", Recorded)
+    monkeypatch.setattr(client, "ReadClient", Recorded)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for where in ("127.0.0.1:1", "no address:", f"127.0.0.1:{silent.getsockname()[1]}"):
             assert completed("isochrone leaderboard --region us", ISOCHRONE_COLLECTOR=where) == []

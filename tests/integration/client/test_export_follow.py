@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from fixtures.fake_collector import FakeCollector, serving
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
 from isochrone_client.gateways import FORMATS
+from isochrone_client.window import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable

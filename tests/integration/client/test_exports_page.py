@@ -21,11 +21,7 @@ def test_the_commands_of_the_page(routing: FakeCollector, tmp_path: Path) -> Non
     once, followed, check = blocks_of(PAGE)
     (tmp_path / "isochrone").write_text(f'#!/bin/sh\nexec {sys.executable} -m isochrone_client "$@"\n')
     (tmp_path / "isochrone").chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "ISOCHRONE_COLLECTOR": routing.address,
-    }
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "ISOCHRONE_COLLECTOR": routing.address}
     routing.restart(fresh(48, seconds=1795))
 
     def run(block: str) -> str:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from fixtures.collector import Collector
 from fixtures.fake_collector import FakeCollector
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from testdata.preforked import Program
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from fixtures.collector import Collector, StartCollector
 from fixtures.fake_collector import FakeCollector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
@@ -82,7 +82,7 @@ def measured(shared_collector: Collector) -> Collector:
     now_at = time.time_ns() // 1000
     fleet.push_rounds(call, rounds_until(now_at - 5 * MINUTE_US, 70))
     fleet.push_rounds(call, rounds_until(now_at, 5), without(THIRD))
-    with ObservatoryClient(shared_collector.http_address) as client:
+    with ReadClient(shared_collector.http_address) as client:
 
         def has_tables() -> bool:
             with suppress(RefusedError):

@@ -50,10 +50,7 @@ def test_markdown_goes_to_stdout(observatory: FakeCollector, arguments: tuple[st
 
 def test_what_fails_is_left_out_with_the_reason(observatory: FakeCollector) -> None:
     """A failed request leaves out its sections, not the whole report."""
-    observatory.failures = {
-        "/v1/tiers": ("internal", "out of order"),
-        "/v1/diff": ("about:blank", "not yet"),
-    }
+    observatory.failures = {"/v1/tiers": ("internal", "out of order"), "/v1/diff": ("about:blank", "not yet")}
     result = run(observatory)
     assert result.exit_code == 0
     assert result.stdout.count("Left out: the collector at") == 3

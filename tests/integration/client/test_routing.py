@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from fixtures.fake_collector import FakeCollector
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteTable

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fixtures.fake_collector import NOW_AT, SAMPLES, WINDOW, FakeCollector, stored
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import SlowError, UnreachableError
-from isochrone_client.sample_stream import SampleStream, export_samples
+from isochrone_client.streams import SampleStream, export_samples
 from isochrone_wire.answers import Selection
 from isochrone_wire.fleet import SampleList, StoredSample
 
@@ -19,19 +19,16 @@ ALL = Selection(window=WINDOW)
 
 def test_a_long_list_is_streamed(observatory: FakeCollector) -> None:
     """More samples than one document may have are requested as a stream and give the same list."""
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         assert set(client.list_samples(ALL, limit=5_000)) == set(SAMPLES)
         assert len(client.list_samples(replace(ALL, regions=("us-east-2",)), limit=2)) == 2
-    assert [request.path for request in observatory.requests] == [
-        "/v1/samples/export",
-        "/v1/samples",
-    ]
+    assert [request.path for request in observatory.requests] == ["/v1/samples/export", "/v1/samples"]
 
 
 def test_a_silent_stream_times_out(observatory: FakeCollector) -> None:
     """A collector that sends nothing within the timeout counts as lost, even if the connection looks healthy."""
     observatory.released = threading.Event()
-    with ObservatoryClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError):
+    with ReadClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError):
         next(client.follow_samples(ALL))
     observatory.released.set()
 
@@ -42,7 +39,7 @@ def test_an_export_resumes_where_it_broke(observatory: FakeCollector) -> None:
     observatory.samples = (stored(5), *twins, stored(2), stored(1))
     observatory.cuts_export = True
     reports: list[str] = []
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         rows = [row for batch in export_samples(client, ALL, report=reports.append) for row in batch]
     assert rows == [*observatory.samples]
     assert len(reports) == 1
@@ -52,14 +49,14 @@ def test_an_export_resumes_where_it_broke(observatory: FakeCollector) -> None:
 
 def test_an_export_that_never_started_fails(observatory: FakeCollector) -> None:
     """An export that received nothing cannot be resumed."""
-    with ObservatoryClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
+    with ReadClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
         next(export_samples(client, ALL, report=pytest.fail))
     assert observatory.requests == []
 
 
 def test_following_starts_with_the_newest(observatory: FakeCollector) -> None:
     """The stream starts with the newest samples, as many as requested, and does not repeat them."""
-    with ObservatoryClient(observatory.address) as client:
+    with ReadClient(observatory.address) as client:
         batches = SampleStream(client, ALL, report=pytest.fail).samples(limit=2)
         assert set(next(batches)) == set(SAMPLES[:2])
         new = stored(0, ttft_us=77)
@@ -69,7 +66,7 @@ def test_following_starts_with_the_newest(observatory: FakeCollector) -> None:
 
 def test_following_an_absent_collector_fails() -> None:
     """At the start an absent collector is an error; the stream does not wait for it."""
-    with ObservatoryClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
+    with ReadClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
         next(SampleStream(client, ALL, report=pytest.fail).samples(limit=1))
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fixtures.fake_collector import WINDOW, FakeCollector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import AmbiguousError, RefusedError
 from isochrone_wire.answers import Selection
 
 SHORT = Selection(window=WINDOW, regions=("us-east",), targets=("gpt-5-mini",))
-ASKS: list[Callable[[ObservatoryClient], Any]] = [
+ASKS: list[Callable[[ReadClient], Any]] = [
     lambda client: client.list_samples(SHORT, limit=5),
     lambda client: client.get_leaderboard(SHORT),
     lambda client: client.get_coverage(SHORT),
@@ -32,9 +32,9 @@ def strict(observatory: FakeCollector) -> FakeCollector:
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_every_request_takes_short_names(strict: FakeCollector, ask: Callable[[ObservatoryClient], Any]) -> None:
+def test_every_request_takes_short_names(strict: FakeCollector, ask: Callable[[ReadClient], Any]) -> None:
     """A short name is expanded and the request is repeated, for every kind of request."""
-    with ObservatoryClient(strict.address) as client:
+    with ReadClient(strict.address) as client:
         assert ask(client)
     request = strict.requests[-1]
     assert (request.all("region"), request.all("target")) == (["us-east-2"], ["openai/gpt-5-mini"])
@@ -42,7 +42,7 @@ def test_every_request_takes_short_names(strict: FakeCollector, ask: Callable[[O
 
 def test_baselines_take_short_names(strict: FakeCollector) -> None:
     """Both sides of a differential may have short names."""
-    with ObservatoryClient(strict.address) as client:
+    with ReadClient(strict.address) as client:
         answer = client.get_differentials(Selection(window=WINDOW), baseline="us", against=("ap",))
     assert {(row.baseline, row.region) for row in answer.differentials} == {("us-east-2", "ap-southeast-1")}
     request = strict.requests[-1]
@@ -51,14 +51,14 @@ def test_baselines_take_short_names(strict: FakeCollector) -> None:
 
 def test_full_names_need_no_lookup(strict: FakeCollector) -> None:
     """A request with full names is sent once, without a lookup."""
-    with ObservatoryClient(strict.address) as client:
+    with ReadClient(strict.address) as client:
         client.get_coverage(Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",)))
     assert len(strict.requests) == 1
 
 
 def test_an_unknown_name_gets_the_collectors_refusal(strict: FakeCollector) -> None:
     """A name that cannot be expanded gets the collector's refusal, and the request is not repeated."""
-    with ObservatoryClient(strict.address) as client, pytest.raises(RefusedError, match="no region is called 'mars'"):
+    with ReadClient(strict.address) as client, pytest.raises(RefusedError, match="no region is called 'mars'"):
         client.get_coverage(Selection(window=WINDOW, regions=("mars",)))
     assert [request.path for request in strict.requests].count("/v1/coverage") == 1
 
@@ -67,12 +67,12 @@ def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeCollector) 
     """A name that matches several targets is an error."""
     sold = tuple(replace(target, name=f"{target.provider}/x", model="x") for target in observatory.targets.targets)
     observatory.targets = replace(observatory.targets, targets=sold)
-    with ObservatoryClient(observatory.address) as client, pytest.raises(AmbiguousError, match="2 targets"):
+    with ReadClient(observatory.address) as client, pytest.raises(AmbiguousError, match="2 targets"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))
 
 
 def test_a_refused_lookup_leaves_the_refusal(observatory: FakeCollector) -> None:
     """If the lookup of names fails too, the first refusal is raised."""
     observatory.failure = ("unknown-name", "no target is called 'x'")
-    with ObservatoryClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
+    with ReadClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from fixtures.collector import KEEP_A_MONTH, Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_client.sample_export.columns import columns
+from isochrone_client.sample_export import columns
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage
 from testdata.preforked import Program
 

@@ -107,8 +107,7 @@ def test_contexts_are_added_used_shown_and_removed(tmp_path: Path) -> None:
 def test_options_precede_variables_precede_contexts(tmp_path: Path) -> None:
     """--collector precedes ISOCHRONE_COLLECTOR, which precedes the current context; both take a context's name."""
     written(
-        tmp_path,
-        "current = 'a'\n[contexts.a]\ncollector = '127.0.0.1:1'\n[contexts.b]\ncollector = '127.0.0.1:2'\n",
+        tmp_path, "current = 'a'\n[contexts.a]\ncollector = '127.0.0.1:1'\n[contexts.b]\ncollector = '127.0.0.1:2'\n"
     )
     assert "127.0.0.1:1:" in run(tmp_path, "targets").stderr
     assert "127.0.0.1:2:" in run(tmp_path, "targets", ISOCHRONE_COLLECTOR="b").stderr

@@ -16,7 +16,7 @@ def target(name: str, *, model: str = "") -> Target:
 
 
 NAMES = Names(
-    regions=frozenset({"us-east-2", "us-west-1", "eu-central-1", "eu-central-2", "eu"}),
+    regions=("us-east-2", "us-west-1", "eu-central-1", "eu-central-2", "eu"),
     targets=(
         target("moonshot/kimi-k2.5"),
         target("moonshot/kimi-k2.5-turbo"),
@@ -88,6 +88,6 @@ def test_several_regions_are_listed() -> None:
 @given(st.lists(st.from_regex(r"[a-z]{1,3}/[a-z.]{1,3}", fullmatch=True), min_size=1, max_size=8, unique=True))
 def test_a_full_name_is_never_ambiguous(names: list[str]) -> None:
     """The full name of a target means that target, whatever others exist."""
-    known = Names(regions=frozenset(names), targets=tuple(target(name) for name in names))
+    known = Names(regions=tuple(names), targets=tuple(target(name) for name in names))
     assert [known.target(name) for name in names] == names
     assert [known.region(name) for name in names] == names

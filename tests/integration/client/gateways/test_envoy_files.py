@@ -12,8 +12,8 @@ import yaml
 
 from fixtures.envoy import EXAMPLES, NAMES, Provider, StartEnvoy, requires_envoy, table_of
 from fixtures.fake_collector import FakeCollector
-from isochrone_client.clock import now_at
 from isochrone_client.gateways.envoy import CLUSTERS
+from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
 from testdata.commands import following

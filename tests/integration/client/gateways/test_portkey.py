@@ -15,8 +15,8 @@ import pytest
 from fixtures.fake_collector import FakeCollector
 from fixtures.portkey import Portkey, StartPortkey, requires_portkey
 from fixtures.simulator import API_KEY, Simulator
-from isochrone_client.clock import now_at
 from isochrone_client.gateways import renderer
+from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 from testdata.commands import following

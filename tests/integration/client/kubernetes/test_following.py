@@ -17,8 +17,7 @@ from fixtures.kubernetes import NAMESPACE, ApiServer
 from fixtures.simulator import Simulator
 from isochrone_client.errors import ClusterError
 from isochrone_client.kubernetes.cluster import Cluster, ConflictError
-from isochrone_client.kubernetes.election import Election
-from isochrone_client.kubernetes.reconciler import Reconciler
+from isochrone_client.kubernetes.reconciler import Election, Reconciler
 from isochrone_client.kubernetes.route_objects import HTTP_ROUTE, change_of
 from testdata.preforked import Program
 from testdata.routes import CHAT, fresh

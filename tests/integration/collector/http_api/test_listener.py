@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fixtures.collector import Collector, StartCollector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_collector.server import certificates
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import parse_address
@@ -95,7 +95,7 @@ def test_a_taken_port_does_not_stop_the_collector(start_collector: StartCollecto
         collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"), trusting=False)
         assert collector.http == ""
         assert "http.unavailable" in collector.log()
-        with ObservatoryClient(f"unix:{collector.data_dir}/collector.sock") as client:
+        with ReadClient(f"unix:{collector.data_dir}/collector.sock") as client:
             assert client.list_targets().plan_version == 0
         assert collector.call.apply(PLAN).problems == ()
     assert collector.stop() == 0
@@ -112,7 +112,7 @@ def test_http_grpc_and_metrics_have_the_same_tables(start_collector: StartCollec
         lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector),
         f"{FIRST} leads",
     )
-    with ObservatoryClient(collector.http_address) as client:
+    with ReadClient(collector.http_address) as client:
         told = client.get_tables(US, "chat")
         document = get(collector, f"/v1/routes/{US}?route=chat")
         serve_metrics = collector.scrape()

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from fixtures.collector import Collector
 from isochrone_client.cli import cli
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_collector.http_api import openapi
 from isochrone_collector.http_api.queries import ENDPOINTS
 from isochrone_wire.json_format import rfc3339

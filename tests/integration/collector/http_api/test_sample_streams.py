@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fixtures.collector import Collector
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US
 from testdata.pushed_rounds import SG, US, Fleet, rounds_until

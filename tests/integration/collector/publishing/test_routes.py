@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.collector import Collector, StartCollector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Selection, Window
@@ -43,7 +43,7 @@ def now_at() -> int:
 
 def tables(collector: Collector, region: str) -> RegionTables | None:
     """Return the tables in force in a region; `None` while there are none."""
-    with ObservatoryClient(collector.http_address) as client, suppress(RefusedError, UnreachableError):
+    with ReadClient(collector.http_address) as client, suppress(RefusedError, UnreachableError):
         return client.get_tables(region)
     return None
 
@@ -88,7 +88,7 @@ def assert_all_replay(collector: Collector) -> None:
     with psycopg.connect(collector.database_url) as connection:
         stored = connection.execute("SELECT client_region, route, generation FROM route_table").fetchall()
     assert stored
-    with ObservatoryClient(collector.http_address) as client:
+    with ReadClient(collector.http_address) as client:
         for region, route, generation in stored:
             told = client.explain_route(region, route, generation=generation)
             assert (told.table.generation, told.replays) == (generation, True), told.table.sentence
@@ -100,7 +100,7 @@ class Watcher:
 
     def __init__(self, address: str) -> None:
         self.seen: list[RouteTable] = []
-        self._client = ObservatoryClient(address)
+        self._client = ReadClient(address)
         self._is_over = False
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -166,7 +166,7 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
     eventually(PATIENCE, lambda: first_choice(collector, SG) in (SECOND, THIRD), f"{FIRST} is left in {SG}")
     assert first_choice(collector, US) == FIRST
     window = Window(from_at=now_at() - 60 * EVERY_US, until_at=now_at() + EVERY_US)
-    with ObservatoryClient(collector.http_address) as client:
+    with ReadClient(collector.http_address) as client:
         events = client.list_route_events(Selection(window=window)).events
     moved = {(event.client_region, event.change) for event in events if event.change in SWITCHES}
     assert moved == {(SG, ChangeKind.FAST)}
@@ -271,7 +271,7 @@ def test_unknown_names_are_refused_with_the_known(start_collector: StartCollecto
     """An unknown region or route is NOT_FOUND, with the known ones; also for a watch and for `explain`."""
     collector = start_collector()
     begun(collector, rounds=10)
-    with ObservatoryClient(collector.http_address) as client:
+    with ReadClient(collector.http_address) as client:
         for ask in (
             lambda: client.get_tables("mars-1"),
             lambda: next(client.watch_tables("mars-1")),

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from fixtures.collector import Collector, StartCollector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import SlowError
 from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded
 from isochrone_collector.store.postgres.pool import Database
@@ -52,7 +52,7 @@ def test_a_query_that_takes_too_long_ends_with_an_error(impatient: Collector) ->
     impatient.call.apply(PLAN)
     now_at = time.time_ns() // 1000
     asked = Selection(window=Window(from_at=now_at - 60 * SECOND_US, until_at=now_at))
-    with ObservatoryClient(impatient.http_address) as client:
+    with ReadClient(impatient.http_address) as client:
         with psycopg.connect(impatient.database_url) as connection:
             connection.execute(LOCK)
             with pytest.raises(SlowError, match="longer than 300ms: choose a shorter window"):

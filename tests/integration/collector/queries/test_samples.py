@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.collector import Collector
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
@@ -28,7 +28,7 @@ class Place:
 
     def __init__(self, collector: Collector) -> None:
         self.call = collector.call
-        self.client = ObservatoryClient(collector.http_address)
+        self.client = ReadClient(collector.http_address)
         self.seq = 0
         self.call.apply(PLAN)
         self.targets = {target.name: target.id for target in self.call.targets().targets}

@@ -4,7 +4,7 @@ from pathlib import Path
 from stat import S_IMODE
 
 from fixtures.collector import Caller, StartCollector, run_command
-from isochrone_client.client import ObservatoryClient
+from isochrone_client.client import ReadClient
 from isochrone_wire.model import Vantage
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -25,6 +25,6 @@ def test_agents_and_commands_use_the_unix_socket(start_collector: StartCollector
     caller.close()
     assert plan is not None
     assert [target.model for target in plan.targets] == ["a"]
-    with ObservatoryClient(f"unix:{socket}") as client:
+    with ReadClient(f"unix:{socket}") as client:
         assert [target.model for target in client.list_targets().targets] == ["a"]
     assert run_command("plan", "history", "--collector", f"unix:{socket}").returncode == 0

@@ -23,7 +23,7 @@ from fixtures.litellm import (
 )
 from fixtures.simulator import Simulator
 from fixtures.table_server import TableServer
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from testdata.ports import dead_url
 from testdata.waiting import eventually
 

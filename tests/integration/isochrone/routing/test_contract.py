@@ -13,7 +13,7 @@ from fixtures.routing_client import MESSAGES, PATIENCE, World
 from fixtures.web import StartWeb
 from isochrone.routing import Routes
 from isochrone.routing.httpx2 import Transport
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from testdata import sdks
 from testdata.ports import dead_url
 from testdata.waiting import eventually

@@ -16,7 +16,7 @@ import isochrone.routing.httpx2
 from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
 from fixtures.simulator import Simulator
 from isochrone.routing import Routes
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import Hedge, RouteState
 from testdata import sdks

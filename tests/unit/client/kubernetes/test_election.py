@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_client.kubernetes.election import DEADLINE_SECONDS, DURATION_SECONDS, Election
+from isochrone_client.kubernetes.reconciler import DEADLINE_SECONDS, DURATION_SECONDS, Election
 
 TIME = "2026-11-23T12:00:00.000000Z"
 
@@ -55,13 +55,7 @@ def test_a_lease_that_is_given_up_is_taken_at_once() -> None:
     assert Election("b").wanted(spec, now=0.0, renew_time=TIME) is not None
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.floats(0.1, 6.0), st.booleans()),
-        min_size=1,
-        max_size=80,
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 6.0), st.booleans()), min_size=1, max_size=80))
 def test_two_never_lead(steps: list[tuple[str, float, bool]]) -> None:
     """Whoever acts when, at most one candidate leads at any instant; a write from an old version fails."""
     candidates = {name: Election(name) for name in "abc"}

@@ -59,10 +59,7 @@ ALL = ("one", "two", "three")
     ],
 )
 def test_weights_and_priorities_follow(
-    backends: tuple[str, ...],
-    weights: tuple[float, ...],
-    http: list[int],
-    ai: list[tuple[int, int | None]],
+    backends: tuple[str, ...], weights: tuple[float, ...], http: list[int], ai: list[tuple[int, int | None]]
 ) -> None:
     """The weights are those of the members of a rule; without weight a member is a fallback, where there are any."""
     assert shares(HTTP_ROUTE, route(*backends), table(*weights)) == [(weight, None) for weight in http]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, STEPPED, WINDOW
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import explanation as stories
-from isochrone_client.pages.explanation import ADDENDS, explanation, handshake_share, rounds_needed
+from isochrone_client.pages.differentials import ADDENDS
+from isochrone_client.pages.explanation import explanation, handshake_share, rounds_needed
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
 from isochrone_wire.model import DAY_US, SECOND_US
 
@@ -65,11 +66,7 @@ def sentences(row: Differential) -> dict[str, str]:
         (replace(FASTER, q_value=0.012), "confidence", "at most 1.2 % are expected to be chance"),
         (SLOWER, "handshakes", "They take 356 ms more from ap-southeast-1; an open connection avoids them."),
         (UNDECIDED, "difference", "is unknown."),
-        (
-            replace(FASTER, shift=0.0),
-            "difference",
-            "flash is the same from ap-southeast-1 as from us-east-2.",
-        ),
+        (replace(FASTER, shift=0.0), "difference", "flash is the same from ap-southeast-1 as from us-east-2."),
         (UNDECIDED, "decision", "It is undecided: 3 of 24 rounds needed."),
         (UNDECIDED, "next steps", "A decision needs 21 more rounds with a value on both sides"),
         (
@@ -224,7 +221,7 @@ def test_rounds_that_would_decide(shift: float, half: float, needed: range | Non
 def test_every_pair_is_explained() -> None:
     """Each differential has its explanation; programs get it in the row, next to all fields."""
     answer = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-    headings = [heading for heading, _ in stories.explanation_page(answer, now_at=NOW_AT).groups()]
+    headings = [table.heading for table in stories.explanation_page(answer, now_at=NOW_AT).tables()]
     assert headings == [f"{row.target}: ttft from ap-southeast-1 against us-east-2" for row in DIFFERENTIALS]
     page = stories.records_page(answer, metric=Metric.TTFT, now_at=NOW_AT)
     record = page.record(SLOWER)

@@ -31,16 +31,13 @@ from isochrone_client.demo.ground_truth import Comparison
 from isochrone_client.live_view.answers import SCHEMA, snapshot
 from isochrone_client.pages import (
     alerts,
-    coverage,
     differentials,
     explanation,
+    fleet,
     latency_targets,
     leaderboard,
-    limits,
-    regions,
     samples,
     simulations,
-    targets,
 )
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.render import OUTPUTS, renderer
@@ -88,15 +85,15 @@ PAGES: dict[str, Page[Any]] = {
         f"leaderboard-{order}": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order))
         for order in (Order.E2E, Order.TOKENS_PER_USD, Order.SUCCESS)
     },
-    "region-costs": regions.best_page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
+    "region-costs": leaderboard.best_page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
     "budgets": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)),
     "budgets-voice": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS[:4])),
     "tiers": leaderboard.tiers_page(TierList(window=WINDOW, tiers=TIERS)),
     "simulate": simulations.page(SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS)),
-    "targets": targets.page(TARGETS),
+    "targets": fleet.targets_page(TARGETS),
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
-    "coverage": coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
-    "regions": regions.page(VANTAGES),
+    "coverage": fleet.coverage_page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
+    "regions": fleet.vantages_page(VANTAGES),
     "watch": snapshot(LIVE_ANSWERS, sort="name", width=100),
     "drift": alerts.drift_page(DRIFT),
     "alerts": alerts.page(ALERTS),
@@ -105,8 +102,8 @@ PAGES: dict[str, Page[Any]] = {
     "series": samples.series_page(SERIES, now_at=NOW_AT),
     "series-goodput": samples.series_page(SERIES_WITH_GOODPUT, now_at=NOW_AT),
     "series-distribution": samples.series_page(SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
-    "limits": limits.rate_limits_page(RATE_LIMITS, now_at=NOW_AT),
-    "spend": limits.page(SpendList(spend=SPEND)),
+    "limits": fleet.rate_limits_page(RATE_LIMITS, now_at=NOW_AT),
+    "spend": fleet.spend_page(SpendList(spend=SPEND)),
     "routes": route_pages.page(TABLES, now_at=NOW_AT),
     "routes-watch": route_pages.changes_page(TABLES, now_at=NOW_AT),
     "routes-history": route_pages.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),

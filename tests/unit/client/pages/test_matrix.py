@@ -5,15 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages.matrix import (
-    FORMS,
-    FORMS_WITH_BARS,
-    Cell,
-    Matrix,
-    fitting_page,
-    matrix_of,
-    note_of,
-)
+from isochrone_client.pages.matrix import FORMS, FORMS_WITH_BARS, Cell, Matrix, fitting_page, matrix_of, note_of
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile

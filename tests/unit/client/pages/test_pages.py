@@ -21,19 +21,10 @@ from fixtures.fake_collector import (
 )
 from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import coverage, differentials, leaderboard, limits, regions, samples, targets
+from isochrone_client.pages import cells, differentials, fleet, leaderboard, samples
 from isochrone_client.pages.cells import TOO_FEW, Footnotes
 from isochrone_client.render.page import Page, Row
-from isochrone_wire.answers import (
-    Absence,
-    Decision,
-    Differential,
-    DifferentialList,
-    Metric,
-    Proportion,
-    Quantile,
-    Side,
-)
+from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Proportion, Quantile, Side
 from isochrone_wire.fleet import CoverageList, SpendList, TargetList, VantageList
 from isochrone_wire.insights import Leaderboard
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
@@ -87,8 +78,7 @@ def test_regions_stay_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "kept"),
-    [(None, 3), ("decided", 2), ("faster", 1), ("slower", 1), ("equivalent", 0), ("undecided", 1)],
+    ("only", "kept"), [(None, 3), ("decided", 2), ("faster", 1), ("slower", 1), ("equivalent", 0), ("undecided", 1)]
 )
 def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
     """`--only` keeps one decision, or all except `undecided`."""
@@ -234,8 +224,8 @@ def test_ranks_count_within_a_region() -> None:
     rows = tuple(
         replace(STANDINGS[0], region=region, rank=rank) for region, rank in [("b", 2), ("a", 2), ("b", 1), ("a", 1)]
     )
-    groups = leaderboard.page(Leaderboard(window=WINDOW, standings=rows)).groups()
-    assert [(heading, [row.rank for row in part]) for heading, part in groups] == [
+    tables = leaderboard.page(Leaderboard(window=WINDOW, standings=rows)).tables()
+    assert [(table.heading, [row.rank for row in table.rows]) for table in tables] == [
         ("from a", [1, 2]),
         ("from b", [1, 2]),
     ]
@@ -243,7 +233,7 @@ def test_ranks_count_within_a_region() -> None:
 
 def test_what_went_well_comes_first() -> None:
     """Outcomes are listed with ok first, then by how often they happened."""
-    page = coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT)
+    page = fleet.coverage_page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT)
     assert [row["outcomes"] for row in shown(page)] == [UNKNOWN, "ok 1430, throttled 6, timed_out 3"]
     assert [row["recorded (%)"] for row in shown(page)] == ["0.0", "99.9"]
 
@@ -292,7 +282,7 @@ def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
         quarantined=quarantined,
         dropped=dropped,
     )
-    assert regions.account_of(row) == account
+    assert fleet.account_of(row) == account
 
 
 @pytest.mark.parametrize(
@@ -318,7 +308,7 @@ def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
 def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str) -> None:
     """Outdated plans, overdue heartbeats and the uncertainty of clocks are shown."""
     row = replace(VANTAGES.vantages[0], **changes)  # type: ignore[arg-type]  # a case of the table
-    page = regions.page(replace(VANTAGES, vantages=(row,)))
+    page = fleet.vantages_page(replace(VANTAGES, vantages=(row,)))
     assert shown(page)[0][column] == text
 
 
@@ -335,7 +325,7 @@ def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str
 )
 def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str, str]) -> None:
     """The share shown is that of the limit, of dollars, tokens and requests, that is reached first."""
-    page = limits.page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
+    page = fleet.spend_page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
     [row] = shown(page)
     assert (row["spent (% of it)"], row["forecast (% of it)"]) == told
     assert bool(page.notes) == (float(told[1].replace(UNKNOWN, "0")) > 100)
@@ -382,14 +372,14 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         ),
         (lambda: leaderboard.require_ranking(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
         (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 16 needed", "isochrone samples"),
-        (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
-        (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
-        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone vantages"),
-        (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
+        (lambda: fleet.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
+        (lambda: fleet.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
+        (lambda: fleet.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone vantages"),
+        (lambda: fleet.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
-        (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),
-        (lambda: regions.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
-        (lambda: limits.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
+        (lambda: fleet.require_online(NOBODY), "no vantage is known yet", "vantage add"),
+        (lambda: fleet.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
+        (lambda: fleet.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
     ],
 )  # fmt: skip
 def test_too_little_data_is_an_error(require: Callable[[], object], sentence: str, hint: str) -> None:
@@ -407,11 +397,11 @@ def test_too_little_data_is_an_error(require: Callable[[], object], sentence: st
         lambda: differentials.require_decision(ANSWER, DIFFERENTIALS, baseline="us-east-2", only=None),
         lambda: differentials.require_decision(ANSWER, DIFFERENTIALS[2:], baseline="us-east-2", only="undecided"),
         lambda: leaderboard.require_ranking(Leaderboard(window=WINDOW, standings=STANDINGS)),
-        lambda: targets.require_targets(TARGETS),
-        lambda: coverage.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
+        lambda: fleet.require_targets(TARGETS),
+        lambda: fleet.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
         lambda: samples.require_samples(SAMPLES, window=WINDOW),
-        lambda: regions.require_online(VANTAGES),
-        lambda: limits.require_spend(SpendList(spend=SPEND)),
+        lambda: fleet.require_online(VANTAGES),
+        lambda: fleet.require_spend(SpendList(spend=SPEND)),
     ],
 )
 def test_enough_is_enough(require: Callable[[], None]) -> None:
@@ -421,13 +411,13 @@ def test_enough_is_enough(require: Callable[[], None]) -> None:
 
 def test_the_plan_names_the_baseline() -> None:
     """Without --baseline, the baseline is the plan's region."""
-    assert targets.require_baseline(TARGETS.baseline) == "us-east-2"
+    assert cells.require_baseline(TARGETS.baseline) == "us-east-2"
 
 
 def test_without_a_plan_there_is_no_baseline() -> None:
     """A comparison without a baseline is a usage error, and the hint names the option."""
     with pytest.raises(BaselineError, match="no plan") as raised:
-        targets.require_baseline("")
+        cells.require_baseline("")
     assert "--baseline" in raised.value.hint
 
 

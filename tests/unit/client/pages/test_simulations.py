@@ -85,7 +85,7 @@ def test_nothing_to_replay_is_an_error() -> None:
     """Without any round the note is the error, and the exit code is 4."""
     empty = replace(STATIC, rounds=0, requests=0, note="nothing to replay: p/b was never probed there")
     with pytest.raises(InsufficientError, match="p/b was never probed"):
-        simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty,)))
+        simulations.require_replay(SimulationList(window=WINDOW, simulations=(empty,)))
     with pytest.raises(InsufficientError, match="no samples between"):
-        simulations.require_rounds(SimulationList(window=WINDOW))
-    simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty, RACE)))
+        simulations.require_replay(SimulationList(window=WINDOW))
+    simulations.require_replay(SimulationList(window=WINDOW, simulations=(empty, RACE)))

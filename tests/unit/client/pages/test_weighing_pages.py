@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fixtures.fake_collector import STANDINGS, WINDOW
-from isochrone_client.errors import CollectorError, InsufficientError
+from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import latency_targets, leaderboard, regions
+from isochrone_client.pages import latency_targets, leaderboard
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.answers import Decision, Metric, Order, Quantile, Source
@@ -133,14 +133,6 @@ def test_a_limit_names_what_it_is_on() -> None:
     assert "limit on e2e of 500 tokens at 30 tokens/s or more: limit" in page.notes
 
 
-def test_a_collector_without_goodput_is_named() -> None:
-    """A collector that ignores hours, lengths, limits and speeds is an error, not an answer to another question."""
-    latency_targets.require_goodput(VERDICTS)
-    before = replace(VERDICTS, budgets=(replace(LATENCY_BUDGETS[0], goodput=None),))
-    with pytest.raises(CollectorError, match="older than this command"):
-        latency_targets.require_goodput(before)
-
-
 def test_all_nine_uses_fit_the_screen() -> None:
     """The matrix of all built-in uses has at most 100 columns, even if all of it is unknown."""
     names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
@@ -181,7 +173,7 @@ def test_cells_with_too_few_independent_samples_share_a_footnote() -> None:
 
 def test_the_best_region_adds_nothing() -> None:
     """The best region is marked, the others show how much slower they are, or a dash with a reason."""
-    rows = shown(regions.best_page(COSTS, metric=Metric.TTFT))
+    rows = shown(leaderboard.best_page(COSTS, metric=Metric.TTFT))
     assert [(row["slower by (ms)"], row["decision"]) for row in rows] == [
         ("0", "best"),
         ("191", "slower"),
@@ -193,14 +185,14 @@ def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
     """The best region's line states since when rounds count; the others' lines only their own reason."""
     since_at = WINDOW.from_at + 60_000_000
     cut = replace(COSTS, costs=tuple(replace(row, since_at=since_at) for row in REGION_COSTS))
-    page = regions.best_page(cut, metric=Metric.TTFT)
+    page = leaderboard.best_page(cut, metric=Metric.TTFT)
     assert [row["decision"] for row in shown(page)] == ["best [1]", "slower", "undecided [2]"]
     assert page.notes[0] == f"[1] only rounds since a change at {minute(since_at)}"
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:
     """A smaller rate is slower by a positive number of tokens per second; CSV has the difference, with its unit."""
-    page = regions.best_page(
+    page = leaderboard.best_page(
         RegionCostList(
             window=WINDOW,
             costs=(
@@ -264,10 +256,10 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             "3 of 16 needed",
             "isochrone samples",
         ),
-        (lambda: regions.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
-        (lambda: regions.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
+        (lambda: leaderboard.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
+        (lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
         (
-            lambda: regions.require_best(replace(COSTS, costs=UNDECIDED[:1])),
+            lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED[:1])),
             "nothing is decided",
             "isochrone-collector vantage add",
         ),
@@ -287,7 +279,7 @@ def test_too_little_data_is_an_error(require: Callable[[], None], sentence: str,
         *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
         lambda: latency_targets.require_verdict(VERDICTS),
         lambda: leaderboard.require_tiers(LINES),
-        lambda: regions.require_best(COSTS),
+        lambda: leaderboard.require_best(COSTS),
     ],
 )
 def test_something_is_enough(require: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from fixtures.fake_collector import STANDINGS, WINDOW
 from isochrone_client.errors import FieldError
 from isochrone_client.pages import leaderboard
 from isochrone_client.render import renderer
-from isochrone_client.render.page import RenderOptions, field_names, select_fields
+from isochrone_client.render.page import RenderOptions, field_places, select_fields
 from isochrone_wire.answers import Order
 from isochrone_wire.insights import Leaderboard
 
@@ -48,7 +48,7 @@ def test_people_get_the_fields_too(output: str) -> None:
     assert "–" in text  # noqa: RUF001  # the sign for unknown
 
 
-def test_an_unknown_field_names_the_nearest() -> None:
+def test_an_unknown_field_places_the_nearest() -> None:
     """The error offers the nearest name, and its hint lists all of them."""
     with pytest.raises(FieldError, match="unknown field 'modle'; did you mean 'model'") as caught:
         select_fields(PAGE, ("modle",))
@@ -64,5 +64,5 @@ def test_a_field_may_have_dashes() -> None:
 
 def test_every_name_can_be_selected() -> None:
     """Each name of the list is a field on its own."""
-    for name in field_names(PAGE):
+    for name in field_places(PAGE):
         assert select_fields(PAGE, (name,)).fields

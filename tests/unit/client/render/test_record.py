@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, STANDINGS, TARGETS, stored
-from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from isochrone_client.pages import differentials, fleet, leaderboard, samples
 from isochrone_client.render.page import Page, row_record, wire_fields
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Window
 from isochrone_wire.fleet import CoverageList
 from isochrone_wire.insights import Leaderboard, Standing
 from isochrone_wire.model import Quality, RateLimit
+from isochrone_wire.queries.documents import FORMATS
 
 WINDOW = Window(from_at=0, until_at=1)
 PAGES: list[Page[Any]] = [
     differentials.page(DifferentialList(window=WINDOW), DIFFERENTIALS, metric=Metric.TTFT, now_at=0),
     leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS)),
-    targets.page(TARGETS),
-    coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=0),
+    fleet.targets_page(TARGETS),
+    fleet.coverage_page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=0),
     samples.page((stored(), stored(1, ratelimit=RateLimit(limit_requests=5))), window=WINDOW, now_at=0),
 ]
 
@@ -60,7 +61,7 @@ def test_records_are_json(page: Page[Any]) -> None:
 
 def test_a_sample_stands_beside_its_names() -> None:
     """A stored sample's record is flat: names, instants as RFC 3339, flags by name, derived durations too."""
-    record = row_record(stored(quality=Quality.LAGGED | Quality.REUSED), inline=("sample",))
+    record = FORMATS["SampleList"].record(stored(quality=Quality.LAGGED | Quality.REUSED))
     assert record["target"] == "openai/gpt-5-mini"
     assert record["round_at"] == "2026-11-21T08:00:00.000000Z"
     assert record["quality"] == ["lagged", "reused"]

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import coverage, differentials, leaderboard, limits, regions, samples, targets
+from isochrone_client.pages import differentials, fleet, leaderboard, samples
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import Column, Page, RenderOptions, wire_fields
 from isochrone_wire.answers import Differential, DifferentialList, Metric
@@ -82,11 +82,13 @@ def some(cls: type) -> st.SearchStrategy[tuple[Any, ...]]:
 PAGES = st.one_of(
     some(Differential).map(differential_page),
     some(Standing).map(lambda rows: leaderboard.page(Leaderboard(window=WINDOW, standings=rows))),
-    some(Coverage).map(lambda rows: coverage.page(CoverageList(window=WINDOW, coverage=rows), now_at=NOW_AT)),
-    some(Target).map(lambda rows: targets.page(TargetList(plan_version=1, baseline="a", targets=rows))),
+    some(Coverage).map(lambda rows: fleet.coverage_page(CoverageList(window=WINDOW, coverage=rows), now_at=NOW_AT)),
+    some(Target).map(lambda rows: fleet.targets_page(TargetList(plan_version=1, baseline="a", targets=rows))),
     some(StoredSample).map(lambda rows: samples.page(rows, window=WINDOW, now_at=NOW_AT)),
-    some(VantageStatus).map(lambda rows: regions.page(VantageList(plan_version=1, answered_at=NOW_AT, vantages=rows))),
-    some(SpendLine).map(lambda rows: limits.page(SpendList(spend=rows))),
+    some(VantageStatus).map(
+        lambda rows: fleet.vantages_page(VantageList(plan_version=1, answered_at=NOW_AT, vantages=rows))
+    ),
+    some(SpendLine).map(lambda rows: fleet.spend_page(SpendList(spend=rows))),
 )
 thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

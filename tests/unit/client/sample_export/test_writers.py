@@ -11,8 +11,7 @@ from fixtures.fake_collector import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
 from isochrone_client.output_file import open_output
 from isochrone_client.pages import samples
-from isochrone_client.sample_export.columns import columns
-from isochrone_client.sample_export.writers import FORMATS
+from isochrone_client.sample_export import FORMATS, columns
 
 
 def test_columns_are_those_of_the_document() -> None:

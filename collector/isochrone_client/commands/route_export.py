@@ -1,25 +1,27 @@
-"""`isochrone routes export`: write the tables of a region as a file for a gateway."""
+"""`isochrone routes export`: write the tables of a region as a file for a gateway, and check such a file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from isochrone_client import completion, terminal
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
-from isochrone_client.commands.routes import check as export_check
-from isochrone_client.commands.routes.follow import Follower, command_line
-from isochrone_client.errors import InsufficientError
-from isochrone_client.gateways import FORMATS, renderer
+from isochrone_client.errors import FileError, InsufficientError, StaticOrderError
+from isochrone_client.formats import age
+from isochrone_client.gateways import FORMATS, metadata_reader, renderer
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.routes import require_usable
+from isochrone_client.route_follower import Follower, command_line
+from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import output_option
 from isochrone_common.route_consumer import defect
-from isochrone_wire.routes import RegionTables, is_usable
+from isochrone_wire.durations import SECOND_US
+from isochrone_wire.routes import RegionTables, RouteState, is_usable
 
 _EXAMPLES = (
     "isochrone routes export --region us-east-2 --output json --file -",
@@ -80,9 +82,14 @@ def export(
     """
     if output is None:
         raise click.UsageError(f"name one format with --output: {', '.join(FORMATS)}")
-    _require_fitting(path, follow=follow, command=command, check=check)
+    if follow and check:
+        raise click.UsageError("--check does not go with --follow: run it beside")
+    if command is not None and not follow:
+        raise click.UsageError("--exec needs --follow")
+    if (follow or check) and path == STDOUT:
+        raise click.UsageError(f"--{'follow' if follow else 'check'} needs a file")
     if check:
-        click.echo(export_check.check(path, output, now_at=now_at()))
+        click.echo(check_file(path, output, now_at=now_at()))
         return
     if follow:
         Follower(
@@ -95,23 +102,13 @@ def export(
             command=command_line(command),
         ).run()
         return
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+    with ReadClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tables(region, route)
     texts = renderer(output)(_usable(answer))
     _write_parts(path, texts)
     if path != STDOUT:
         for part in texts:
             terminal.remark(f"written: {_beside(path, part)}")
-
-
-def _require_fitting(path: Path, *, follow: bool, command: str | None, check: bool) -> None:
-    """Refuse options that have no effect together."""
-    if follow and check:
-        raise click.UsageError("--check does not go with --follow: run it beside")
-    if command is not None and not follow:
-        raise click.UsageError("--exec needs --follow")
-    if (follow or check) and path == STDOUT:
-        raise click.UsageError(f"--{'follow' if follow else 'check'} needs a file")
 
 
 def _usable(answer: RegionTables) -> RegionTables:
@@ -140,3 +137,46 @@ def _write_parts(path: Path, texts: Mapping[str, str]) -> None:
     for part, text in texts.items():
         with open_output(_beside(path, part), force=True) as file:
             file.write(text.encode())
+
+
+_IS_FOLLOWED = "is `isochrone routes export --follow` running?"
+
+
+def check_file(path: Path, kind: str, *, now_at: int) -> str:
+    """A sentence about the tables of an exported file, for monitoring. Asks no collector.
+
+    Raises `FileError` if the file is missing, has other content or an expired table, and `StaticOrderError` if a
+    route has its static order.
+    """
+    tables = _read(path, kind)
+    static = _names(table for table in tables if table["state"] == RouteState.INSUFFICIENT_DATA.value)
+    if static:
+        raise StaticOrderError(
+            f"{path} has the static order of {static}", hint="is the collector reachable? see `isochrone routes`"
+        )
+    stale_at = min(_microseconds(table["stale_until_at"]) for table in tables)
+    if now_at >= stale_at:
+        expired = _names(table for table in tables if _microseconds(table["stale_until_at"]) <= now_at)
+        raise FileError(f"{path} expired {age(stale_at, now_at=now_at)} ago: {expired}", hint=_IS_FOLLOWED)
+    newest = max(int(table["generation"]) for table in tables)
+    return f"{path} has generation {newest}, usable for {age(now_at, now_at=stale_at)}"
+
+
+def _read(path: Path, kind: str) -> list[Mapping[str, str]]:
+    try:
+        tables = list(metadata_reader(kind)(path.read_text()))
+        if tables and all(_microseconds(table["stale_until_at"]) and int(table["generation"]) for table in tables):
+            return tables
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}", hint=_IS_FOLLOWED) from error
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise FileError(f"{path} is no {kind} export with tables", hint=_IS_FOLLOWED)
+
+
+def _microseconds(instant: str) -> int:
+    return round(datetime.fromisoformat(instant).timestamp() * SECOND_US)
+
+
+def _names(tables: Iterable[Mapping[str, str]]) -> str:
+    return ", ".join(sorted({table["route"] for table in tables}))

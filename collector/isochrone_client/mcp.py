@@ -1,31 +1,37 @@
-"""The questions of an assistant: each asks the collector what the command of its name asks, and has the answer of that
-command, as its Markdown and as its JSON document. None changes anything.
+"""The Model Context Protocol: an assistant's questions to a collector, as tools on standard input and output.
 
-The docstrings and the descriptions of the inputs are what the assistant reads.
+Each question asks the collector what the command of its name asks, and has the answer of that command, as its Markdown
+and as its JSON document. None changes anything. The docstrings and the descriptions of the inputs are what the
+assistant reads.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from functools import wraps
+from typing import Annotated, Any, Literal, TypedDict
 
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, WithJsonSchema
 
 from isochrone_client.absence import explain as explain_absence
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.pages import alerts, differentials, latency_targets
 from isochrone_client.pages import explanation as stories
 from isochrone_client.pages import leaderboard as leaderboards
 from isochrone_client.pages import routes as route_pages
-from isochrone_client.pages.targets import require_baseline
+from isochrone_client.pages.cells import require_baseline
 from isochrone_client.render import json, markdown
 from isochrone_client.render.page import Page, RenderOptions, Row, select_fields
-from isochrone_client.route_tables import collect_tables
-from isochrone_client.window import parse_window
+from isochrone_client.window import now_at, parse_window
+from isochrone_wire import __version__
 from isochrone_wire.answers import Metric, Order, Selection
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.queries.differential_order import select_rows
@@ -65,8 +71,7 @@ Only = Annotated[
     Field(description="Only differentials with this decision; decided is all but undecided. Empty: all."),
 ]
 Explained = Annotated[
-    str,
-    Field(description="One target to explain in sentences: how much, how certain, where from, what would help."),
+    str, Field(description="One target to explain in sentences: how much, how certain, where from, what would help.")
 ]
 Region = Annotated[str, Field(description="The region where the requests come from, such as us-east-2.")]
 Route = Annotated[str, Field(description="The name of a route in the plan, such as chat.")]
@@ -174,7 +179,7 @@ class Questions:
         objective of the route. A table may be used until stale_until_at; then the static order of the plan applies.
         """
         with self._client() as client:
-            tables = collect_tables(client, regions, route)
+            tables = client.list_tables(regions, route)
         now = now_at()
         return self._answer(
             route_pages.changes_page(tables, now_at=now),
@@ -205,7 +210,7 @@ class Questions:
         """
         incident_id = alerts.parse_incident_id(incident) if incident else 0
         with self._client() as client:
-            answer = client.list_incidents(parse_window(window, now_at=now_at()), past=past, incident_id=incident_id)
+            answer = client.list_incidents(parse_window(window), past=past, incident_id=incident_id)
         if incident_id:
             return self._answer(alerts.incident_page(answer.incidents[0]), fields=fields)
         none = "" if answer.incidents else alerts.no_incidents(answer, past=past)
@@ -236,7 +241,6 @@ class Questions:
                 limit_us=round(limit_seconds * SECOND_US),
                 min_tokens_per_second=min_tokens_per_second,
             )
-        latency_targets.require_goodput(answer)
         return self._answer(
             latency_targets.page(answer),
             lambda: latency_targets.require_verdict(answer),
@@ -245,9 +249,9 @@ class Questions:
         )
 
     @contextmanager
-    def _client(self) -> Iterator[ObservatoryClient]:
+    def _client(self) -> Iterator[ReadClient]:
         """A connection per question, with the identity that its file has now: a command may have renewed it."""
-        with ObservatoryClient(self.collector.reread(), timeout_us=self.timeout_us) as client:
+        with ReadClient(self.collector.reread(), timeout_us=self.timeout_us) as client:
             yield client
 
     def _answer(
@@ -265,10 +269,8 @@ class Questions:
         An error of `require` becomes a note of the answer, and is raised if there is nothing else to show.
         """
         chosen: Page[Any] = select_fields(page, fields) if fields else page
-        document, texts = (
-            json.document(chosen),
-            [markdown.whole(one, _MARKDOWN) for one in _for_people(chosen, shown, fields)],
-        )
+        document = json.document(chosen)
+        texts = [markdown.whole(one, RenderOptions()) for one in ((chosen,) if fields or not shown else shown)]
         try:
             require()
         except ClientError as error:
@@ -285,17 +287,68 @@ class Questions:
         return explain_absence(error, self.collector.reread(), regions=regions, timeout_us=self.timeout_us)
 
 
-_MARKDOWN = RenderOptions()
-
-
 def described(error: ClientError, *, prefix: str = "") -> str:
     """The sentence of an error and its hint, on a line each."""
     return "\n".join([f"{prefix}{error}", *([f"hint: {error.hint}"] if error.hint else ())])
 
 
 def _selection(window: str, regions: tuple[str, ...], targets: tuple[str, ...]) -> Selection:
-    return Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+    return Selection(window=parse_window(window), regions=regions, targets=targets)
 
 
-def _for_people(page: Page[Any], shown: Sequence[Page[Any]], fields: tuple[str, ...]) -> Sequence[Page[Any]]:
-    return (page,) if fields or not shown else shown
+_INSTRUCTIONS = (
+    "Isochrone measures LLM APIs from several regions, and states how certain each number is. Regions and targets may "
+    "be given by short names; an unknown one is an error that names the nearest. In structured content, durations are "
+    "in microseconds (_us), instants are RFC 3339 (_at), and prices are US dollars per million tokens; null is "
+    "unknown, never zero. Undecided means that more measurements are needed, not that there is no difference. Name "
+    "regions, targets or fields to keep an answer short."
+)
+_READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+
+class Document(TypedDict):
+    """The JSON document of an answer, as the command prints it; the schema names the fields besides the rows."""
+
+    schema: str
+    rows: list[dict[str, Any]]
+
+
+def make_server(questions: Questions) -> MCPServer:
+    """A server whose tools are the questions."""
+    ranked = (questions.leaderboard, questions.diff, questions.routes)
+    tools = [_tool(question) for question in (*ranked, questions.explain, questions.incidents, questions.estimate)]
+    return MCPServer("isochrone", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
+
+
+def serve(questions: Questions) -> None:
+    """Answer until standard input ends."""
+    make_server(questions).run("stdio")
+
+
+def _tool(question: Callable[..., Answer]) -> Tool:
+    """The tool of a question. An input that it does not have is an error: the SDK would ignore a misspelt one."""
+    tool = Tool.from_function(
+        _asked(question), description=inspect.getdoc(question), annotations=_READ_ONLY, structured_output=True
+    )
+    inputs = tool.fn_metadata.arg_model
+    inputs.model_config["extra"] = "forbid"
+    inputs.model_rebuild(force=True)
+    tool.parameters = inputs.model_json_schema()
+    return tool
+
+
+def _asked(question: Callable[..., Answer]) -> Callable[..., CallToolResult]:
+    """The question with the result and the errors of a tool."""
+
+    @wraps(question)
+    def ask(**inputs: Any) -> CallToolResult:  # noqa: ANN401  # any question's
+        try:
+            answer = question(**inputs)
+        except ClientError as error:
+            raise ToolError(described(error)) from error
+        text = TextContent(type="text", text=answer.text)
+        return CallToolResult(content=[text], structured_content=answer.document)
+
+    signature = inspect.signature(question, eval_str=True)
+    ask.__signature__ = signature.replace(return_annotation=Annotated[CallToolResult, Document])  # type: ignore[attr-defined]  # inspect reads it
+    return ask

@@ -9,8 +9,8 @@ import click
 from isochrone_client import completion, terminal
 from isochrone_client.address import Collector
 from isochrone_client.commands import options
-from isochrone_client.commands.routes.follow import Follower
 from isochrone_client.errors import MissingExtraError
+from isochrone_client.route_follower import Follower
 
 _EXAMPLES = (
     "isochrone routes kubernetes --region us-east-2",
@@ -53,8 +53,7 @@ def kubernetes(
     """
     try:
         from isochrone_client.kubernetes.cluster import SERVICE_ACCOUNT, Cluster  # noqa: PLC0415  # an extra
-        from isochrone_client.kubernetes.election import Election  # noqa: PLC0415  # only here
-        from isochrone_client.kubernetes.reconciler import Reconciler  # noqa: PLC0415  # only here
+        from isochrone_client.kubernetes.reconciler import Election, Reconciler  # noqa: PLC0415  # as above
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

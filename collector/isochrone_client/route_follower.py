@@ -1,6 +1,6 @@
-"""Following the tables of a region until interrupted: `routes export --follow` writes its file again on each change.
+"""Following the tables of a region until interrupted, across restarts of the collector.
 
-A thread receives the tables, across restarts of the collector; this one writes the file and runs the command.
+A thread receives the tables; this one writes what is made of them, and runs a command.
 """
 
 import queue
@@ -19,10 +19,10 @@ import click
 
 from isochrone_client import terminal
 from isochrone_client.address import Collector
-from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
+from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, NoTableError, SlowError, UnreachableError
-from isochrone_client.table_stream import TableStream
+from isochrone_client.streams import TableStream
+from isochrone_client.window import now_at
 from isochrone_common.route_consumer import FollowedTables, defect, endpoint, routing_of
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteTable, is_usable
@@ -78,7 +78,7 @@ class Follower(Generic[Output]):
 
         Raises `ClientError` if the collector refuses the request, and if the first file cannot be made.
         """
-        with suppress(KeyboardInterrupt), ObservatoryClient(self.collector, timeout_us=self.timeout_us) as client:
+        with suppress(KeyboardInterrupt), ReadClient(self.collector, timeout_us=self.timeout_us) as client:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             self._begin(client)
             threading.Thread(target=self._receive, daemon=True).start()
@@ -87,7 +87,7 @@ class Follower(Generic[Output]):
                 self._refresh_plan(client)
                 self._try_update()
 
-    def _begin(self, client: ObservatoryClient) -> None:
+    def _begin(self, client: ReadClient) -> None:
         reported = ""
         while True:
             try:
@@ -100,7 +100,7 @@ class Follower(Generic[Output]):
                 time.sleep(_RETRY_SECONDS)
         self._update()
 
-    def _load(self, client: ObservatoryClient) -> None:
+    def _load(self, client: ReadClient) -> None:
         """Read the tables in force and the endpoints of the plan."""
         plan = client.list_targets()
         tables = client.get_tables(self.region, self.route).tables
@@ -113,7 +113,7 @@ class Follower(Generic[Output]):
     def _receive(self) -> None:
         """The thread: pass on each table as it arrives, and the error that ends the stream."""
         try:
-            with ObservatoryClient(self.collector, timeout_us=self.timeout_us) as client:
+            with ReadClient(self.collector, timeout_us=self.timeout_us) as client:
                 watching = TableStream(
                     client, client_region=self.region, route=self.route, has_begun=True, report=terminal.remark
                 )
@@ -144,7 +144,7 @@ class Follower(Generic[Output]):
         else:
             self._tables.receive(table)
 
-    def _refresh_plan(self, client: ObservatoryClient) -> None:
+    def _refresh_plan(self, client: ReadClient) -> None:
         """After a new plan, read its endpoints and forget the routes that it no longer has."""
         newest = (route.newest.provenance.plan_version for route in self._tables.routes.values())
         if max(newest, default=0) != self._plan_version:
@@ -167,7 +167,15 @@ class Follower(Generic[Output]):
         tables = self._tables.at(now)
         if not tables:
             return
-        texts = self.render(_region_tables(self.region, tables, now_at=now))
+        newest = max(tables, key=lambda table: table.generation)
+        answer = RegionTables(
+            client_region=newest.client_region or self.region,
+            generation=newest.generation,
+            etag=newest.etag,
+            answered_at=now,
+            tables=tuple(tables),
+        )
+        texts = self.render(answer)
         if texts != self._written:
             self.write(texts)
             self._written = texts
@@ -175,7 +183,7 @@ class Follower(Generic[Output]):
         routing = routing_of(tables)
         if routing != self._routing:
             self._routing = routing
-            terminal.remark(f"{self.done}: generation {max(table.generation for table in tables)}")
+            terminal.remark(f"{self.done}: generation {newest.generation}")
             _run(self.command)
 
     def _report_static_order(self, tables: Sequence[RouteTable], now: int) -> None:
@@ -185,17 +193,6 @@ class Follower(Generic[Output]):
         for route in sorted(self._static - static):
             terminal.remark(f"{route}: {self.place} has a table again")
         self._static = static
-
-
-def _region_tables(region: str, tables: Sequence[RouteTable], *, now_at: int) -> RegionTables:
-    newest = max(tables, key=lambda table: table.generation)
-    return RegionTables(
-        client_region=newest.client_region or region,
-        generation=newest.generation,
-        etag=newest.etag,
-        answered_at=now_at,
-        tables=tuple(tables),
-    )
 
 
 def _run(command: Sequence[str]) -> None:

@@ -1,1 +1,0 @@
-"""The Model Context Protocol: an assistant's questions to a collector."""

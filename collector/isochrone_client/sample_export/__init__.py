@@ -1,1 +1,0 @@
-"""Export of samples to a file: all samples of a selection, with all fields."""
