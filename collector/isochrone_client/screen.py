@@ -12,7 +12,9 @@ import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import FrameType, TracebackType
+from itertools import zip_longest
+from textwrap import wrap
+from types import FrameType
 from typing import Any, Self
 
 import click
@@ -28,18 +30,14 @@ _DUMB = ("", "dumb", "unknown")
 _SIGNAL_EXIT_CODE = 128
 _ESCAPE = "\x1b"
 _LONGEST_SEQUENCE = 8
+_CONTINUES = " \\"
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end"}
 _NAME_OF = {
     **{f"{_ESCAPE}{lead}{letter}": name for letter, name in _ARROWS.items() for lead in "[O"},
-    f"{_ESCAPE}[5~": "page up",
-    f"{_ESCAPE}[6~": "page down",
-    f"{_ESCAPE}[1~": "home",
-    f"{_ESCAPE}[4~": "end",
+    **{f"{_ESCAPE}[{number}~": name for number, name in ((5, "page up"), (6, "page down"), (1, "home"), (4, "end"))},
+    **dict.fromkeys(("\r", "\n"), "enter"),
+    **dict.fromkeys(("\x7f", "\x08"), "backspace"),
     _ESCAPE: "escape",
-    "\r": "enter",
-    "\n": "enter",
-    "\x7f": "backspace",
-    "\x08": "backspace",
 }
 
 
@@ -60,6 +58,26 @@ def fitting(parts: Sequence[str], width: int) -> Text:
     return Text(next((text for text in texts if len(text) <= width), ""), style="dim")
 
 
+def taken(sections: Sequence[Sequence[list[Text]]], room: int) -> list[list[list[Text]]]:
+    """The items of each section that fit into `room` lines, in turns: the first ones of all sections come first."""
+    found: list[list[list[Text]]] = [[] for _ in sections]
+    for row in zip_longest(*sections, fillvalue=()):
+        for section, item in zip(found, row, strict=True):
+            if item and len(item) <= room:
+                room -= len(item)
+                section.append(list(item))
+    return found
+
+
+def continued(line: str, width: int) -> list[str]:
+    """A line for a shell in parts of at most `width` columns, with a backslash at the end of all but the last."""
+    if len(line) <= width:
+        return [line]
+    room = width - len(_CONTINUES)
+    *parts, last = wrap(line, room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [*(f"{part}{_CONTINUES}" for part in parts), last]
+
+
 class StopRequests:
     """The requests to stop since the block began. Only one block at a time, in the main thread. A handler only notes a
     signal, so that none interrupts a start or a cleanup.
@@ -75,18 +93,17 @@ class StopRequests:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
             # `nohup` ignores SIGHUP.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._note)
-        self._previous[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._wake)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
         os.close(self._wake_read)
         os.close(self._wake_write)
 
@@ -110,13 +127,9 @@ class StopRequests:
         if select.select([self], [], [], max(0.0, seconds))[0]:
             os.read(self._wake_read, 1024)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._received.append(number)
-        self._wake(number, frame)
-
-    def _wake(self, _number: int, _frame: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # a full pipe wakes as well
-            os.write(self._wake_write, b"!")
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if number != signal.SIGWINCH:
+            self._received.append(number)
 
 
 class KeyDecoder:
@@ -141,55 +154,21 @@ class KeyDecoder:
                 yield key
 
 
-class Keyboard:
-    """The keys of standard input as they are typed; none if standard input is not a terminal."""
+class Screen:
+    """The alternate screen of standard output for the length of a block, in the main thread, and the keys of standard
+    input as they are typed, none if that is not a terminal. Ctrl-C and Ctrl-Z still send their signals.
+    """
 
     def __init__(self) -> None:
-        self._descriptor = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
-        self._decoder = KeyDecoder()
-        self._before: list[Any] | None = None
-
-    def begin(self) -> None:
-        """Let keys arrive at once, and do not show them; Ctrl-C and Ctrl-Z still send their signals."""
-        if self._descriptor is not None:
-            self._before = termios.tcgetattr(self._descriptor)
-            tty.setcbreak(self._descriptor, termios.TCSADRAIN)
-
-    def end(self) -> None:
-        """Restore the terminal."""
-        if self._descriptor is not None and self._before is not None:
-            with suppress(termios.error):  # the terminal is closed
-                termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
-
-    def wait(self, seconds: float, stop: StopRequests) -> list[str]:
-        """Return the keys typed, as soon as there is one; none after the time, a signal, or a change of the size."""
-        if self._descriptor is None:
-            stop.sleep(seconds)
-            return []
-        ready = select.select([self._descriptor, stop], [], [], seconds)[0]
-        if stop in ready:
-            stop.sleep(0)
-        if self._descriptor not in ready:
-            return []
-        data = b""
-        with suppress(OSError):
-            data = os.read(self._descriptor, 1024)
-        if not data:  # the terminal is closed
-            self._descriptor = None
-        return list(self._decoder.keys(data))
-
-
-class Screen:
-    """The alternate screen of standard output for the length of a block, in the main thread, with the keyboard."""
-
-    def __init__(self, keyboard: Keyboard | None = None) -> None:
         # A size in the environment would hide that the terminal was resized.
         environment = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._console = Console(force_terminal=True, legacy_windows=False, highlight=False, _environ=environment)
         self._live = Live(
             console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
-        self._keyboard = keyboard
+        self._input = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+        self._decoder = KeyDecoder()
+        self._input_before: list[Any] | None = None
         self._is_suspended = False
         self._on_suspend: Any = None
 
@@ -198,9 +177,7 @@ class Screen:
         self._take()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # the terminal is closed
             self._give_back()
         signal.signal(signal.SIGTSTP, self._on_suspend)
@@ -218,14 +195,33 @@ class Screen:
             line.no_wrap, line.overflow = True, "crop"
         self._live.update(Group(*lines), refresh=True)
 
+    def keys(self, seconds: float, stop: StopRequests) -> list[str]:
+        """Return the keys typed, as soon as there is one; none after the time, a signal, or a change of the size."""
+        if self._input is None:
+            stop.sleep(seconds)
+            return []
+        ready = select.select([self._input, stop], [], [], seconds)[0]
+        if stop in ready:
+            stop.sleep(0)
+        if self._input not in ready:
+            return []
+        data = b""
+        with suppress(OSError):
+            data = os.read(self._input, 1024)
+        if not data:  # the terminal is closed
+            self._input = None
+        return list(self._decoder.keys(data))
+
     def _take(self) -> None:
         self._live.start()
-        if self._keyboard:
-            self._keyboard.begin()
+        if self._input is not None:
+            self._input_before = termios.tcgetattr(self._input)
+            tty.setcbreak(self._input, termios.TCSADRAIN)
 
     def _give_back(self) -> None:
-        if self._keyboard:
-            self._keyboard.end()
+        if self._input is not None and self._input_before is not None:
+            with suppress(termios.error):  # the terminal is closed
+                termios.tcsetattr(self._input, termios.TCSADRAIN, self._input_before)
         self._live.stop()
 
     def _note_suspension(self, _number: int, _frame: FrameType | None) -> None:

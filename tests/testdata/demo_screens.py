@@ -2,7 +2,7 @@
 
 import re
 
-from isochrone_client.demo.scenario import EPISODE
+from isochrone_client.demo.scenario import SLOWDOWN
 from isochrone_client.formats import UNKNOWN
 
 TARGETS = 15
@@ -14,7 +14,8 @@ def rows(screen: str) -> list[str]:
     """Return the lines of the targets."""
     lines = screen.splitlines()
     headings = [n for n, line in enumerate(lines) if line.split()[:1] == ["ttft"]]
-    return lines[headings[0] + 1 :][:TARGETS] if headings else []
+    # Without the pointer to the selected target.
+    return [line[2:] for line in lines[headings[0] + 1 :][:TARGETS]] if headings else []
 
 
 def samples(screen: str) -> int:
@@ -55,4 +56,4 @@ def has_incident(screen: str) -> bool:
 
 def has_switch(screen: str) -> bool:
     """Return whether the events have the switch of the route that the incident affects."""
-    return f"the route chat switches in {EPISODE.region}: " in screen
+    return f"the route chat switches in {next(iter(SLOWDOWN.begins))}: " in screen

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Slo

@@ -1,18 +1,21 @@
 """`isochrone watch`: targets from several regions on one screen, kept up to date."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import click
 
 from isochrone_client import terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ReadClient
 from isochrone_client.commands import options
-from isochrone_client.live_view import screens
 from isochrone_client.live_view.answers import Observer, snapshot
+from isochrone_client.live_view.screens import View, run
 from isochrone_client.live_view.state import WINDOWS, Question, ViewState
 from isochrone_client.pages.cells import no_samples
 from isochrone_client.pages.matrix import METRICS, SORTS
-from isochrone_client.screen import can_be_redrawn
+from isochrone_client.screen import StopRequests, can_be_redrawn
 from isochrone_client.terminal import Output, Write
+from isochrone_client.window import now_at
 from isochrone_common.cli.command_line import Choice, Seconds
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import SECOND_US
@@ -84,7 +87,14 @@ def watch(
     if can_be_redrawn() and output.format == "table" and not output.fields:
         windows = WINDOWS if window in WINDOWS else (window, *WINDOWS)
         state = ViewState(question=question, sort=sort, windows=windows)
-        screens.run(collector, state, timeout_us=timeout_us, every_us=round(every_s * SECOND_US))
+        # The client is closed first, which ends a call that the thread waits for.
+        with ThreadPoolExecutor(max_workers=1) as beside, ReadClient(collector, timeout_us=timeout_us) as client:
+            observer = Observer(client)
+            answers, _ = observer.observe(question)
+            view = View(collector=str(collector), answers=answers, state=state, now_at=now_at())
+            with StopRequests() as stop:
+                run(view, observer, stop, beside=beside, every_us=round(every_s * SECOND_US))
+        stop.check(results=True)
         return
 
     def show(write: Write) -> None:

@@ -16,13 +16,6 @@ _STOP_SECONDS = 30.0
 _STDIN = 0
 
 
-def main() -> None:
-    """Run the module that the first argument names, with the other arguments."""
-    threading.Thread(target=_stop_with_the_demo, daemon=True).start()
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
 def _stop_with_the_demo() -> None:
     while os.read(_STDIN, 1):
         pass
@@ -32,4 +25,6 @@ def _stop_with_the_demo() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    threading.Thread(target=_stop_with_the_demo, daemon=True).start()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,11 +1,12 @@
 """The measured differentials beside the ground truth of the simulated world."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_client.demo.scenario import World
-from isochrone_client.formats import UNKNOWN, amount, amount_interval, milliseconds
+from isochrone_client.demo.scenario import Model
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, milliseconds
 from isochrone_client.render.page import Column, Page
-from isochrone_wire.answers import DifferentialList
+from isochrone_wire.answers import Differential, DifferentialList
 
 PUBLISHED = "published"
 _MISSED = "missed: the true difference is outside of the interval, as it is of one 95 % interval in twenty"
@@ -15,40 +16,35 @@ _MISSED = "missed: the true difference is outside of the interval, as it is of o
 class Comparison:
     """One differential, measured and true, in microseconds; positive values are slower than the baseline."""
 
-    model: str
-    region: str
-    shift: float | None
-    low: float | None
-    high: float | None
+    measured: Differential
     true_us: int
 
     @property
     def error_us(self) -> float | None:
         """Measured minus true."""
-        return None if self.shift is None else self.shift - self.true_us
+        return None if self.measured.shift is None else self.measured.shift - self.true_us
 
     @property
     def verdict(self) -> str:
         """`found` if the interval contains the true difference, else `missed`; unknown without an interval."""
-        if self.low is None or self.high is None:
+        low, high = self.measured.shift_low, self.measured.shift_high
+        if low is None or high is None:
             return UNKNOWN
-        return "found" if self.low <= self.true_us <= self.high else "missed"
+        return "found" if low <= self.true_us <= high else "missed"
 
 
-def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
+def compared(answer: DifferentialList, models: Sequence[Model]) -> tuple[Comparison, ...]:
     """The differentials whose ground truth is a published figure."""
-    models = {model.name: model for model in world.models}
+    published = {
+        (model["id"], region): model["differential_us"][region]
+        for model in models
+        for region, source in model["offset_source"].items()
+        if source == PUBLISHED
+    }
     return tuple(
-        Comparison(
-            model=row.model,
-            region=row.region,
-            shift=row.shift,
-            low=row.shift_low,
-            high=row.shift_high,
-            true_us=models[row.model].differential_us[row.region],
-        )
+        Comparison(measured=row, true_us=published[row.model, row.region])
         for row in answer.differentials
-        if row.model in models and models[row.model].source.get(row.region) == PUBLISHED
+        if (row.model, row.region) in published
     )
 
 
@@ -60,28 +56,29 @@ def page(rows: tuple[Comparison, ...], *, load: float, cores: int) -> Page[Compa
         schema="isochrone.demo-truth/1",
         title="ground truth: the published differences that the simulated world has, and the measured ones",
         fields=(),
-        columns=_COLUMNS,
+        columns=(
+            Column(heading="model", text=lambda row: row.measured.model, wide=True),
+            Column(heading="true", unit="ms", text=lambda row: _ms(row.true_us), scale="ms"),
+            Column(heading="measured", unit="ms", text=lambda row: _ms(row.measured.shift), scale="ms"),
+            Column(heading="interval", unit="95 %, ms", text=_interval, scale="ms"),
+            Column(heading="error", unit="ms", text=lambda row: _ms(row.error_us)),
+            Column(
+                heading="truth",
+                text=lambda row: row.verdict,
+                style=lambda row: "red" if row.verdict == "missed" else "green",
+                wide=True,
+            ),
+        ),
         rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),
-        group=lambda row: f"{row.region} against the baseline, ttft",
+        group=lambda row: f"{row.measured.region} against the baseline, ttft",
         notes=(*([_MISSED] if is_missed else ()), *([busy] if load > cores else ())),
     )
 
 
-_COLUMNS: tuple[Column[Comparison], ...] = (
-    Column(heading="model", text=lambda row: row.model, wide=True),
-    Column(heading="true", unit="ms", text=lambda row: amount(milliseconds(row.true_us), signed=True), scale="ms"),
-    Column(heading="measured", unit="ms", text=lambda row: amount(milliseconds(row.shift), signed=True), scale="ms"),
-    Column(
-        heading="interval",
-        unit="95 %, ms",
-        text=lambda row: amount_interval(milliseconds(row.low), milliseconds(row.high), signed=True),
-        scale="ms",
-    ),
-    Column(heading="error", unit="ms", text=lambda row: amount(milliseconds(row.error_us), signed=True)),
-    Column(
-        heading="truth",
-        text=lambda row: row.verdict,
-        style=lambda row: "red" if row.verdict == "missed" else "green",
-        wide=True,
-    ),
-)
+def _ms(us: float | None) -> Amount:
+    return amount(milliseconds(us), signed=True)
+
+
+def _interval(row: Comparison) -> Amount:
+    low, high = row.measured.shift_low, row.measured.shift_high
+    return amount_interval(milliseconds(low), milliseconds(high), signed=True)

@@ -7,16 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from isochrone_client.errors import DemoError
 from isochrone_client.screen import StopRequests
 
-_CHILD = "isochrone_client.demo.child"
 # Options of the programs are also variables: one for the user's own collector would make the demo use its database.
 _OPTION_PREFIX = "ISOCHRONE_"
 READY_SECONDS = 60.0
@@ -24,10 +21,7 @@ STOP_SECONDS = 15.0
 _LOG_LINES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Running:
-    """A program that was started, and the module that it runs."""
-
+class _Running(NamedTuple):
     name: str
     module: str
     process: subprocess.Popen[bytes]
@@ -41,17 +35,13 @@ class Processes:
     """
 
     def __init__(self, logs: Path, *, lock: int, stop: StopRequests) -> None:
-        self._logs = logs
-        self._lock = lock
-        self._stop = stop
+        self._logs, self._lock, self._stop = logs, lock, stop
         self._running: list[_Running] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # In reverse order: agents stop before the collector, so that they can deliver their last samples.
         for _, group in groupby(reversed(self._running), key=lambda running: running.module):
             self.stop([running.name for running in group])
@@ -64,7 +54,7 @@ class Processes:
         A program that `ends_with_input` stops when its standard input is closed, and runs without `child`.
         """
         self._stop.check()
-        modules = [module] if ends_with_input else [_CHILD, module]
+        modules = [module] if ends_with_input else ["isochrone_client.demo.child", module]
         with (self._logs / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603  # programs of this project
                 [*within, sys.executable, "-m", *modules, *options],
@@ -76,7 +66,7 @@ class Processes:
                 # Ctrl-C goes to the demo only, which stops the others in order.
                 start_new_session=True,
             )
-        self._running.append(_Running(name=name, module=module, process=process))
+        self._running.append(_Running(name, module, process))
         return process
 
     def start_ready(
@@ -87,7 +77,7 @@ class Processes:
         Without such a line, stops the program and raises `DemoError`; the caller may start it again.
         """
         process = self.start(name, module, *options, within=within, ends_with_input=ends_with_input)
-        line = _first_line(process, READY_SECONDS, self._stop)
+        line = _first_line(process, self._stop)
         self._stop.check()
         try:
             ready: dict[str, Any] = json.loads(line)
@@ -102,7 +92,11 @@ class Processes:
         for running in ending:
             running.process.terminate()
         for running in ending:
-            _end(running.process)
+            with running.process as process:  # at the end of the block, its pipes are closed
+                try:
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
         self._running = [running for running in self._running if running not in ending]
 
     def check(self) -> None:
@@ -119,6 +113,7 @@ class Processes:
 
 def run(module: str, *options: str) -> str:
     """The output of `python -m module options`. Raises `DemoError` with its error output."""
+    what = f"{module} {' '.join(options)}"
     try:
         done = subprocess.run(  # noqa: S603  # programs of this project
             [sys.executable, "-m", module, *options],
@@ -130,12 +125,10 @@ def run(module: str, *options: str) -> str:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise DemoError(
-            f"{module} {' '.join(options)} did not end within {READY_SECONDS:g} s",
-            hint="this machine may be too busy: try again",
-        ) from error
+        hint = "this machine may be too busy: try again"
+        raise DemoError(f"{what} did not end within {READY_SECONDS:g} s", hint=hint) from error
     if done.returncode:
-        raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this is a bug: please report it")
+        raise DemoError(f"{what}: {done.stderr.strip()}", hint="this is a bug: please report it")
     return done.stdout
 
 
@@ -144,15 +137,12 @@ def _environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith(_OPTION_PREFIX)}
 
 
-def _first_line(process: subprocess.Popen[bytes], seconds: float, stop: StopRequests) -> bytes:
+def _first_line(process: subprocess.Popen[bytes], stop: StopRequests) -> bytes:
     """The first line of output; a part of it if the process ends, the time is over, or the demo is to stop."""
     assert process.stdout is not None
-    deadline, line = time.monotonic() + seconds, b""
-    while not line.endswith(b"\n"):
-        output, left = process.stdout.fileno(), max(0.0, deadline - time.monotonic())
-        readable, _, _ = select.select([output, stop.fileno()], [], [], left)
-        if stop.wanted:
-            return line
+    output, deadline, line = process.stdout.fileno(), time.monotonic() + READY_SECONDS, b""
+    while not line.endswith(b"\n") and not stop.wanted:
+        readable, _, _ = select.select([output, stop.fileno()], [], [], max(0.0, deadline - time.monotonic()))
         if readable == [stop.fileno()]:
             stop.sleep(0)
             continue
@@ -161,12 +151,3 @@ def _first_line(process: subprocess.Popen[bytes], seconds: float, stop: StopRequ
             return line
         line += piece
     return line
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # At the end of the block, Popen closes its pipes.
-    with process:
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()

@@ -3,52 +3,29 @@
 import json
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Self
 
 _MAX_BYTES = 64 * 1024
 _INCIDENT_TYPES = ("target_failing", "target_throttled", "target_recovered")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedAlert:
-    """An alert as it arrived; `kind` is its type without the prefix."""
-
-    id: str
-    kind: str
-    subject: str
-    sentence: str
-
-    @property
-    def is_about_an_incident(self) -> bool:
-        """Return whether it reports an incident of a target."""
-        return self.kind in _INCIDENT_TYPES
-
-    def __str__(self) -> str:
-        # Since when and which errors are in the list of incidents.
-        return f"alert {self.kind}: {self.subject} {self.sentence.partition(' since ')[0].rstrip(',')}"
-
-
 class AlertReceiver:
     """A webhook for the length of a block. It accepts every alert, and does not verify signatures."""
 
     def __init__(self) -> None:
-        self._received: list[ReceivedAlert] = []
+        # The id of each alert, and a sentence if it reports an incident of a target.
+        self._received: list[tuple[str, str]] = []
         self._taken = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self._received))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -57,30 +34,33 @@ class AlertReceiver:
         """Its address."""
         return f"http://127.0.0.1:{self._server.server_port}/"
 
-    def new(self) -> tuple[ReceivedAlert, ...]:
-        """Return what arrived since the last call."""
-        found = tuple(self._received[self._taken :])
+    def new(self) -> list[str]:
+        """Return the alerts about incidents that arrived since the last call, as sentences."""
+        found = self._received[self._taken :]
         self._taken += len(found)
-        return found
+        return [sentence for _, sentence in found if sentence]
 
     def count(self) -> str:
         """Return a sentence with the number of alerts, and of those that arrived more than once."""
-        times = Counter(alert.id for alert in self._received)
-        about = len({alert.id for alert in self._received if alert.is_about_an_incident})
+        times = Counter(alert for alert, _ in self._received)
+        about = len({alert for alert, sentence in self._received if sentence})
         repeated = sum(number > 1 for number in times.values())
         how = f"{repeated} of them more than once" if repeated else "each once"
         return f"{len(times)} alerts arrived at the receiver, {about} of them about incidents: {how}"
 
 
-def _handler(received: list[ReceivedAlert]) -> type[BaseHTTPRequestHandler]:
+def _handler(received: list[tuple[str, str]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 5.0
 
         def do_POST(self) -> None:
             """Accept an alert."""
             body = json.loads(self.rfile.read(min(int(self.headers["content-length"]), _MAX_BYTES)))
-            parts = {name: body["data"][name] for name in ("id", "subject", "sentence")}
-            received.append(ReceivedAlert(kind=body["type"].removeprefix("isochrone."), **parts))
+            kind, data = body["type"].removeprefix("isochrone."), body["data"]
+            # Since when and which errors are in the list of incidents.
+            what = data["sentence"].partition(" since ")[0].rstrip(",")
+            sentence = f"alert {kind}: {data['subject']} {what}" if kind in _INCIDENT_TYPES else ""
+            received.append((data["id"], sentence))
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 

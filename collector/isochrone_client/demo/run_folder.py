@@ -12,17 +12,15 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from isochrone_client.errors import ClientError, DemoError
 
 _LOCK_FILE = ".isochrone-demo"
-_PREFIX = "isochrone-demo-"
-_KEEP = "keep"
+_PREFIX, _KEEP = "isochrone-demo-", "keep"
 # The processes of a killed demo end within this time.
 _ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -32,8 +30,7 @@ _STOP_TIMEOUT_SECONDS = 15.0
 _DATA_PREFIX, _SOCKET_PREFIX = "collector-", "isochrone-pg-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFolder:
+class RunFolder(NamedTuple):
     """The folder, and the descriptor of its lock; the lock is held as long as any process has it open."""
 
     path: Path
@@ -59,32 +56,28 @@ def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
         (root / "logs").mkdir(exist_ok=True)
         is_kept = keep
         try:
-            yield RunFolder(path=root.resolve(), lock=lock.fileno())
+            yield RunFolder(root.resolve(), lock.fileno())
         except ClientError as error:
             is_kept = True
-            error.hint = "; ".join(filter(None, (error.hint, _where_logs_are(root, keep=keep))))
+            logs = f"logs: {root.resolve() / 'logs'}{'' if keep else ', until the next demo'}"
+            error.hint = "; ".join(filter(None, (error.hint, logs)))
             raise
         finally:
             if not is_kept:
                 _remove(root)
 
 
-def _where_logs_are(root: Path, *, keep: bool) -> str:
-    return f"logs: {root.resolve() / 'logs'}{'' if keep else ', until the next demo'}"
-
-
 def _require_usable(root: Path) -> None:
+    hint = "use another folder with --folder"
     try:
         root.mkdir(parents=True, exist_ok=True)
         if not (root / _LOCK_FILE).exists() and any(root.iterdir()):
             raise DemoError(f"{root} holds files not from a demo", hint="use an empty or new folder with --folder")
     except OSError as error:
-        raise DemoError(
-            f"cannot use {root}: {os.strerror(error.errno or 0).lower()}", hint="use another folder with --folder"
-        ) from error
+        raise DemoError(f"cannot use {root}: {os.strerror(error.errno or 0).lower()}", hint=hint) from error
     # Files of another user are there after a demo as root, for example.
     if not all(os.access(path, os.W_OK) for path in (root, root / _LOCK_FILE) if path.exists()):
-        raise DemoError(f"cannot write to {root}", hint="remove it, or use another folder with --folder")
+        raise DemoError(f"cannot write to {root}", hint=f"remove it, or {hint}")
 
 
 def _remove_abandoned() -> None:
@@ -93,16 +86,12 @@ def _remove_abandoned() -> None:
         root = lock_file.parent
         with suppress(OSError, DemoError):
             # In a folder that is shared with other users, links may lead to files that no demo made.
-            is_own = _is_own(root, stat.S_ISDIR) and _is_own(lock_file, stat.S_ISREG)
-            if is_own and _was_killed(root) and _KEEP not in lock_file.read_text():
+            folder, file = root.lstat(), lock_file.lstat()
+            is_own = folder.st_uid == file.st_uid == os.geteuid()
+            is_real = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(file.st_mode)
+            if is_own and is_real and _was_killed(root) and _KEEP not in lock_file.read_text():
                 with _locked(root):
                     _remove(root)
-
-
-def _is_own(path: Path, is_kind: Callable[[int], bool]) -> bool:
-    """Return whether the path itself, not the goal of a link, is of a kind and this user's."""
-    found = path.lstat()
-    return is_kind(found.st_mode) and found.st_uid == os.geteuid()
 
 
 @contextmanager
@@ -117,23 +106,19 @@ def _locked(root: Path) -> Iterator[IO[str]]:
         with (root / _LOCK_FILE).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Not if a demo that has just ended removed its file.
+                is_current = os.path.samestat(os.fstat(lock.fileno()), (root / _LOCK_FILE).stat())
+            except FileNotFoundError:
+                continue
             except BlockingIOError as error:
                 if not _was_killed(root) or time.monotonic() > deadline:
                     hint = "stop it, or use another folder with --folder"
                     raise DemoError(f"a demo is running in {root}", hint=hint) from error
                 time.sleep(_POLL_SECONDS)
                 continue
-            if _is_current(lock, root):
+            if is_current:
                 yield lock
                 return
-
-
-def _is_current(lock: IO[str], root: Path) -> bool:
-    """Check that the open lock file is still the one in the folder: a demo that has just ended removed its own."""
-    try:
-        return os.path.samestat(os.fstat(lock.fileno()), (root / _LOCK_FILE).stat())
-    except FileNotFoundError:
-        return False
 
 
 def _was_killed(root: Path) -> bool:
@@ -182,8 +167,7 @@ def database_folder(root: Path) -> Iterator[Path]:
 
 def stop_servers(root: Path) -> None:
     """Stop every server that still runs on a data folder in `root`. Raises `DemoError` if one does not stop."""
-    for data in root.glob(f"{_DATA_PREFIX}*"):
-        cluster = data / "postgres"
+    for cluster in root.glob(f"{_DATA_PREFIX}*/postgres"):
         with suppress(OSError, IndexError, ValueError):
             lines = (cluster / "postmaster.pid").read_text().splitlines()
             _stop_server(int(lines[0]), cluster)
@@ -195,26 +179,23 @@ def stop_servers(root: Path) -> None:
 def _stop_server(pid: int, cluster: Path) -> None:
     """Stop a PostgreSQL server and wait for its end. Raises `DemoError`."""
     for signal_number in _SIGNALS:
-        if not _serves(pid, cluster):
-            return
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal_number)
         deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
-        while time.monotonic() < deadline and _serves(pid, cluster):
+        with suppress(ProcessLookupError):
+            if _serves(pid, cluster):
+                os.kill(pid, signal_number)
+        while _serves(pid, cluster) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
     if _serves(pid, cluster):
         raise DemoError(f"the demo's PostgreSQL (process {pid}) does not stop", hint=f"kill process {pid}")
 
 
 def _serves(pid: int, cluster: Path) -> bool:
-    """Check that the process is the server of the data folder, which is the working directory of PostgreSQL."""
+    """Check that the process is the server of the data folder, which is the working directory of PostgreSQL. Without
+    /proc, the pid is the server's, because only this run uses the folder.
+    """
     try:
-        return Path(f"/proc/{pid}/cwd").readlink() == cluster.resolve()
-    except OSError:
         if Path("/proc/self").exists():
-            return False
-    # Without /proc: the pid file is in a folder that only this run uses, so the pid is the server's.
-    try:
+            return Path(f"/proc/{pid}/cwd").readlink() == cluster.resolve()
         os.kill(pid, 0)
     except OSError:
         return False

@@ -7,11 +7,12 @@ that are shown.
 """
 
 import importlib.util
+import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,27 +23,29 @@ from isochrone_client import terminal
 from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.client import ReadClient
 from isochrone_client.demo import ground_truth
-from isochrone_client.demo.display import Observer, Watch, continued
-from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
+from isochrone_client.demo.display import Display, Observer
+from isochrone_client.demo.network import Network, collector_socket, start_network
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.run_folder import database_folder, run_folder
 from isochrone_client.demo.scenario import (
     BASELINE,
-    FAULTS,
+    FAULT_SUGGESTIONS,
     HOST,
+    NEVER_WORKED,
+    OUTAGES,
     SLOWDOWN,
+    SUGGESTIONS,
     VANTAGES,
-    Scenario,
+    Episode,
+    Model,
     Timeline,
-    World,
     plan_document,
-    read_world,
 )
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import alerts, differentials, leaderboard
 from isochrone_client.pages import routes as route_pages
-from isochrone_client.screen import StopRequests
+from isochrone_client.screen import StopRequests, continued
 from isochrone_client.window import now_at
 from isochrone_common.address import parse_address
 from isochrone_common.cli.command_line import terminal_width
@@ -57,8 +60,10 @@ _REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uv
 
 def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: bool) -> None:
     """Run the demo for `seconds`, or until Ctrl-C, and print the results. Raises `ClientError`."""
-    _require_extras()
-    scenario = FAULTS if faults else SLOWDOWN
+    if not all(map(importlib.util.find_spec, _REQUIRED_MODULES)):
+        hint = "pip install 'isochrone[collector,embedded]'"
+        raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
+    episodes, suggestions = (OUTAGES, FAULT_SUGGESTIONS) if faults else ((SLOWDOWN,), SUGGESTIONS)
     with (
         StopRequests() as stop,
         run_folder(folder, keep=keep) as place,
@@ -68,82 +73,78 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: 
     ):
         if keep:
             _print(f"its files stay in {place.path}")
-        world = read_world(run("isochrone_sim", "world", "--output", "json"))
-        _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
-        collector = _start_collector(processes, data, plan_document(world, scenario.missing), receiver)
-        network = start_network(processes, place.path, VANTAGES)
-        _print(describe(network, VANTAGES))
+        models: list[Model] = json.loads(run("isochrone_sim", "world", "--output", "json"))["models"]
+        _print(f"a simulated world of {len(models)} models, seen from {len(VANTAGES)} regions")
+        plan = plan_document(models, (NEVER_WORKED,) if faults else ())
+        listen, url = _start_collector(processes, data, plan, receiver)
+        network = start_network(processes, place.path)
+        _print(str(network))
         # After the collector, which may be slow to start: the script is timed from the first probe.
-        endpoints = _start_world(processes, network, scenario)
+        endpoints = _start_world(processes, network, episodes)
         started_at = now_at()
-        _start_agents(processes, place.path, endpoints, collector["listen"], network)
-        advice = _advice(_http_address(collector), scenario.suggestions)
+        _start_agents(processes, place.path, endpoints, listen, network)
+        address = urlsplit(url).netloc
+        advice = _advice(address, suggestions)
         _print_lines("commands to try in another terminal while it runs:", advice)
-        until = (
-            "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
-        )
-        _print(f"probing; {until}")
-        timeline = Timeline(scenario.script, seconds=seconds)
+        end = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
+        _print(f"probing; {end}")
+        timeline = Timeline(episodes, seconds=seconds)
         if coming := timeline.coming(0):
             _print(coming)
-        with ReadClient(_http_address(collector)) as client:
-            watch = Watch(
-                observer=Observer(client, targets=world.targets, started_at=started_at),
+        with ReadClient(address) as client:
+            Display(
+                observer=Observer(client, started_at=started_at),
                 timeline=timeline,
                 stop=stop,
                 check=processes.check,
                 started_at=started_at,
                 seconds=seconds,
-                addresses=(f"live page: {collector['http']}/",),
+                address=f"live page: {url}/",
                 advice=advice,
                 receiver=receiver,
-            )
-            watch.run()
+            ).run()
             stop.check(results=True)
             _print("stopping")
-            processes.stop([vantage.name for vantage in VANTAGES])
+            processes.stop(list(VANTAGES.values()))
             stop.check(results=True)
-            _print_results(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
+            _print_results(client, models, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
             if receiver is not None:
                 _print(receiver.count())
             if seconds is not None:
-                lines = [_command(line) for line in scenario.suggestions]
+                lines = [_command(line) for line in suggestions]
                 _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
-def _require_extras() -> None:
-    missing = [name for name in _REQUIRED_MODULES if importlib.util.find_spec(name) is None]
-    if missing:
-        hint = "pip install 'isochrone[collector,embedded]'"
-        raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
-
-
-def _start_world(processes: Processes, network: Network, scenario: Scenario) -> dict[str, str]:
-    listening = [word for vantage in VANTAGES for word in ("--listen", f"{vantage.region}={network.address}:0")]
-    options = (*listening, *scenario.simulator_options, *simulator_options(network, VANTAGES))
+def _start_world(processes: Processes, network: Network, episodes: Sequence[Episode]) -> dict[str, str]:
+    options = [word for region in VANTAGES for word in ("--listen", f"{region}={network.address}:0")]
+    options += [word for episode in episodes for word in episode.options]
+    options += network.options
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
     endpoints: dict[str, str] = ready["endpoints"]
     return endpoints
 
 
-def _start_collector(processes: Processes, folder: Path, plan: str, receiver: AlertReceiver | None) -> dict[str, str]:
+def _start_collector(processes: Processes, folder: Path, plan: str, receiver: AlertReceiver | None) -> tuple[str, str]:
+    """Start the collector with the plan; return its address for agents, and the URL of its page."""
     socket = collector_socket(folder.parent)
     # Nothing of a simulated world is secret, and commands without options find the port.
-    data: tuple[str, ...] = ("--trust-loopback", "--data-dir", str(folder), "--unix-socket", str(socket or "off"))
+    options = ["--trust-loopback", "--data-dir", str(folder), "--unix-socket", str(socket or "off")]
     # The partitions of a month take a second of processor time to create, and a demo lasts minutes.
-    data += ("--keep-samples", "2d")
+    options += ["--keep-samples", "2d"]
     if receiver is not None:
-        data += _alert_options(folder.with_name("alert.secret"), receiver)
+        secret = folder.with_name("alert.secret")
+        replace_file(secret, run("isochrone_collector", "alerts", "secret").encode())
+        options += ["--alert-url", receiver.url, "--alert-secret-file", str(secret)]
     try:
         # The default addresses, if they are free.
-        ready = processes.start_ready("collector", "isochrone_collector", "serve", *data)
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
     except DemoError:
         ready = {}
     if "http" not in ready:
         processes.stop(["collector"])
-        any_port = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", *data)
-        ready = processes.start_ready("collector", "isochrone_collector", "serve", *any_port)
-    _print(f"a collector at {_http_address(ready)} on an embedded PostgreSQL")
+        options += ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
+    _print(f"a collector at {urlsplit(ready['http']).netloc} on an embedded PostgreSQL")
     _print(f"its live page at {ready['http']}/")
     document = folder.with_name("plan.yaml")
     document.write_text(plan)
@@ -153,12 +154,7 @@ def _start_collector(processes: Processes, folder: Path, plan: str, receiver: Al
         # A collector that has ended is the reason.
         processes.check()
         raise
-    return ready
-
-
-def _alert_options(secret: Path, receiver: AlertReceiver) -> tuple[str, ...]:
-    replace_file(secret, run("isochrone_collector", "alerts", "secret").encode())
-    return ("--alert-url", receiver.url, "--alert-secret-file", str(secret))
+    return ready["listen"], ready["http"]
 
 
 def _start_agents(
@@ -166,53 +162,41 @@ def _start_agents(
 ) -> None:
     # An agent in another namespace does not reach the loopback of this machine.
     reached = collector if network.absence else f"unix:{collector_socket(root)}"
-    for vantage in VANTAGES:
-        port = endpoints[vantage.region].rsplit(":", 1)[1].split("/")[0]
-        options = ["--vantage", vantage.name, "--region", vantage.region, "--collector", reached]
-        options += ["--data-dir", str(root / vantage.name), "--concurrency", "16"]
-        options += ["--connect-to", f"{HOST}:80:{network.address}:{port}"]
-        processes.start(vantage.name, "isochrone_agent", "run", *options, within=network.within(vantage.region))
-    _print("agents in " + ", ".join(vantage.region for vantage in VANTAGES))
+    for region, name in VANTAGES.items():
+        port = urlsplit(endpoints[region]).port
+        options = ["--vantage", name, "--region", region, "--collector", reached, "--data-dir", str(root / name)]
+        options += ["--concurrency", "16", "--connect-to", f"{HOST}:80:{network.address}:{port}"]
+        processes.start(name, "isochrone_agent", "run", *options, within=network.regions.get(region, ()))
+    _print("agents in " + ", ".join(VANTAGES))
 
 
-def _print_results(client: ReadClient, world: World, selection: Selection) -> None:
+def _print_results(client: ReadClient, models: Sequence[Model], selection: Selection) -> None:
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
     rows = select_rows(answer)
-    terminal.write(leaderboard.page(board))
-    click.echo()
-    terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()))
-    click.echo()
-    terminal.write(route_pages.changes_page(client.list_tables(), now_at=now_at()))
-    click.echo()
     found = client.list_incidents(selection.window, past=True)
-    if found.incidents:
-        terminal.write(alerts.incidents_page(found, past=True))
+    for page in (
+        leaderboard.page(board),
+        differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()),
+        route_pages.changes_page(client.list_tables(), now_at=now_at()),
+        *([alerts.incidents_page(found, past=True)] if found.incidents else ()),
+    ):
+        terminal.write(page)
         click.echo()
-    compared = ground_truth.compared(answer, world)
+    compared = ground_truth.compared(answer, models)
     terminal.write(ground_truth.page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
-        raise ClientError(
-            "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"
-        )
+        hint = f"run the demo for longer: {_command('isochrone demo --for 60s')}"
+        raise ClientError("nothing was measured", hint=hint)
 
 
 def _advice(collector: str, suggestions: Sequence[str]) -> tuple[str, ...]:
-    """Lines to copy into another terminal."""
-    option = "" if _is_asked_by_default(collector) else f" --collector {collector}"
-    return tuple(f"{_command(line)}{option}" for line in suggestions)
-
-
-def _is_asked_by_default(collector: str) -> bool:
-    """Return whether commands without an option ask this collector: no context and no identity names another one."""
+    """Lines to copy into another terminal, with the address if a context or an identity names another collector."""
     try:
-        return resolve_collector(os.environ.get("ISOCHRONE_COLLECTOR")) == Collector(parse_address(collector))
+        by_default = resolve_collector(os.environ.get("ISOCHRONE_COLLECTOR")) == Collector(parse_address(collector))
     except ClientError:
-        return False
-
-
-def _http_address(collector: Mapping[str, str]) -> str:
-    return urlsplit(collector["http"]).netloc
+        by_default = False
+    return tuple(f"{_command(line)}{'' if by_default else f' --collector {collector}'}" for line in suggestions)
 
 
 def _command(line: str) -> str:

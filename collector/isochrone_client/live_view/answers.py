@@ -3,8 +3,8 @@
 Units as in `isochrone_wire.model`.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from isochrone_client.client import ReadClient
 from isochrone_client.formats import bars, between
@@ -12,13 +12,13 @@ from isochrone_client.live_view.state import Question
 from isochrone_client.names import Names
 from isochrone_client.pages import matrix
 from isochrone_client.pages.alerts import open_incident
-from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown
+from isochrone_client.pages.cells import TOO_FEW_FOR_MEDIAN, is_shown, value_of
 from isochrone_client.pages.differentials import stale_before
 from isochrone_client.pages.fleet import require_targets
 from isochrone_client.pages.matrix import Matrix, Place, by_place, median
 from isochrone_client.render.page import SUFFIX_OF, Page, row_record, wire_fields
 from isochrone_client.window import now_at, parse_window
-from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Quantile, Selection
+from isochrone_wire.answers import Decision, DifferentialList, Metric, Quantile, Selection
 from isochrone_wire.fleet import CoverageList, TargetList
 from isochrone_wire.insights import Alert, Incident, Leaderboard, Standing
 from isochrone_wire.json_format import to_json_value
@@ -33,7 +33,10 @@ _QUANTITIES = ("median.value", "median.low", "median.high", "shift", "shift_low"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The answers of one instant: `regions` are those other than the baseline, `newest_event` is the newest alert."""
+    """The answers of one instant: `regions` are those other than the baseline, `newest_event` is the newest alert.
+
+    In a demo, medians are shown also if they are `early`, of too few samples, and differences may have `changed`.
+    """
 
     question: Question
     answered_at: int
@@ -45,6 +48,8 @@ class Answers:
     series: SeriesList
     incidents: tuple[Incident, ...] = ()
     newest_event: Alert | None = None
+    early: bool = False
+    changed: Mapping[Place, float] = field(default_factory=dict)
 
     @property
     def failing(self) -> frozenset[Place]:
@@ -65,8 +70,8 @@ class Answers:
     def stale(self) -> frozenset[Place]:
         """The places whose newest round is old."""
         oldest = stale_before(self.leaderboard.window, now_at=self.answered_at)
-        newest = {place: row.newest_at for place, row in self.standings.items()}
-        return frozenset(place for place, at in newest.items() if at is not None and at < oldest)
+        rows = self.standings.items()
+        return frozenset(place for place, row in rows if row.newest_at is not None and row.newest_at < oldest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +90,16 @@ class Observer:
     """Questions to one collector. Its methods raise `ClientError`."""
 
     def __init__(self, client: ReadClient) -> None:
-        self._client = client
+        self.client = client
 
     def observe(self, question: Question, detail: str = "") -> tuple[Answers, Detail | None]:
         """Ask about all targets and, unless it is empty, about the target `detail`."""
-        self._client.renew()  # this command may run for years
+        self.client.renew()  # this command may run for years
         answers = self._answers(question)
         return answers, self._detail(answers, detail) if detail else None
 
     def _answers(self, question: Question) -> Answers:
-        client, answered_at = self._client, now_at()
+        client, answered_at = self.client, now_at()
         plan = client.list_targets()
         require_targets(plan)
         baseline, regions = self._regions(question, plan)
@@ -120,7 +125,7 @@ class Observer:
 
     def _regions(self, question: Question, plan: TargetList) -> tuple[str, tuple[str, ...]]:
         """The baseline region, and the other regions of the question; short names are expanded."""
-        fleet = self._client.list_vantages()
+        fleet = self.client.list_vantages()
         known = dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in fleet.vantages))))
         names = Names(regions=tuple(known), targets=plan.targets)
         baseline = names.region(question.baseline or plan.baseline or next(iter(known), ""))
@@ -128,15 +133,13 @@ class Observer:
         return baseline, tuple(region for region in known if region in chosen and region != baseline)
 
     def _detail(self, answers: Answers, target: str) -> Detail:
-        client, question = self._client, answers.question
+        client, question, baseline = self.client, answers.question, answers.baseline
         selection = Selection(window=answers.leaderboard.window, targets=(target,))
         return Detail(
             target=target,
-            baseline=answers.baseline,
+            baseline=baseline,
             leaderboard=client.get_leaderboard(selection, order=question.order),
-            differentials=client.get_differentials(
-                selection, baseline=answers.baseline, metric=question.metric, explain=True
-            ),
+            differentials=client.get_differentials(selection, baseline=baseline, metric=question.metric, explain=True),
             series=client.get_series(selection, metric=question.metric, points=_DETAIL_POINTS),
             coverage=client.get_coverage(selection),
         )
@@ -151,6 +154,7 @@ def matrix_of(answers: Answers) -> Matrix:
         baseline=answers.baseline,
         regions=answers.regions,
         targets=answers.targets,
+        shown=(lambda median: median.value if median else None) if answers.early else value_of,
     )
     histories, drawn = answers.histories, dict[Place, str]()
     for target in answers.targets:
@@ -158,12 +162,20 @@ def matrix_of(answers: Answers) -> Matrix:
         points = {region: _points(histories.get((target, region)), answers.series) for region in regions}
         highest = max((one.p50 for of in points.values() for one in of if one and one.p50 is not None), default=0.0)
         drawn |= {(target, region): _bars(of, highest=highest) for region, of in points.items()}
-    failing, stale = answers.failing, answers.stale
-    cells = {
-        place: replace(cell, is_failing=place in failing, is_stale=place in stale, bars=drawn[place])
-        for place, cell in found.cells.items()
-    }
-    return replace(found, cells=cells)
+    failing, stale, changed = answers.failing, answers.stale, answers.changed
+    return replace(
+        found,
+        cells={
+            place: replace(
+                cell,
+                is_failing=place in failing,
+                is_stale=place in stale,
+                changed=changed.get(place),
+                bars=drawn[place],
+            )
+            for place, cell in found.cells.items()
+        },
+    )
 
 
 def _points(series: Series | None, answer: SeriesList) -> Sequence[SeriesPoint | None]:
@@ -212,18 +224,11 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
     """The answers as a page for pipes and programs: the targets in one of the orders `SORTS`, the matrix for people on
     lines of at most `width` columns, a record per target and region for programs.
     """
-    metric = answers.question.metric
+    metric, event = answers.question.metric, answers.newest_event
     shown = matrix.arranged(matrix_of(answers), sort=sort)
-    standings, rows = answers.standings, by_place(answers.differentials.differentials)
-    places = [(target, region) for region in (answers.baseline, *answers.regions) for target in shown.targets]
-    records = [_row(answers, place, standings.get(place), rows.get(place)) for place in places]
-    event = answers.newest_event
+    rows = _rows(answers, shown.targets)
     title = f"{metric.display_name} in {matrix.unit_of(metric)}, rounds between {between(answers.leaderboard.window)}"
-    notes = (
-        *(f"open incident: {open_incident(one)}" for one in answers.incidents),
-        *([f"newest event: {event.subject}: {event.sentence}"] if event else []),
-        *([TOO_FEW_FOR_MEDIAN] if any(not is_shown(row.median) for row in records) else []),
-    )
+    incidents = [open_incident(one) for one in answers.incidents]
     return replace(
         matrix.fitting_page(shown, title, width=width, forms=matrix.FORMS_WITH_BARS),
         schema=SCHEMA,
@@ -232,29 +237,37 @@ def snapshot(answers: Answers, *, sort: str, width: int) -> Page[str]:
             "metric": metric.value,
             "baseline": answers.baseline,
             "bucket_us": answers.series.bucket_us,
-            "incidents": [open_incident(one) for one in answers.incidents],
+            "incidents": incidents,
             "newest_event": None if event is None else {"subject": event.subject, "sentence": event.sentence},
         },
         fields=wire_fields(SnapshotRow, units=dict.fromkeys(_QUANTITIES, SUFFIX_OF[metric.unit])),
-        records=tuple(row_record(row) for row in records),
-        notes=notes,
+        records=tuple(row_record(row) for row in rows),
+        notes=(
+            *(f"open incident: {one}" for one in incidents),
+            *([f"newest event: {event.subject}: {event.sentence}"] if event else []),
+            *([TOO_FEW_FOR_MEDIAN] if any(not is_shown(row.median) for row in rows) else []),
+        ),
     )
 
 
-def _row(answers: Answers, place: Place, standing: Standing | None, row: Differential | None) -> SnapshotRow:
-    points = _points(answers.histories.get(place), answers.series)
-    found = SnapshotRow(
-        target=place[0],
-        region=place[1],
-        metric=answers.question.metric,
-        stale=place in answers.stale,
-        failing=place in answers.failing,
-        history=tuple(point.p50 if point else None for point in points),
-    )
-    if standing is not None:
-        value = median(standing, answers.question.metric)
-        found = replace(found, n=standing.n, failed=standing.failed, median=value, newest_at=standing.newest_at)
-    if row is not None:
-        names = ("shift", "shift_low", "shift_high", "decision", "reason")
-        found = replace(found, **{name: getattr(row, name) for name in names})
-    return found
+def _rows(answers: Answers, targets: Sequence[str]) -> list[SnapshotRow]:
+    standings, differentials = answers.standings, by_place(answers.differentials.differentials)
+    histories, failing, stale, metric = answers.histories, answers.failing, answers.stale, answers.question.metric
+    rows = []
+    for place in [(target, region) for region in (answers.baseline, *answers.regions) for target in targets]:
+        points = _points(histories.get(place), answers.series)
+        row = SnapshotRow(
+            target=place[0],
+            region=place[1],
+            metric=metric,
+            stale=place in stale,
+            failing=place in failing,
+            history=tuple(point.p50 if point else None for point in points),
+        )
+        if one := standings.get(place):
+            row = replace(row, n=one.n, failed=one.failed, median=median(one, metric), newest_at=one.newest_at)
+        if difference := differentials.get(place):
+            names = ("shift", "shift_low", "shift_high", "decision", "reason")
+            row = replace(row, **{name: getattr(difference, name) for name in names})
+        rows.append(row)
+    return rows

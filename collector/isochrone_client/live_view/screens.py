@@ -1,38 +1,43 @@
 """The screens of the live view as lines of text, all targets, one target and the help; and the loop that draws them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import shorten, wrap
 from typing import Any
 
 from rich.text import Text
 
-from isochrone_client.address import Collector
-from isochrone_client.client import ReadClient
 from isochrone_client.errors import ClientError, SlowError, UnreachableError
 from isochrone_client.formats import age, moment, span
 from isochrone_client.live_view.answers import NO_VALUE_MARK, Answers, Detail, Observer, matrix_of
-from isochrone_client.live_view.state import BINDINGS, Question, Shown, ViewState, press, selected_target
+from isochrone_client.live_view.state import BINDINGS, Question, ViewState, press, selected_target
 from isochrone_client.pages import differentials, fleet, leaderboard, matrix, samples
 from isochrone_client.pages.alerts import open_incident
-from isochrone_client.pages.matrix import DECISION_MARKS, FAILING_MARK, FORMS_WITH_BARS, STALE_MARK, Matrix
+from isochrone_client.pages.matrix import (
+    CHANGED_MARK,
+    DECISION_MARKS,
+    FAILING_MARK,
+    FORMS,
+    FORMS_WITH_BARS,
+    STALE_MARK,
+    Matrix,
+)
 from isochrone_client.render.page import Column, Page
-from isochrone_client.screen import Keyboard, Screen, StopRequests, fitting, lines_of
+from isochrone_client.screen import Screen, StopRequests, continued, fitting, lines_of, taken
 from isochrone_client.window import now_at
 from isochrone_wire.durations import SECOND_US
 
 # The ages on the screen change with each second; an answer is looked for more often while one is awaited.
-_DRAW_SECONDS = 1.0
-_AWAIT_SECONDS = 0.1
+_DRAW_SECONDS, _AWAIT_SECONDS = 1.0, 0.1
 _RETRY_US = SECOND_US
-_POINTER = "▸ "
-_GAP = "  "
+_POINTER, _GAP, _PROMPT, _CUT = "▸ ", "  ", "try ", " …"
 # The lines before the rows of a page without a title: an empty one, two of headings.
 _HEADINGS = 3
 _LEAST_ROWS = 3
 _MOST_INCIDENTS = 5
+_MIN_BAR = 10
 _SIGNS = {
     FAILING_MARK: "open incident",
     STALE_MARK: "no new round",
@@ -43,34 +48,61 @@ _DURATION_UNITS = ("s", "m", "h", "d", "w")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What a demo shows beside its answers: its progress, with the share of the time that is over unless it is endless;
+    the events so far, oldest first; the address of the page; commands to try in another terminal.
+    """
+
+    progress: str
+    share: float | None = None
+    events: tuple[str, ...] = ()
+    address: str = ""
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """Everything on the screen: the newest answers, those about one target if its detail view is open, and the reason
     that there are no newer ones since `failing_since` (microseconds since the epoch), if there is one.
     """
 
-    collector: str
     answers: Answers
     state: ViewState
     now_at: int
+    collector: str = ""
     detail: Detail | None = None
     failure: str = ""
     failing_since: int | None = None
+    story: Story | None = None
 
 
-def run(collector: Collector, state: ViewState, *, timeout_us: int, every_us: int) -> None:
-    """Show the live view until `q`, Ctrl-C, SIGTERM or SIGHUP. Raises the `ClientError` of the first answer."""
-    keyboard = Keyboard()
-    with ThreadPoolExecutor(max_workers=1) as beside, ReadClient(collector, timeout_us=timeout_us) as client:
-        # The client is closed first, which ends a call that the thread waits for.
-        asking = _Asking(observer=Observer(client), beside=beside, every_us=every_us)
-        view = View(collector=str(collector), answers=asking.first(state.question), state=state, now_at=now_at())
-        with StopRequests() as stop, Screen(keyboard) as drawn:
-            while not (stop.wanted or view.state.is_over):
-                view = asking.updated(replace(view, now_at=now_at()))
-                drawn.draw(partial(screen, view))
-                for key in keyboard.wait(_AWAIT_SECONDS if asking.is_waiting else _DRAW_SECONDS, stop):
-                    view = replace(view, state=press(view.state, key, shown_of(view.answers, view.state)))
-    stop.check(results=True)
+def run(
+    view: View,
+    observer: Observer,
+    stop: StopRequests,
+    *,
+    beside: ThreadPoolExecutor,
+    every_us: int,
+    follow: Callable[[View], View] = lambda view: view,
+) -> None:
+    """Show the live view, from a first view on, until `q` or a request to stop. The questions are asked in the thread
+    `beside`, and `follow` changes the view before each draw.
+    """
+    asking = _Asking(
+        observer=observer,
+        beside=beside,
+        every_us=every_us,
+        question=(view.state.question, ""),
+        next_at=view.now_at + every_us,
+    )
+    with Screen() as drawn:
+        while not stop.wanted:
+            view = follow(asking.updated(replace(view, now_at=now_at())))
+            if view.state.is_over:
+                break
+            drawn.draw(partial(screen, view))
+            for key in drawn.keys(_AWAIT_SECONDS if asking.is_waiting else _DRAW_SECONDS, stop):
+                view = replace(view, state=press(view.state, key, shown_of(view)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,14 +114,9 @@ class _Asking:
     observer: Observer
     beside: ThreadPoolExecutor
     every_us: int
+    question: tuple[Question, str]
+    next_at: int
     _asked: "Future[tuple[Answers, Detail | None]] | None" = None
-    _next_at: int = 0
-    _question: tuple[Question | None, str] = field(default=(None, ""))
-
-    def first(self, question: Question) -> Answers:
-        """The first answer. Raises `ClientError`."""
-        self._question, self._next_at = (question, ""), now_at() + self.every_us
-        return self.observer.observe(question)[0]
 
     @property
     def is_waiting(self) -> bool:
@@ -102,8 +129,8 @@ class _Asking:
             asked, self._asked = self._asked, None
             view = self._answered(view, asked)
         wanted = view.state.question, view.state.detail
-        if self._asked is None and (view.now_at >= self._next_at or wanted != self._question):
-            self._question = wanted
+        if self._asked is None and (view.now_at >= self.next_at or wanted != self.question):
+            self.question = wanted
             self._asked = self.beside.submit(self.observer.observe, *wanted)
         return view
 
@@ -111,24 +138,24 @@ class _Asking:
         try:
             answers, detail = asked.result()
         except ClientError as error:
-            self._next_at = view.now_at + _RETRY_US
+            self.next_at = view.now_at + _RETRY_US
             is_away = isinstance(error, UnreachableError | SlowError)
             since = (view.failing_since or view.now_at) if is_away else None
             return replace(view, failure=str(error), failing_since=since)
-        self._next_at = view.now_at + self.every_us
+        self.next_at = view.now_at + self.every_us
         return replace(view, answers=answers, detail=detail, failure="", failing_since=None)
 
 
-def shown_of(answers: Answers, state: ViewState) -> Shown:
-    """The names on the screen, in their order."""
-    found = _matrix(answers, state)
-    return Shown(targets=found.targets, baseline=found.baseline, regions=(found.baseline, *found.regions))
+def shown_of(view: View) -> Matrix:
+    """The matrix on the screen: the targets that the filter leaves, in their order."""
+    state = view.state
+    name_part = state.name_part if state.typed is None else state.typed
+    return matrix.arranged(matrix_of(view.answers), sort=state.sort, name_part=name_part)
 
 
 def screen(view: View, *, width: int, height: int) -> list[Text]:
     """The lines for a terminal of this size; the last one has the keys."""
-    keys = _keys(view.state, width)
-    room = max(height - len(keys), 0)
+    room = max(height - 1, 0)
     if view.state.has_help:
         lines = _help(width)
     elif view.state.detail:
@@ -136,33 +163,38 @@ def screen(view: View, *, width: int, height: int) -> list[Text]:
     else:
         lines = _all_targets(view, width, room)
     lines = lines[:room]
-    return [*lines, *[Text("")] * (room - len(lines)), *keys][:height]
-
-
-def _matrix(answers: Answers, state: ViewState) -> Matrix:
-    name_part = state.name_part if state.typed is None else state.typed
-    return matrix.arranged(matrix_of(answers), sort=state.sort, name_part=name_part)
+    return [*lines, *[Text("")] * (room - len(lines)), _keys(view.state, width)][:height]
 
 
 def _all_targets(view: View, width: int, room: int) -> list[Text]:
-    found = _matrix(view.answers, view.state)
-    part, page = _fitting(found, view.state, width - len(_POINTER))
+    found = shown_of(view)
+    part, page = _fitting(found, view, width - len(_POINTER))
     lines = lines_of(page, width=width - len(_POINTER))
     above = [_title(view, width), fitting(_signs(view, found, part), width)]
-    headings = lines[1:_HEADINGS]
-    below = _below(view, width, room - len(above) - len(headings) - min(len(found.targets), _LEAST_ROWS))
-    rows = _visible(found.targets, view.state, room - len(above) - len(headings) - len(below))
-    pointed = selected_target(view.state, found.targets)
-    body = [_pointed(lines[_HEADINGS + row], is_selected=found.targets[row] == pointed) for row in rows]
-    return [*above, *(_pointed(line, is_selected=False) for line in headings), *body, *_nothing(view, found), *below]
+    above += [_pointed(line, is_selected=False) for line in lines[1:_HEADINGS]]
+    least = len(found.targets) if view.story else min(len(found.targets), _LEAST_ROWS)
+    below = _below(view, width, room - len(above) - least)
+    # The rows that fit, with the selected one among them.
+    pointed, count = selected_target(view.state, found.targets), len(found.targets)
+    visible = min(max(room - len(above) - len(below), 1), count)
+    start = min(max((found.targets.index(pointed) if count else 0) - visible // 2, 0), count - visible)
+    above += [
+        _pointed(lines[_HEADINGS + row], is_selected=found.targets[row] == pointed)
+        for row in range(start, start + visible)
+    ]
+    if not count:
+        filtered = "no target has such a name; escape shows all of them"
+        empty = "no target is being measured: `isochrone targets` shows the plan"
+        above.append(Text(filtered if view.answers.targets else empty, style="dim"))
+    return [*above, *below]
 
 
-def _fitting(found: Matrix, state: ViewState, width: int) -> tuple[Matrix, Page[str]]:
+def _fitting(found: Matrix, view: View, width: int) -> tuple[Matrix, Page[str]]:
     """The matrix with as many regions as fit, from the first one that is not scrolled away; and its page."""
-    regions = found.regions[min(state.first_region, max(len(found.regions) - 1, 0)) :]
+    regions = found.regions[min(view.state.first_region, max(len(found.regions) - 1, 0)) :]
     while True:
         part = replace(found, regions=regions)
-        page = matrix.fitting_page(part, "", width=width, forms=FORMS_WITH_BARS)
+        page = matrix.fitting_page(part, "", width=width, forms=FORMS if view.story else FORMS_WITH_BARS)
         if len(regions) <= 1 or matrix.width_of(page) <= width:
             return part, page
         regions = regions[:-1]
@@ -173,20 +205,18 @@ def _one_target(view: View, width: int, room: int) -> list[Text]:
     detail = view.detail
     if detail is None or detail.target != view.state.detail:
         return [*above, Text("asking the collector …", style="dim")]
-    pages: tuple[tuple[str, Page[Any]], ...] = (
-        (
-            f"median {view.answers.question.metric.display_name} over time",
-            samples.series_page(detail.series, now_at=view.now_at),
+    pages: dict[str, Page[Any]] = {
+        f"median {view.answers.question.metric.display_name} over time": samples.series_page(
+            detail.series, now_at=view.now_at
         ),
-        ("quantiles", leaderboard.page(detail.leaderboard)),
-        (
-            f"contribution of the phases to the difference from {detail.baseline}",
-            differentials.phases_page(detail.differentials),
+        "quantiles": leaderboard.page(detail.leaderboard),
+        f"contribution of the phases to the difference from {detail.baseline}": differentials.phases_page(
+            detail.differentials
         ),
-        ("outcomes", fleet.coverage_page(detail.coverage, now_at=view.now_at)),
-    )
+        "outcomes": fleet.coverage_page(detail.coverage, now_at=view.now_at),
+    }
     lines: list[Text] = []
-    for title, page in pages:
+    for title, page in pages.items():
         section = lines_of(_by_region(page, title, detail.baseline), width=width)
         lines += [*([Text("")] if lines and section else []), *section]
     most = max(len(lines) - (room - len(above)), 0)
@@ -214,8 +244,8 @@ def _help(width: int) -> list[Text]:
 
 
 def _title(view: View, width: int) -> Text:
-    """The metric and the collector, and on the right the age of the answers or why there are no newer ones."""
-    answers = view.answers
+    """What is shown, and on the right the age of the answers, why there are no newer ones, or the progress."""
+    answers, story = view.answers, view.story
     window, metric = answers.question.window, answers.question.metric
     last = f"last {window}" if window[:1].isdigit() and window[-1:] in _DURATION_UNITS else window
     left = f"Isochrone{_GAP}{metric.display_name}, {matrix.unit_of(metric)}{_GAP}{last}{_GAP}{view.collector}"
@@ -223,24 +253,38 @@ def _title(view: View, width: int) -> Text:
         right, style = f"reconnecting for {age(view.failing_since, now_at=view.now_at)}", "bold yellow"
     elif view.state.question != answers.question:
         right, style = "asking …", "dim"
+    elif story:
+        right, style = story.progress, "default"
     else:
         right, style = f"{age(answers.answered_at, now_at=view.now_at)} ago", "dim"
+    if story:
+        left = f"Isochrone demo{_GAP}"
+        bar = width - len(left) - len(right) - len(_GAP)
+        if story.share is not None and bar >= _MIN_BAR:
+            done = min(bar, round(bar * story.share))
+            left += f"{'━' * done}{'┄' * (bar - done)}"
     left = left[: max(width - len(right) - len(_GAP), 0)]
-    return Text(f"{left:<{max(width - len(right), 0)}}", style="bold").append(right, style=f"not bold {style}")
+    title = Text(f"{left:<{max(width - len(right), 0)}}", style="bold").append(right, style=f"not bold {style}")
+    title.highlight_regex("[━┄]+", "not bold cyan")
+    title.truncate(width)
+    return title
 
 
 def _signs(view: View, found: Matrix, part: Matrix) -> tuple[str, ...]:
     hidden = len(found.regions) - len(part.regions)
-    cells = found.cells.values()
+    cells, answers = found.cells.values(), view.answers
+    last = f"last {answers.question.window}, {answers.question.metric.value} in {matrix.unit_of(found.metric)}"
     marks = (
+        (view.story, last),
         (hidden > 0, f"{hidden} more region{'s' * (hidden > 1)}: ← →"),
         (True, f"difference to {found.baseline}" if found.baseline else ""),
         (any(cell.is_failing for cell in cells), f"{FAILING_MARK} fails"),
+        (found.changed, f"{CHANGED_MARK} changed"),
         (any(cell.is_stale for cell in cells), f"{STALE_MARK} {_SIGNS[STALE_MARK]}"),
         (True, "? undecided"),
-        (True, f"▁█ {span(view.answers.series.bucket_us)} each"),
+        (not view.story, f"▁█ {span(answers.series.bucket_us)} each"),
         (True, "± 95 %"),
-        (any(NO_VALUE_MARK in cell.bars for cell in cells), f"{NO_VALUE_MARK} no value"),
+        (any(NO_VALUE_MARK in cell.bars for cell in cells) and not view.story, f"{NO_VALUE_MARK} no value"),
     )
     return tuple(text for is_there, text in marks if is_there and text)
 
@@ -249,48 +293,44 @@ def _pointed(line: Text, *, is_selected: bool) -> Text:
     return Text(_POINTER if is_selected else " " * len(_POINTER), style="bold cyan").append_text(line)
 
 
-def _visible(targets: Sequence[str], state: ViewState, room: int) -> range:
-    """The rows that fit, with the selected one among them."""
-    count = min(max(room, 1), len(targets))
-    pointed = targets.index(selected_target(state, targets)) if targets else 0
-    start = min(max(pointed - count // 2, 0), len(targets) - count)
-    return range(start, start + count)
-
-
-def _nothing(view: View, found: Matrix) -> list[Text]:
-    if found.targets:
-        return []
-    if view.answers.targets:
-        return [Text("no target has such a name; escape shows all of them", style="dim")]
-    return [Text("no target is being measured: `isochrone targets` shows the plan", style="dim")]
-
-
 def _below(view: View, width: int, room: int) -> list[Text]:
-    """The failure, the open incidents and the newest event, as far as there is room, below an empty line."""
-    lines = list(_remarks(view, width))
-    return [Text(""), *lines][: max(room, 0)] if lines else []
-
-
-def _remarks(view: View, width: int) -> Iterator[Text]:
-    incidents, event = view.answers.incidents, view.answers.newest_event
-    if view.failure:
-        yield Text(shorten(view.failure, width, placeholder=" …"), style="yellow")
-    for incident in incidents[:_MOST_INCIDENTS]:
-        yield Text(shorten(f"open incident: {open_incident(incident)}", width, placeholder=" …"), style="bold red")
+    """The failure, the open incidents, the newest events and what else a demo has, as far as there is room, below an
+    empty line.
+    """
+    incidents, story = [open_incident(one) for one in view.answers.incidents], view.story
+    lines = [Text(shorten(view.failure, width, placeholder=_CUT), style="yellow")] if view.failure else []
+    shown = (shorten(f"open incident: {one}", width, placeholder=_CUT) for one in incidents[:_MOST_INCIDENTS])
+    lines += [Text(line, style="bold red") for line in shown]
     if len(incidents) > _MOST_INCIDENTS:
-        yield Text(f"and {len(incidents) - _MOST_INCIDENTS} more: isochrone incidents", style="bold red")
-    if event is not None:
-        sentence = f"{moment(event.raised_at, now_at=view.now_at)} {event.subject}: {event.sentence}"
-        yield from (Text(line) for line in wrap(sentence, width, subsequent_indent=_GAP, max_lines=2, placeholder=" …"))
+        lines.append(Text(f"and {len(incidents) - _MOST_INCIDENTS} more: isochrone incidents", style="bold red"))
+    if story is None:
+        event = view.answers.newest_event
+        if event is not None:
+            at = moment(event.raised_at, now_at=view.now_at)
+            lines += _folded(f"{at} {event.subject}: {event.sentence}", width)
+        return [Text(""), *lines][: max(room, 0)] if lines else []
+    address = [[Text(story.address, style="dim")]] if len(story.address) <= width else []
+    events = [_folded(event, width, style="bold") for event in reversed(story.events)]
+    advice = [[Text(part, style="cyan") for part in continued(line, width - len(_PROMPT))] for line in story.advice]
+    *others, newest, commands = taken(([[line] for line in lines], address, events, advice), room)
+    below = [line for section in (*others, newest[::-1]) for item in section for line in item]
+    for place, line in enumerate(line for item in commands for line in item):
+        below.append(Text(" " * len(_PROMPT) if place else _PROMPT, style="dim").append_text(line))
+    return [*([Text("")] if len(below) < room else []), *below] if below else []
 
 
-def _keys(state: ViewState, width: int) -> list[Text]:
+def _folded(sentence: str, width: int, style: str = "") -> list[Text]:
+    lines = wrap(sentence, width, subsequent_indent=_GAP, max_lines=2, placeholder=_CUT, break_on_hyphens=False)
+    return [Text(line, style=style) for line in lines]
+
+
+def _keys(state: ViewState, width: int) -> Text:
     if state.typed is not None:
-        return [Text(f"targets with: {state.typed}▏", style="reverse").append("  enter keeps, escape cancels", "dim")]
+        return Text(f"targets with: {state.typed}▏", style="reverse").append("  enter keeps, escape cancels", "dim")
     if state.has_help:
-        return [Text("any key: back  q quit", style="dim")]
+        return Text("any key: back  q quit", style="dim")
     asked = ("m metric", "w window", "b baseline")
     if state.detail:
-        return [fitting(("q quit", "escape back", "↑↓ scroll", *asked, "? help"), width)]
+        return fitting(("q quit", "escape back", "↑↓ scroll", *asked, "? help"), width)
     filtered = f"/ filter: {state.name_part}" if state.name_part else "/ filter"
-    return [fitting(("q quit", "? help", f"s sort: {state.sort}", "enter detail", filtered, *asked), width)]
+    return fitting(("q quit", "? help", f"s sort: {state.sort}", "enter detail", filtered, *asked), width)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from isochrone_client.pages.matrix import METRICS, SORTS
+from isochrone_client.pages.matrix import METRICS, SORTS, Matrix
 from isochrone_wire.answers import Metric, Order
 
 WINDOWS = ("15m", "1h", "6h", "24h", "7d")
@@ -32,15 +32,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """The names on the screen: the targets in their order, the baseline, and all regions, the baseline included."""
-
-    targets: tuple[str, ...] = ()
-    baseline: str = ""
-    regions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewState:
     """`name_part` is the filter, and `typed` the one that is being typed. `first_region` counts the regions that are
     scrolled away, `scrolled` the lines of a detail view. `windows` are those to choose from.
@@ -59,19 +50,19 @@ class ViewState:
     is_over: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+# The matrix has the names on the screen in their order.
+Act = Callable[[ViewState, Matrix], ViewState]
+
+
+class Binding(NamedTuple):
     """The keys of an action, and its sentence in the help."""
 
     keys: tuple[str, ...]
     sentence: str
-    act: "Act"
+    act: Act
 
 
-Act = Callable[[ViewState, Shown], ViewState]
-
-
-def press(state: ViewState, key: str, shown: Shown) -> ViewState:
+def press(state: ViewState, key: str, shown: Matrix) -> ViewState:
     """The state after a key."""
     if state.typed is not None:
         return _typed(state, state.typed, key)
@@ -101,27 +92,17 @@ def _next(items: Sequence[Item], item: Item) -> Item:
     return items[(items.index(item) + 1) % len(items)] if item in items else items[0]
 
 
-def _next_metric(state: ViewState, _shown: Shown) -> ViewState:
-    return replace(state, question=replace(state.question, metric=_next(METRICS, state.question.metric)))
-
-
-def _next_baseline(state: ViewState, shown: Shown) -> ViewState:
-    baseline = _next(shown.regions, shown.baseline) if shown.regions else state.question.baseline
-    return replace(state, question=replace(state.question, baseline=baseline))
+def _asking(change: Callable[[ViewState, Matrix], dict[str, object]]) -> Act:
+    """An action that changes these fields of the question."""
+    return lambda state, shown: replace(state, question=replace(state.question, **change(state, shown)))  # type: ignore[arg-type]
 
 
 def _next_window(step: int) -> Act:
-    return lambda state, _shown: replace(
-        state, question=replace(state.question, window=_next(state.windows[::step], state.question.window))
-    )
-
-
-def _open_detail(state: ViewState, shown: Shown) -> ViewState:
-    return replace(state, detail=selected_target(state, shown.targets), scrolled=0)
+    return _asking(lambda state, _shown: {"window": _next(state.windows[::step], state.question.window)})
 
 
 def _select(by: int) -> Act:
-    def act(state: ViewState, shown: Shown) -> ViewState:
+    def act(state: ViewState, shown: Matrix) -> ViewState:
         if not shown.targets:
             return state
         place = shown.targets.index(selected_target(state, shown.targets)) + by
@@ -131,11 +112,9 @@ def _select(by: int) -> Act:
 
 
 def _scroll_regions(by: int) -> Act:
-    def act(state: ViewState, shown: Shown) -> ViewState:
-        last = max(len(shown.regions) - 2, 0)
-        return replace(state, first_region=min(max(state.first_region + by, 0), last))
-
-    return act
+    return lambda state, shown: replace(
+        state, first_region=min(max(state.first_region + by, 0), max(len(shown.regions) - 1, 0))
+    )
 
 
 def _scroll(by: int) -> Act:
@@ -147,41 +126,47 @@ def _set(**changes: object) -> Act:
 
 
 _SHARED = (
-    Binding(keys=("m",), sentence="the next metric", act=_next_metric),
-    Binding(keys=("b",), sentence="the next region as the baseline", act=_next_baseline),
-    Binding(keys=("w",), sentence="the next longer window", act=_next_window(1)),
-    Binding(keys=("W",), sentence="the next shorter window", act=_next_window(-1)),
-    Binding(keys=("?", "h"), sentence="this help; any key closes it", act=_set(has_help=True)),
-    Binding(keys=("q",), sentence="quit", act=_set(is_over=True)),
+    Binding(("m",), "the next metric", _asking(lambda state, _: {"metric": _next(METRICS, state.question.metric)})),
+    Binding(
+        ("b",),
+        "the next region as the baseline",
+        _asking(lambda _, shown: {"baseline": _next(sorted({shown.baseline, *shown.regions}), shown.baseline)}),
+    ),
+    Binding(("w",), "the next longer window", _next_window(1)),
+    Binding(("W",), "the next shorter window", _next_window(-1)),
+    Binding(("?", "h"), "this help; any key closes it", _set(has_help=True)),
+    Binding(("q",), "quit", _set(is_over=True)),
 )
 BINDINGS = (
     Binding(
-        keys=("s",),
-        sentence="sort by name, by value (best first) or by difference (worst first)",
-        act=lambda state, _shown: replace(state, sort=_next(SORTS, state.sort)),
+        ("s",),
+        "sort by name, by value (best first) or by difference (worst first)",
+        lambda state, _shown: replace(state, sort=_next(SORTS, state.sort)),
     ),
     *_SHARED[:4],
-    Binding(keys=("/",), sentence="show only targets whose names contain a text", act=_set(typed="")),
-    Binding(keys=("escape",), sentence="show all targets again", act=_set(name_part="")),
-    Binding(keys=("up", "k"), sentence="select the target above", act=_select(-1)),
-    Binding(keys=("down", "j"), sentence="select the target below", act=_select(1)),
-    Binding(keys=("page up",), sentence="select ten targets above", act=_select(-_PAGE)),
-    Binding(keys=("page down",), sentence="select ten targets below", act=_select(_PAGE)),
-    Binding(keys=("enter",), sentence="quantiles, phases and outcomes of the selected target", act=_open_detail),
-    Binding(keys=("left",), sentence="show the regions to the left", act=_scroll_regions(-1)),
-    Binding(keys=("right",), sentence="show the regions to the right", act=_scroll_regions(1)),
+    Binding(("/",), "show only targets whose names contain a text", _set(typed="")),
+    Binding(("escape",), "show all targets again", _set(name_part="")),
+    Binding(("up", "k"), "select the target above", _select(-1)),
+    Binding(("down", "j"), "select the target below", _select(1)),
+    Binding(("page up",), "select ten targets above", _select(-_PAGE)),
+    Binding(("page down",), "select ten targets below", _select(_PAGE)),
+    Binding(
+        ("enter",),
+        "quantiles, phases and outcomes of the selected target",
+        lambda state, shown: replace(state, detail=selected_target(state, shown.targets), scrolled=0),
+    ),
+    Binding(("left",), "show the regions to the left", _scroll_regions(-1)),
+    Binding(("right",), "show the regions to the right", _scroll_regions(1)),
     *_SHARED[4:],
 )
 _DETAIL_BINDINGS = (
     *_SHARED,
-    Binding(keys=("escape", "enter", "backspace"), sentence="back to all targets", act=_set(detail="")),
-    Binding(keys=("up", "k"), sentence="scroll up", act=_scroll(-1)),
-    Binding(keys=("down", "j"), sentence="scroll down", act=_scroll(1)),
-    Binding(keys=("page up",), sentence="scroll up", act=_scroll(-_PAGE)),
-    Binding(keys=("page down",), sentence="scroll down", act=_scroll(_PAGE)),
+    Binding(("escape", "enter", "backspace"), "back to all targets", _set(detail="")),
+    Binding(("up", "k"), "scroll up", _scroll(-1)),
+    Binding(("down", "j"), "scroll down", _scroll(1)),
+    Binding(("page up",), "scroll up", _scroll(-_PAGE)),
+    Binding(("page down",), "scroll down", _scroll(_PAGE)),
 )
-
-
 _ACTIONS, _ACTIONS_OF_DETAIL = (
     {key: binding.act for binding in bindings for key in binding.keys} for bindings in (BINDINGS, _DETAIL_BINDINGS)
 )

@@ -1,112 +1,89 @@
-"""The lines of the demo's screen at many sizes."""
+"""The demo on a terminal at many sizes, and the changes that it marks."""
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from isochrone_client.demo.display import Progress, View, changes, screen
+from isochrone_client.demo.display import QUESTION, PrintedTables, changes
 from isochrone_client.demo.scenario import SUGGESTIONS
-from isochrone_client.pages.matrix import CHANGED_MARK, Cell, Matrix, by_place
-from isochrone_wire.answers import Decision, Metric
-from testdata.client_answers import cell as cell_of
-from testdata.client_answers import difference
+from isochrone_client.live_view.screens import Story, View, screen
+from isochrone_client.live_view.state import ViewState
+from isochrone_client.pages.matrix import CHANGED_MARK, by_place
+from isochrone_wire.answers import Quantile
+from isochrone_wire.insights import Standing
+from testdata.client_answers import ANSWERS, BASELINE, OTHER, REGION, SLOW, TARGETS, difference
+from testdata.insights import NOW_AT
 
-REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1")
-TARGETS = (
-    *("stepfun/step-3.5-flash", "deepseek/deepseek-v4-flash", "tencent/hunyuan-turbos", "qwen/qwen3-8b"),
-    *("qwen/qwen3-32b", "bytedance/doubao-seed-lite", "tencent/hunyuan-turbo", "zhipu/glm-4-32b"),
-    *("qwen/qwen3.5-27b", "deepseek/deepseek-v4-pro", "minimax/minimax-m2.5", "zhipu/glm-5"),
-    *("moonshot/kimi-k2.5", "deepseek/deepseek-r1", "qwen/qwen3.5-397b"),
-)
-SLOW = ("tencent/hunyuan-turbos", "eu-central-1")
 EVENT = (
     "92 s: the route chat switches in eu-central-1: tencent/hunyuan-turbos breaks the objective and zhipu/glm-4-32b "
     "keeps it"
 )
-SIZES = [(60, 20), (70, 24), (80, 24), (90, 30), (100, 24), (120, 50), (140, 40), (200, 60)]
+SIZES = [(60, 14), (70, 16), (80, 24), (90, 30), (120, 50), (200, 60)]
+STORY = Story(
+    progress="98 s · 1102 samples, 0 failed",
+    events=("75 s: tencent gets 400 ms slower from eu-central-1, for 180 s", EVENT),
+    address="live page: http://127.0.0.1:4680/",
+    advice=SUGGESTIONS,
+)
+CHANGED = replace(ANSWERS, early=True, changed={(SLOW, OTHER): 400_000.0}, newest_event=None)
 
 
-def cell(place: int, region: str, *, network_us: float | None) -> Cell:
-    """One of the four kinds of cells, in turn."""
-    ttft = 100.0 + 85 * place
-    if region == "us-east-2":
-        return Cell(value=1000 * ttft)
-    changed = 400_000.0 if (TARGETS[place], region) == SLOW else None
-    shift = {"ap-southeast-1": -20.4}.get(region, 35.4) + (400 if changed else 0)
-    if place % 4 == 3:
-        return cell_of(ttft + shift, difference(None, n=4))
-    decision = (Decision.FASTER, Decision.UNDECIDED, Decision.EQUIVALENT)[place % 4 - 3]
-    row = difference(shift, 2.3, 4.1, decision=decision, network_shift=network_us)
-    return cell_of(ttft + shift, row, changed=changed)
-
-
-def board(*, network_us: float | None = None) -> Matrix:
-    """A matrix with one place that has changed."""
-    cells = {
-        (target, region): cell(place, region, network_us=network_us)
-        for place, target in enumerate(TARGETS)
-        for region in REGIONS
-    }
-    return Matrix(metric=Metric.TTFT, baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells=cells)
-
-
-def lines(width: int, height: int, *, network_us: float | None = None, total: float | None = None) -> list[str]:
+def lines(width: int, height: int, story: Story = STORY) -> list[str]:
     """The screen as plain lines."""
-    view = View(
-        progress=Progress(elapsed=98.4, total=total, recorded=1_102, failed=0),
-        matrix=board(network_us=network_us),
-        events=("75 s: tencent gets 400 ms slower from eu-central-1, for 180 s", EVENT),
-        addresses=("live page: http://127.0.0.1:4680/",),
-        advice=SUGGESTIONS,
-    )
-    return [line.plain for line in screen(view, width=width, height=height)]
+    view = View(answers=CHANGED, state=ViewState(question=ANSWERS.question), now_at=NOW_AT, story=story)
+    return [line.plain.rstrip() for line in screen(view, width=width, height=height)]
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize("network_us", [None, 61_000.0])
-def test_the_screen_fits(width: int, height: int, network_us: float | None) -> None:
-    """No line is wider than the terminal, there are no more lines than fit, and every target has its line."""
-    shown = lines(width, height, network_us=network_us)
+def test_the_screen_fits(width: int, height: int) -> None:
+    """No line is wider than the terminal, each target has its line, and there is room for an incident, the page, and an
+    event or a command; a line to copy is never cut.
+    """
+    shown = lines(width, height)
     assert len(shown) <= height
     assert max(map(len, shown)) <= width
     for target in TARGETS:
-        assert sum(line.startswith((f"{target} ", f"{target.partition('/')[2]} ")) for line in shown) == 1
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_no_word_is_broken(width: int, height: int) -> None:
-    """Each word on a screen is a word of the largest one, or a known short form, and no line to copy is cut."""
-    words = set(" ".join(lines(200, 60)).replace("/", " ").split()) | {"equal", "?", "diff", "4/6", "6", "…"}
-    for line in re.sub(r" \\\n +", " ", "\n".join(lines(width, height))).splitlines():
-        assert set(re.sub("[━┄]+", "", line).replace("/", " ").split()) <= words, line
+        assert sum(line[2:].startswith((f"{target} ", f"{target.partition('/')[2]} ")) for line in shown) == 1
+    assert STORY.address in shown
+    assert any(line.startswith("open incident: moonshot/kimi-k2.5") for line in shown)
+    for line in re.sub(r" \\\n +", " ", "\n".join(shown)).splitlines():
         if "isochrone " in line:
             assert line.removeprefix("try ").strip() in SUGGESTIONS
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_the_change_is_shown_where_it_is(width: int, height: int) -> None:
+def test_a_large_screen_has_everything() -> None:
+    """With room, all events are shown in their order, and all commands with one prompt."""
+    shown = lines(140, 50)
+    assert shown.index(STORY.events[0]) + 1 == shown.index(EVENT)
+    first = shown.index(f"try {SUGGESTIONS[0]}")
+    assert shown[first + 1 : first + 5] == [f"    {line}" for line in SUGGESTIONS[1:]]
+
+
+def test_the_change_is_shown_where_it_is() -> None:
     """Only the place that changed has the mark, in the column of its region."""
-    _title, _legend, *shown = lines(width, height)
+    _title, legend, *shown = lines(80, 24)
+    assert legend.startswith("last 1h, ttft in ms   difference to us-east-2   ✗ fails   ▲ changed")
     [marked] = [line for line in shown if CHANGED_MARK in line]
-    heading = next(line for line in shown if "eu-central-1" in line)
-    assert marked.startswith(("hunyuan-turbos ", "tencent/hunyuan-turbos "))
-    assert heading.index("eu-central-1") <= marked.index(CHANGED_MARK)
-    assert "+435" in marked
+    heading = next(line for line in shown if OTHER in line)
+    assert marked[2:].startswith("gpt-5-mini ")
+    assert heading.index(OTHER) <= marked.index(CHANGED_MARK)
 
 
 def test_progress_is_a_bar_only_with_an_end() -> None:
     """A demo without an end shows its age and no bar."""
-    assert lines(80, 24)[0] == "Isochrone demo  98 s · 1102 samples, 0 failed"
-    bar = lines(80, 24, total=197)[0]
-    assert bar.count("━") == bar.count("┄")
-    assert bar.endswith("  98 of 197 s · 1102 samples, 0 failed")
+    assert lines(80, 24)[0].split("  ", 1) == ["Isochrone demo", f"{STORY.progress:>64}"]
+    bar = lines(80, 24, replace(STORY, share=0.5))[0]
+    assert bar.count("┄") - bar.count("━") in (0, 1)
+    assert bar.count("━") > 10
+    assert bar.endswith(f"  {STORY.progress}")
     assert len(bar) == 80
 
 
-def test_a_small_screen_begins_the_newest_event() -> None:
-    """If there is no room for all of the newest event, its beginning is shown, up to a whole word."""
-    shown = lines(80, 20)
-    assert shown[-1] == "92 s: the route chat switches in eu-central-1: tencent/hunyuan-turbos breaks …"
+def test_the_demo_asks_about_its_newest_rounds() -> None:
+    """The window is short enough for a demo of a minute, and the differences are those of the time to first token."""
+    assert (QUESTION.window, QUESTION.metric.value) == ("60s", "ttft")
 
 
 @pytest.mark.parametrize(
@@ -132,3 +109,42 @@ def test_a_change_is_certain_and_matters(
     wanted = {} if change_ms is None else {("acme/large", "ap-southeast-1"): 1000 * change_ms}
     assert changes(now, usual) == wanted
     assert changes(now, {}) == {}
+
+
+def one_target(step: int) -> View:
+    """A target that warms up, has an interval after two steps, and has changed after four."""
+    parts: dict[str, Any] = {"target": "acme/large", "provider": "acme", "model": "large"}
+    standings = (
+        Standing(region=region, rank=1, n=step, failed=0, ttft_p50_us=Quantile(value=235_000.0), **parts)
+        for region in (BASELINE, REGION, OTHER)
+    )
+    rows = [difference(35 if step >= 2 else None, region=region, n=0) for region in (REGION, OTHER)]
+    answers = replace(
+        CHANGED,
+        targets=("acme/large",),
+        leaderboard=replace(CHANGED.leaderboard, standings=tuple(standings)),
+        differentials=replace(CHANGED.differentials, differentials=tuple(rows)),
+        incidents=(),
+        changed={("acme/large", OTHER): 400_000.0} if step >= 4 else {},
+    )
+    state = ViewState(question=QUESTION)
+    return View(answers=answers, state=state, now_at=NOW_AT, story=Story(progress=f"{step} s"))
+
+
+def test_a_pipe_gets_a_table_when_there_is_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a pipe there is a table when each cell has a value, when each is firm, and when one has changed; not with
+    every view. The progress is on stderr after ten seconds without a table.
+    """
+    printed = PrintedTables()
+    for step in range(40):
+        printed.show(one_target(step), elapsed=float(step), has_samples=step > 0)
+    shown = capsys.readouterr()
+    tables = shown.out.removesuffix("\n\n").split("\n\n")
+    assert [table.splitlines()[-1].split()[3:6] for table in tables] == [
+        ["warming", "up", "0/6"],
+        ["+35", "±2", "slower"],
+        ["+35", "±2", "slower"],
+    ]
+    assert tables[0].startswith("after 0 s:\nlast 60s, in ms\n")
+    assert "235▲" in tables[2]
+    assert shown.err.splitlines() == [f"· {second} s" for second in (14, 24, 34)]

@@ -1,13 +1,22 @@
-"""The command lines that the demo suggests for another terminal."""
+"""The programs of the demo, its receiver, and the command lines that it suggests for another terminal."""
 
+import json
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from isochrone_client.configuration import Configuration, Context, write
+from isochrone_client.demo import processes
+from isochrone_client.demo.processes import Processes, run
+from isochrone_client.demo.receiver import AlertReceiver
 from isochrone_client.demo.runner import _advice, command_line
 from isochrone_client.demo.scenario import SUGGESTIONS
+from isochrone_client.errors import DemoError
+from isochrone_client.screen import StopRequests
+
+SHOWS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
 @pytest.mark.parametrize(
@@ -42,3 +51,50 @@ def test_suggested_lines_ask_the_demo(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("ISOCHRONE_COLLECTOR")
     write(Configuration().including(Context(name="prod", collector="127.0.0.1:4700"), current=True))
     assert all(line.endswith(" --collector 127.0.0.1:4680") for line in _advice("127.0.0.1:4680", SUGGESTIONS))
+
+
+def test_programs_get_no_options_of_other_collectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database or a webhook that a variable names for the user's own collector is not used by the demo's."""
+    (tmp_path / "shows_environment.py").write_text(SHOWS_ENVIRONMENT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("ISOCHRONE_DATABASE_URL", "postgresql://production/isochrone")
+    monkeypatch.setenv("ISOCHRONE_ALERT_URL", "https://hooks.example/alerts")
+    with (
+        (tmp_path / "lock").open("a") as lock,
+        StopRequests() as stop,
+        Processes(tmp_path, lock=lock.fileno(), stop=stop) as programs,
+    ):
+        started = programs.start_ready("shown", "shows_environment")
+    for environment in (started, json.loads(run("shows_environment"))):
+        assert environment["PATH"]
+        assert not [name for name in environment if name.startswith("ISOCHRONE_")]
+
+
+def test_a_slow_program_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is too busy the demo ends with a sentence."""
+    (tmp_path / "sleeps.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(processes, "READY_SECONDS", 0.5)
+    with pytest.raises(DemoError, match="did not end within") as slow:
+        run("sleeps")
+    assert "busy" in slow.value.hint
+
+
+def body(alert: str, kind: str) -> bytes:
+    data = {"id": alert, "subject": "p/m", "sentence": "fails from us since 2026-11-21 00:10 UTC: 3 timed_out"}
+    return json.dumps({"type": f"isochrone.{kind}", "timestamp": "2026-11-21T00:12:00Z", "data": data}).encode()
+
+
+def test_the_receiver_counts_what_arrives() -> None:
+    """Each alert about an incident is returned once, as a line without what the list of incidents has, and repetitions
+    are counted.
+    """
+    with AlertReceiver() as receiver, httpx.Client(base_url=receiver.url, trust_env=False) as client:
+        assert client.post("", content=body("alert_1", "target_failing")).is_success
+        client.post("", content=body("alert_2", "route_switched"))
+        assert receiver.new() == ["alert target_failing: p/m fails from us"]
+        assert receiver.count() == "2 alerts arrived at the receiver, 1 of them about incidents: each once"
+        client.post("", content=body("alert_1", "target_failing"))
+        assert len(receiver.new()) == 1
+        assert receiver.new() == []
+        assert receiver.count().endswith("1 of them about incidents: 1 of them more than once")

@@ -1,41 +1,46 @@
-"""The demo's plan and ground truth."""
+"""The demo's plan, its events, its network, and its ground truth."""
 
 import json
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from isochrone_client.demo.ground_truth import Comparison, compared, page
+from isochrone_client.demo.network import Network
 from isochrone_client.demo.scenario import (
     BASELINE,
-    EPISODE,
-    FAULTS,
+    NEVER_WORKED,
+    OUTAGES,
+    ROUND_TRIPS_MS,
     ROUTES,
+    SLOWDOWN,
     SUGGESTIONS,
     VANTAGES,
+    Episode,
     Model,
-    World,
+    Timeline,
     control,
     plan_document,
-    read_world,
 )
-from isochrone_wire.answers import Differential, DifferentialList, Metric, Window
+from isochrone_client.pages.matrix import Matrix
+from isochrone_wire.answers import DifferentialList, Metric, Window
+from testdata.client_answers import cell, difference
+
+SLOW = Episode(provider="acme", begins={"eu-central-1": 75}, until_seconds=255, added_ms=400)
 
 
-def model(name: str, usd: float, *, source: str = "published") -> Model:
+def model(name: str, usd: float = 1.0, *, provider: str = "acme", source: str = "published") -> Model:
     """A model whose time to first token is 120 ms shorter from Singapore."""
-    return Model(
-        name=name,
-        provider="acme",
-        usd_per_m_output=usd,
-        differential_us={"ap-southeast-1": -120_000},
-        source={"ap-southeast-1": source},
-    )
+    return {
+        "id": name,
+        "provider": provider,
+        "usd_per_m_output": usd,
+        "differential_us": {"ap-southeast-1": -120_000},
+        "offset_source": {"ap-southeast-1": source},
+    }
 
 
-PLAIN: dict[str, Any] = {"usd_per_m_output": 1.0, "differential_us": {}, "source": {}}
-MEMBERS = sorted({member for route in ROUTES for member in route.members})
-WORLD = World(models=(model("dear", 3.0), model("cheap", 0.1), model("guessed", 1.0, source="assumed")))
+WORLD = (model("dear", 3.0), model("cheap", 0.1), model("guessed", source="assumed"))
 
 
 def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
@@ -43,73 +48,50 @@ def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
     plan = json.loads(plan_document(WORLD))
     assert [target["model"] for target in plan["targets"]] == ["dear", "cheap", "guessed"]
     assert plan["control"] == control(WORLD) == "acme/cheap"
-    assert plan["baseline"] == BASELINE in {vantage.region for vantage in VANTAGES}
+    assert plan["baseline"] == BASELINE in VANTAGES
 
 
 def test_faults_are_of_providers_with_one_model_each() -> None:
     """The simulator gets an option per provider and region; the plan has a target that the world does not have."""
-    options = " ".join(FAULTS.simulator_options)
+    options = " ".join(word for outage in OUTAGES for word in outage.options)
     assert "--fault-episode stepfun eu-central-1 500 10 25" in options
     assert "--fault-episode stepfun us-east-2 500 25 10" in options
     assert options.count("--fault-episode bytedance") == len(VANTAGES)
-    plan = json.loads(plan_document(WORLD, FAULTS.missing))
+    plan = json.loads(plan_document(WORLD, (NEVER_WORKED,)))
     assert plan["targets"][-1] == {"provider": "example", "model": "never-deployed", "workload": "demo"}
     assert plan["providers"]["example"] == plan["providers"]["acme"]
-    assert control(WORLD) == "acme/cheap", "the control target is none of those that fail"
+    assert plan["control"] == "acme/cheap", "the control target is none of those that fail"
 
 
 def test_routes_have_existing_members() -> None:
     """A route is in the plan if all its members are targets. The slowdown affects the first choice of one route only,
     starts after a demo of one minute, and affects no provider with a published difference.
     """
-    models = [Model(**{**PLAIN, "provider": one.partition("/")[0], "name": one.partition("/")[2]}) for one in MEMBERS]
-    plan = json.loads(plan_document(World(models=tuple(models))))
-    assert [route["name"] for route in plan["routes"]] == [route.name for route in ROUTES]
+    members = {name: members for name, (_, _, members) in ROUTES.items()}
+    places = sorted({member.partition("/")[::2] for of in members.values() for member in of})
+    plan = json.loads(plan_document([model(name, provider=provider) for provider, name in places]))
+    assert [route["name"] for route in plan["routes"]] == list(ROUTES)
     assert json.loads(plan_document(WORLD))["routes"] == []
-    assert [route.name for route in ROUTES if EPISODE.provider in {one.partition("/")[0] for one in route.members}] == [
-        "chat"
-    ]
-    assert ROUTES[1].members[0].startswith(f"{EPISODE.provider}/")
-    assert EPISODE.after_seconds > 60
-    assert EPISODE.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
-
-
-def test_the_world_is_parsed() -> None:
-    """The simulator's output becomes models with their true differences."""
-    told = {
-        "id": "dear",
-        "provider": "acme",
-        "usd_per_m_output": 3.0,
-        "differential_us": {"ap-southeast-1": -120_000},
-        "offset_source": {"ap-southeast-1": "published"},
-    }
-    assert read_world(json.dumps({"models": [told]})) == World(models=WORLD.models[:1])
+    of_provider = [name for name, of in members.items() if f"{SLOWDOWN.provider}/" in "".join(of)]
+    assert of_provider == ["chat"]
+    assert members["chat"][0].startswith(f"{SLOWDOWN.provider}/")
+    assert min(SLOWDOWN.begins.values()) > 60
+    assert SLOWDOWN.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
+    assert list(SLOWDOWN.options) == ["--episode", "tencent", "eu-central-1", "400", "75", "180"]
 
 
 def test_only_published_truths_are_compared() -> None:
     """Only published differences are compared with the measured ones; an assumed one proves nothing."""
-    rows = tuple(
-        Differential(
-            target=f"acme/{one.name}",
-            provider="acme",
-            model=one.name,
-            metric=Metric.TTFT,
-            unit="us",
-            baseline=BASELINE,
-            region="ap-southeast-1",
-            shift=-119_000.0,
-        )
-        for one in WORLD.models
-    )
+    row = difference(-119.0)
+    rows = tuple(replace(row, target=f"acme/{one['id']}", model=one["id"]) for one in WORLD)
     found = compared(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
-    assert [(row.model, row.error_us) for row in found] == [("dear", 1000.0), ("cheap", 1000.0)]
-    assert len(page(found, load=0.5, cores=2).rows) == 2
+    assert [(one.measured.model, one.error_us) for one in found] == [("dear", 1000.0), ("cheap", 1000.0)]
 
 
 @pytest.mark.parametrize(("true_us", "verdict"), [(-119_000, "found"), (-130_000, "missed")])
 def test_a_missed_truth_is_flagged(true_us: int, verdict: str) -> None:
     """The last table states whether the interval has the true difference, and a busy machine."""
-    row = Comparison(model="m", region="r", shift=-120_000.0, low=-121_000.0, high=-118_000.0, true_us=true_us)
+    row = Comparison(measured=difference(-120.0, 1.0, 2.0), true_us=true_us)
     calm, busy = page((row,), load=0.5, cores=2), page((row,), load=7.25, cores=2)
     assert [cells[-1] for table in calm.tables() for cells in table.cells] == [verdict]
     assert any(note.startswith("missed: ") for note in calm.notes) is (verdict == "missed")
@@ -119,3 +101,81 @@ def test_a_missed_truth_is_flagged(true_us: int, verdict: str) -> None:
 def test_suggestions_call_one_command() -> None:
     """The suggestions can be copied into a shell and fit a terminal."""
     assert all(line.startswith("isochrone ") and len(line) <= 100 for line in SUGGESTIONS)
+
+
+def test_the_network_takes_its_share_of_the_time_of_the_providers() -> None:
+    """With a network, the simulator gets the round trip of each region, and they are shown; without one it gets none,
+    and the line states why. None is longer than the quickest answer; Frankfurt's is 25 ms longer than Ohio's, as the
+    world assumes.
+    """
+    real, none = Network(address="10.77.0.1"), Network(absence="not allowed")
+    options = " ".join(real.options)
+    for region, round_trip_ms in ROUND_TRIPS_MS.items():
+        assert f"--round-trip {region} {round_trip_ms}" in options
+        assert f"{round_trip_ms} ms from {region}" in str(real)
+    assert list(none.options) == []
+    assert str(none).endswith("in the providers only: not allowed")
+    assert ROUND_TRIPS_MS["eu-central-1"] - ROUND_TRIPS_MS["us-east-2"] == 25
+    assert max(ROUND_TRIPS_MS.values()) < 90
+    assert ROUND_TRIPS_MS.keys() == VANTAGES.keys()
+
+
+def board(changed_us: float | None = None, *, error_us: float = 5_000.0) -> Matrix:
+    """A matrix of one place."""
+    place = ("acme/large", "eu-central-1")
+    row = difference(35 + (changed_us or 0) / 1000, error_us / 1000, error_us / 1000)
+    cells = {place: cell(500, row, changed=changed_us)}
+    return Matrix(metric=Metric.TTFT, baseline="us-east-2", regions=place[1:], targets=place[:1], cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "elapsed", "sentence"),
+    [
+        (10, 0, ""),
+        (60, 59, ""),
+        (75, 0, ""),
+        (100, 5, "in 70 s acme gets 400 ms slower from eu-central-1, until the end"),
+        (255, 0, "in 75 s acme gets 400 ms slower from eu-central-1, for 180 s"),
+        (None, 74.6, "in 0 s acme gets 400 ms slower from eu-central-1, for 180 s"),
+        (None, 75, ""),
+    ],
+)
+def test_only_what_will_happen_is_announced(seconds: float | None, elapsed: float, sentence: str) -> None:
+    """A slowdown after the end of the demo is not announced, and one that the end cuts short is announced as such."""
+    assert Timeline((SLOW,), seconds=seconds).coming(elapsed) == sentence
+
+
+def test_each_event_is_noted_once() -> None:
+    """The beginning and the end of the slowdown, a measured change and a switch are each noted once, with the time."""
+    timeline = Timeline((SLOW,), seconds=None)
+    assert timeline.note(74.0, board(), ()) == []
+    assert timeline.note(75.4, board(), ()) == ["75 s: acme gets 400 ms slower from eu-central-1, for 180 s"]
+    assert timeline.note(90.0, board(250_000.0, error_us=200_000), ()) == []  # its size is not known yet
+    assert timeline.note(98.2, board(399_600.0), ["the route chat switches"]) == [
+        "98 s: measured: acme/large takes 400 ms longer from eu-central-1 than at the start",
+        "98 s: the route chat switches",
+    ]
+    assert timeline.note(98.6, None, ()) == []  # the screen shows another metric
+    assert timeline.note(99.0, board(401_000.0), ()) == []
+    assert timeline.note(255.0, board(401_000.0), ()) == ["255 s: acme is as fast as before from eu-central-1"]
+    assert timeline.note(290.0, board(), ()) == [
+        "290 s: measured: acme/large is as fast as at the start from eu-central-1"
+    ]
+    assert len(timeline.events) == 5
+    [faster] = Timeline((SLOW,), seconds=60).note(30.0, board(-129_000.0), ())
+    assert faster == "30 s: measured: acme/large takes 129 ms less from eu-central-1 than at the start"
+
+
+def test_faults_are_announced_one_after_another() -> None:
+    """The next fault is announced until it begins, then the one after it; an end is noted only."""
+    timeline = Timeline(OUTAGES, seconds=None)
+    assert timeline.coming(0) == "in 10 s stepfun answers with HTTP 500 from eu-central-1, for 25 s"
+    assert timeline.note(10.0, board(), ()) == ["10 s: stepfun answers with HTTP 500 from eu-central-1, for 25 s"]
+    assert timeline.coming(10.0) == "in 8 s bytedance answers with HTTP 429 from every region, for 22 s"
+    assert timeline.note(26.0, board(), ["alert target_failing: a from b"]) == [
+        "18 s: bytedance answers with HTTP 429 from every region, for 22 s",
+        "25 s: stepfun answers with HTTP 500 from every region, for 10 s",
+        "26 s: alert target_failing: a from b",
+    ]
+    assert timeline.coming(26.0) == ""
+    assert timeline.note(60.0, board(), ()) == ["35 s: stepfun answers as before", "40 s: bytedance answers as before"]

@@ -105,7 +105,7 @@ def test_a_question_that_is_not_answered_yet_is_marked() -> None:
 def test_the_selected_target_is_always_on_the_screen(place: int, first: int, last: int) -> None:
     """With more targets than fit, those around the selected one are shown."""
     answers = replace(MANY, incidents=(), newest_event=None)
-    targets = shown_of(answers, STATE).targets
+    targets = shown_of(view(answers=answers)).targets
     shown = lines(view(replace(STATE, selected=targets[place]), answers=answers), 140, 21)
     rows = shown[4:20]
     assert [row.removeprefix("▸").split()[0] for row in rows] == list(targets[first : last + 1])
@@ -123,7 +123,7 @@ def test_incidents_leave_room_for_targets() -> None:
 
 def test_a_filter_that_matches_nothing_is_explained() -> None:
     """A filter leaves the targets that contain it; if there are none, the key that shows all is named."""
-    assert shown_of(ANSWERS, replace(STATE, name_part="GPT")).targets == (SLOW,)
+    assert shown_of(view(replace(STATE, name_part="GPT"))).targets == (SLOW,)
     nothing = lines(view(replace(STATE, name_part="claude")))
     assert any("escape shows all of them" in line for line in nothing)
 

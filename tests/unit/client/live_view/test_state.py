@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_client.live_view.state import BINDINGS, Question, Shown, ViewState, press
-from isochrone_client.pages.matrix import METRICS
+from isochrone_client.live_view.state import BINDINGS, Question, ViewState, press
+from isochrone_client.pages.matrix import METRICS, Matrix
 from isochrone_wire.answers import Metric
 
 STATE = ViewState(question=Question())
-SHOWN = Shown(targets=("a/a", "b/b", "c/c"), baseline="us", regions=("us", "eu", "sg"))
+SHOWN = Matrix(metric=Metric.TTFT, targets=("a/a", "b/b", "c/c"), baseline="us", regions=("eu", "sg"))
+EMPTY = Matrix(metric=Metric.TTFT, targets=(), baseline="", regions=())
 
 
-def after(*keys: str, state: ViewState = STATE, shown: Shown = SHOWN) -> ViewState:
+def after(*keys: str, state: ViewState = STATE, shown: Matrix = SHOWN) -> ViewState:
     """The state after some keys."""
     for key in keys:
         state = press(state, key, shown)
@@ -63,7 +64,7 @@ def test_nothing_is_selected_where_there_is_nothing() -> None:
     """Without targets and regions no key is an error."""
     for binding in BINDINGS:
         for key in binding.keys:
-            assert after(key, shown=Shown()).question.baseline == ""
+            assert after(key, shown=EMPTY).question.baseline == ""
 
 
 def test_a_window_of_ones_own_is_kept() -> None:

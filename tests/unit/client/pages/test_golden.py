@@ -57,6 +57,7 @@ from isochrone_wire.model import Outcome
 from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.routes import ChangeKind, RouteEventList
 from testdata.client_answers import ANSWERS as LIVE_ANSWERS
+from testdata.client_answers import difference
 from testdata.insights import (
     ALERTS,
     DRIFT,
@@ -130,7 +131,7 @@ ALL_USES = tuple(
 )
 EXPLAINED = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS[:1])
 TRUTH = tuple(
-    Comparison(model="kimi-k2.5", region=region, shift=-120_740.0, low=-124_000.0, high=-119_800.0, true_us=true_us)
+    Comparison(measured=difference(-120.74, 3.26, 0.94, target="moonshot/kimi-k2.5", region=region), true_us=true_us)
     for region, true_us in (("ap-southeast-1", -120_000), ("eu-central-1", -121_000))
 )
 CONTEXTS = (
