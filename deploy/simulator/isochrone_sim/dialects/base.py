@@ -1,13 +1,22 @@
-"""The interface of a dialect. To add one, write a module that implements `Dialect` and add it to `DIALECTS`."""
+"""The base of the dialects. To add one, write a module with a subclass of `Dialect` and add it to `DIALECTS`."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, Protocol
+from typing import Any
 
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.requests import ErrorResponse, RateLimitStatus, Request, RequestParameters, invalid
+from isochrone_sim.requests import (
+    ErrorResponse,
+    RateLimitStatus,
+    Request,
+    RequestParameters,
+    count_prompt_tokens,
+    find_nonce,
+    invalid,
+)
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
 
@@ -29,55 +38,6 @@ class ResponseMetadata:
         return self.request_id.removeprefix("req_")
 
 
-class Renderer(Protocol):
-    """Renders the steps of one response in order; it may keep state. `newline` ends its lines unless a fault sets
-    another.
-    """
-
-    newline: bytes
-
-    def event(self, step: Step) -> bytes:
-        """Return the lines of server-sent events, joined by LF and without the final blank line; empty for no event."""
-        ...
-
-    def body(self, script: Script) -> bytes:
-        """Return the body of a response that is not streamed."""
-        ...
-
-
-class Dialect(Protocol):
-    """One API format. Implementations are stateless. `retry_after`: a temporary error response has a `retry-after`
-    header.
-    """
-
-    name: str
-    retry_after: bool
-
-    def serves(self, path: str) -> bool:
-        """Return true if a POST to this path is a request in this dialect."""
-        ...
-
-    def key(self, request: Request) -> str | None:
-        """Return the API key of a request, if any."""
-        ...
-
-    def read(self, request: Request) -> RequestParameters:
-        """Return the parameters of a request. Raises `RequestRefused`."""
-        ...
-
-    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
-        """Return the renderer of the response; without `usage` it reports none."""
-        ...
-
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
-        """Return the provider's own headers."""
-        ...
-
-    def error_body(self, response: ErrorResponse) -> bytes:
-        """Return the body of an error response."""
-        ...
-
-
 EventRenderers = Mapping[Kind, Callable[[Step], bytes]]
 
 # Steps that are rendered the same in all dialects.
@@ -85,6 +45,132 @@ RAW_EVENTS: EventRenderers = {
     Kind.COMMENT: lambda step: b": " + encode(step.text),
     Kind.RAW: lambda step: b"data: " + encode(step.text),
 }
+
+
+class Renderer:
+    """Renders the steps of one response in order; it may keep state. `newline` ends its lines unless a fault sets
+    another; steps of a kind that `renderers` lacks have no event.
+    """
+
+    newline = b"\n"
+    renderers: EventRenderers
+
+    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+        self.parameters, self.metadata, self.usage = parameters, metadata, usage
+        self.number = metadata.number
+
+    def event(self, step: Step) -> bytes:
+        """Return the lines of server-sent events, joined by LF and without the final blank line; empty for no event."""
+        render = self.renderers.get(step.kind)
+        return render(step) if render else b""
+
+    def body(self, script: Script) -> bytes:
+        """Return the body of a response that is not streamed."""
+        raise NotImplementedError
+
+
+class ItemRenderer(Renderer):
+    """Renders an answer that is a list of items, such as reasoning, text and a tool call, and tracks the open one."""
+
+    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+        super().__init__(parameters, metadata, usage)
+        self.index = -1
+        self.channel: Channel | None = None
+        self.before = b""
+        """The constant part of a delta, before its text."""
+        self.renderers: EventRenderers = {
+            **RAW_EVENTS,
+            Kind.NULL: lambda _: self.opened(Channel.ANSWER),
+            Kind.EMPTY: self.delta,
+            Kind.TOKENS: self.delta,
+            Kind.CALL: lambda step: self.opened(Channel.TOOL, step.text),
+            Kind.FINISH: self.finish,
+            Kind.FINISH_WITH_USAGE: self.finish,
+        }
+
+    def delta(self, step: Step) -> bytes:
+        """Return the events of a piece of text."""
+        raise NotImplementedError
+
+    def opening(self, channel: Channel, tool: str) -> bytes:
+        """Return the events that open the item `index`; sets `before`."""
+        raise NotImplementedError
+
+    def closing(self, channel: Channel) -> bytes:
+        """Return the events that close the open item."""
+        raise NotImplementedError
+
+    def ending(self, reason: str) -> bytes:
+        """Return the last event."""
+        raise NotImplementedError
+
+    def opened(self, channel: Channel, tool: str = "") -> bytes:
+        """Return the events that open an item for the channel; empty if it is already open."""
+        if channel is self.channel:
+            return b""
+        closing = self.closing(self.channel) if self.channel else b""
+        self.channel = channel
+        self.index += 1
+        return events(closing, self.opening(channel, tool))
+
+    def finish(self, step: Step) -> bytes:
+        """Return the events of the end, after an empty answer if there is none."""
+        opening = b"" if self.channel else self.opened(Channel.ANSWER)
+        assert self.channel is not None
+        return events(opening, self.closing(self.channel), self.ending(step.text))
+
+
+class Dialect:
+    """One API format, stateless: the pattern of the paths of its requests; the fields of a request with the limit of
+    output tokens, of which the first one counts, and with the messages; and the field of a message with its content.
+    `retry_after`: a temporary error response has a `retry-after` header.
+    """
+
+    name: str
+    path: str
+    limits: tuple[str, ...] = ("max_tokens",)
+    messages, content = "messages", "content"
+    retry_after = True
+    renderer: type[Renderer]
+
+    def serves(self, path: str) -> bool:
+        """Return true if a POST to this path is a request in this dialect."""
+        return re.fullmatch(self.path, path) is not None
+
+    def key(self, request: Request) -> str | None:
+        """Return the API key of a request, if any: a bearer token."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+    def read(self, request: Request) -> RequestParameters:
+        """Return the parameters of a request. Raises `RequestRefused`."""
+        fields = self.fields(request)
+        texts = _message_texts(fields.get(self.messages), param=self.messages, content=self.content)
+        return RequestParameters(
+            max_tokens=_token_limit(fields, self.limits),
+            model=_model_name(fields.get("model")),
+            stream=fields.get("stream") is True,
+            temperature=_temperature(fields),
+            prompt_tokens=count_prompt_tokens(texts),
+            nonce=find_nonce(texts),
+            **self.more(fields),
+        )
+
+    def fields(self, request: Request) -> dict[str, Any]:
+        """Return the fields of a request: those of its body. Raises `RequestRefused`."""
+        return parse_body(request.body)
+
+    def more(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters that this dialect states in its own way."""
+        raise NotImplementedError
+
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+        """Return the provider's own headers."""
+        raise NotImplementedError
+
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """Return the body of an error response."""
+        raise NotImplementedError
 
 
 def to_json(value: object) -> bytes:
@@ -150,34 +236,22 @@ def parse_body(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """Return the bearer token, if any."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
-
-
-def model_name(value: object) -> str:
-    """Return the requested model."""
+def _model_name(value: object) -> str:
     if isinstance(value, str) and value:
         # The name is quoted in responses, so it must be encodable.
         return value.encode("utf-8", "replace").decode()
     raise RequestRefused(invalid("you must provide a model parameter", param="model"))
 
 
-def token_limit(fields: Mapping[str, Any], *names: str) -> int | None:
-    """Return the first of these fields that is present: the limit of output tokens."""
-    for name in names:
-        value = fields.get(name)
-        if value is None:
-            continue
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            return value
-        raise RequestRefused(invalid(f"{name} must be a whole number of at least 1", param=name))
-    return None
+def _token_limit(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    name = next((name for name in names if fields.get(name) is not None), "")
+    value = fields.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise RequestRefused(invalid(f"{name} must be a whole number of at least 1", param=name))
 
 
-def temperature(fields: Mapping[str, Any]) -> float | None:
-    """Return the requested temperature."""
+def _temperature(fields: Mapping[str, Any]) -> float | None:
     value = fields.get("temperature")
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):  # noqa: PLR2004  # the range of every API
         return value
@@ -189,8 +263,7 @@ def object_or_empty(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def message_texts(messages: object, *, param: str = "messages", content: str = "content") -> list[str]:
-    """Return the text of every message, from its field `content`."""
+def _message_texts(messages: object, *, param: str, content: str) -> list[str]:
     if not isinstance(messages, list) or not messages:
         raise RequestRefused(invalid(f"{param} must be a list with at least one message", param=param))
     return [_text(object_or_empty(message).get(content)) for message in messages]
@@ -200,3 +273,20 @@ def _text(content: object) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def effort_of_budget(budget: object, budgets: tuple[tuple[int, str], ...]) -> str | None:
+    """Return the effort for a thinking budget in tokens, from (least budget, effort), largest first."""
+    return next((effort for least, effort in budgets if isinstance(budget, int) and budget >= least), None)
+
+
+def limit_headers(rate_limit: RateLimitStatus | None, name: str, reset: Callable[[int], str]) -> dict[str, str]:
+    """Return the headers of both rate limits. `name` has the places `{what}` and `{field}`; `reset` writes the
+    microseconds until a limit is full again.
+    """
+    headers: dict[str, str] = {}
+    for what in ("requests", "tokens") if rate_limit else ():
+        level = getattr(rate_limit, what)
+        values = {"limit": str(level.limit), "remaining": str(level.remaining), "reset": reset(level.reset_us)}
+        headers |= {name.format(what=what, field=field): value for field, value in values.items()}
+    return headers

@@ -10,28 +10,23 @@ from urllib.parse import unquote
 
 from isochrone_sim.dialects.base import (
     RAW_EVENTS,
-    EventRenderers,
+    Dialect,
     Renderer,
     ResponseMetadata,
     arguments_in,
     data_event,
+    effort_of_budget,
     finish_reason,
-    message_texts,
-    model_name,
     object_or_empty,
-    parse_body,
     quoted,
-    temperature,
     text_by_channel,
     to_json,
-    token_limit,
     tool_name,
 )
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, count_prompt_tokens, find_nonce, invalid
+from isochrone_sim.requests import ErrorResponse, Request, RequestParameters, invalid
 from isochrone_sim.script import Channel, Kind, Script, Step, Usage
 
-_PATH = re.compile(r"/v1beta/models/([^:]+):(streamGenerateContent|generateContent)")
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -46,71 +41,19 @@ _BUDGETS = ((16_384, "high"), (4096, "medium"), (1, "low"), (0, "none"))
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-class Gemini:
-    """See `Dialect`."""
-
-    name = "gemini"
-    retry_after = False
-
-    def serves(self, path: str) -> bool:
-        """See `Dialect.serves`."""
-        return _PATH.fullmatch(path) is not None
-
-    def key(self, request: Request) -> str | None:
-        """See `Dialect.key`: the header `x-goog-api-key`, or `key` in the query."""
-        return request.headers.get("x-goog-api-key") or request.query.get("key")
-
-    def read(self, request: Request) -> RequestParameters:
-        """See `Dialect.read`. A stream without `alt=sse`, which would be one JSON list, is refused."""
-        named = _PATH.fullmatch(request.path)
-        stream = named is not None and named[2] == "streamGenerateContent"
-        if stream and request.query.get("alt") != "sse":
-            raise RequestRefused(invalid("Streaming requires alt=sse.", param="alt"))
-        fields = parse_body(request.body)
-        config = object_or_empty(fields.get("generationConfig"))
-        thinking = object_or_empty(config.get("thinkingConfig"))
-        texts = message_texts(fields.get("contents"), param="contents", content="parts")
-        return RequestParameters(
-            model=model_name(unquote(named[1]) if named else None),
-            stream=stream,
-            max_tokens=token_limit(config, "maxOutputTokens"),
-            temperature=temperature(config),
-            reasoning_effort=_effort(thinking),
-            hidden_reasoning=bool(thinking) and thinking.get("includeThoughts") is not True,
-            prompt_tokens=count_prompt_tokens(texts),
-            nonce=find_nonce(texts),
-        )
-
-    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
-        """See `Dialect.renderer`."""
-        return _Renderer(metadata, usage, hidden_reasoning=parameters.hidden_reasoning)
-
-    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
-        """See `Dialect.headers`. Google has no request id; this one leads to the ground truth."""
-        return {"x-request-id": metadata.request_id, "server-timing": f"gfet4t7; dur={metadata.processing_us // 1000}"}
-
-    def error_body(self, response: ErrorResponse) -> bytes:
-        """See `Dialect.error_body`."""
-        error = _error(response.status, response.message)
-        if response.retry_after_us is not None:
-            error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{response.retry_after_us / 1e6:g}s"}]
-        return to_json({"error": error})
-
-
-class _Renderer:
+class _Renderer(Renderer):
     """Counts the tokens sent, because usage is cumulative; the constant part of the chunks is rendered once."""
 
     newline = b"\r\n"
 
-    def __init__(self, metadata: ResponseMetadata, usage: Usage | None, *, hidden_reasoning: bool) -> None:
-        self._about = {"modelVersion": metadata.model, "responseId": metadata.number}
+    def __init__(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> None:
+        super().__init__(parameters, metadata, usage)
+        self._about = {"modelVersion": metadata.model, "responseId": self.number}
         self._after = b"," + to_json(self._about)[1:]
-        self._usage = usage
-        self._hidden_reasoning = hidden_reasoning
         self._counted = dict.fromkeys(Channel, 0)
         self._tool: str | None = None
         self._arguments: list[str] = []
-        self._renderers: EventRenderers = {
+        self.renderers = {
             **RAW_EVENTS,
             Kind.NULL: lambda _: self._chunk([]),
             Kind.EMPTY: lambda _: self._chunk([{"text": ""}]),
@@ -123,28 +66,27 @@ class _Renderer:
 
     def event(self, step: Step) -> bytes:
         self._counted[step.channel] += step.tokens
-        render = self._renderers.get(step.kind)
-        return render(step) if render else b""
+        return super().event(step)
 
     def body(self, script: Script) -> bytes:
         text = text_by_channel(script)
-        thought, answer = "" if self._hidden_reasoning else text[Channel.REASONING], text[Channel.ANSWER]
+        thought = "" if self.parameters.hidden_reasoning else text[Channel.REASONING]
         parts: list[dict[str, Any]] = [{"text": thought, "thought": True}] if thought else []
-        parts += [{"text": answer}] if answer else []
+        parts += [{"text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
         parts += _function_call(tool_name(script), text[Channel.TOOL])
         return to_json(self._response(parts, finish_reason(script), self._totals()))
 
     def _tokens(self, step: Step) -> bytes:
+        is_thought = step.channel is Channel.REASONING
         if step.channel is Channel.TOOL:
             self._arguments.append(step.text)
+        if step.channel is Channel.TOOL or (is_thought and self.parameters.hidden_reasoning):
             return b""
-        if step.channel is Channel.REASONING and self._hidden_reasoning:
-            return b""
-        thought = b',"thought":true' if step.channel is Channel.REASONING else b""
+        usage = self._so_far()
         return b'data: {"candidates":[{"content":{"parts":[{"text":%b%b}],"role":"model"},"index":0}]%b%b' % (
             quoted(step.text),
-            thought,
-            self._stated(),
+            b',"thought":true' if is_thought else b"",
+            b"," + to_json(usage)[1:-1] if usage else b"",
             self._after,
         )
 
@@ -166,46 +108,74 @@ class _Renderer:
             candidate["finishReason"] = _REASONS.get(reason, reason)
         return {"candidates": [candidate], **usage, **self._about}
 
-    def _stated(self) -> bytes:
-        usage = self._so_far()
-        return b"," + to_json(usage)[1:-1] if usage else b""
-
     def _so_far(self) -> dict[str, Any]:
-        thoughts = self._counted[Channel.REASONING]
-        return self._metadata(sum(self._counted.values()) - thoughts, thoughts)
+        return self._stated(sum(self._counted.values()), self._counted[Channel.REASONING])
 
     def _totals(self) -> dict[str, Any]:
-        if self._usage is None:
-            return {}
-        thoughts = self._usage.reasoning_tokens
-        return self._metadata(self._usage.output_tokens - thoughts, thoughts)
+        return self._stated(self.usage.output_tokens, self.usage.reasoning_tokens) if self.usage else {}
 
-    def _metadata(self, candidates: int, thoughts: int) -> dict[str, Any]:
-        usage = self._usage
+    def _stated(self, output_tokens: int, thoughts: int) -> dict[str, Any]:
+        usage = self.usage
         if usage is None:
             return {}
-        counts: dict[str, Any] = {"promptTokenCount": usage.prompt_tokens}
-        if candidates:
-            counts["candidatesTokenCount"] = candidates
-        counts["totalTokenCount"] = usage.prompt_tokens + candidates + thoughts
-        if usage.cached_tokens:
-            counts["cachedContentTokenCount"] = usage.cached_tokens
-        if thoughts:
-            counts["thoughtsTokenCount"] = thoughts
-        return {"usageMetadata": counts}
+        counts = {
+            "promptTokenCount": usage.prompt_tokens,
+            "candidatesTokenCount": output_tokens - thoughts,
+            "totalTokenCount": usage.prompt_tokens + output_tokens,
+            "cachedContentTokenCount": usage.cached_tokens,
+            "thoughtsTokenCount": thoughts,
+        }
+        required = ("promptTokenCount", "totalTokenCount")
+        return {"usageMetadata": {name: count for name, count in counts.items() if count or name in required}}
+
+
+class _Gemini(Dialect):
+    """A stream without `alt=sse`, which would be one JSON list, is refused."""
+
+    name, path = "gemini", r"/v1beta/models/([^:]+):(streamGenerateContent|generateContent)"
+    limits = ("maxOutputTokens",)
+    messages, content = "contents", "parts"
+    retry_after = False
+    renderer = _Renderer
+
+    def key(self, request: Request) -> str | None:
+        return request.headers.get("x-goog-api-key") or request.query.get("key")
+
+    def fields(self, request: Request) -> dict[str, Any]:
+        named = re.fullmatch(self.path, request.path)
+        model, method = named.groups() if named else ("", "")
+        is_stream = method == "streamGenerateContent"
+        if is_stream and request.query.get("alt") != "sse":
+            raise RequestRefused(invalid("Streaming requires alt=sse.", param="alt"))
+        fields = super().fields(request)
+        config = object_or_empty(fields.get("generationConfig"))
+        return {**config, "contents": fields.get("contents"), "model": unquote(model), "stream": is_stream}
+
+    def more(self, fields: dict[str, Any]) -> dict[str, Any]:
+        thinking = object_or_empty(fields.get("thinkingConfig"))
+        budget, level = thinking.get("thinkingBudget"), thinking.get("thinkingLevel")
+        effort = level.lower() if isinstance(level, str) else "medium" if thinking else None
+        if isinstance(budget, int) and budget >= 0:
+            effort = effort_of_budget(budget, _BUDGETS)
+        is_hidden = bool(thinking) and thinking.get("includeThoughts") is not True
+        return {"reasoning_effort": effort, "hidden_reasoning": is_hidden}
+
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+        """Google has no request id; this one leads to the ground truth."""
+        return {"x-request-id": metadata.request_id, "server-timing": f"gfet4t7; dur={metadata.processing_us // 1000}"}
+
+    def error_body(self, response: ErrorResponse) -> bytes:
+        error = _error(response.status, response.message)
+        if response.retry_after_us is not None:
+            error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{response.retry_after_us / 1e6:g}s"}]
+        return to_json({"error": error})
+
+
+DIALECT = _Gemini()
 
 
 def _function_call(name: str | None, arguments: str) -> list[dict[str, Any]]:
-    if name is None:
-        return []
-    return [{"functionCall": {"name": name, "args": arguments_in(arguments)}}]
-
-
-def _effort(thinking: dict[str, Any]) -> str | None:
-    budget, level = thinking.get("thinkingBudget"), thinking.get("thinkingLevel")
-    if isinstance(budget, int) and budget >= 0:
-        return next((effort for least, effort in _BUDGETS if budget >= least), None)
-    return level.lower() if isinstance(level, str) else "medium" if thinking else None
+    return [] if name is None else [{"functionCall": {"name": name, "args": arguments_in(arguments)}}]
 
 
 def _error(status: int, message: str) -> dict[str, Any]:
