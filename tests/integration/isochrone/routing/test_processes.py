@@ -101,28 +101,6 @@ def test_forked_workers_move_at_different_times(world: World) -> None:
     assert routes._tables.share == share
 
 
-def test_close_ends_every_watch(world: World) -> None:
-    """A thread that watches does not keep its program from ending."""
-    world.first_then("none", "crlf")
-    routes = world.routes()
-    watching = routes.watch()
-    assert next(watching).generation == 1
-    with ThreadPoolExecutor() as threads:
-        rest = threads.submit(list, watching)
-        routes.close()
-        assert rest.result(PATIENCE) == []
-
-
-async def test_close_ends_every_asynchronous_watch(world: World) -> None:
-    """As above, on an event loop."""
-    world.first_then("none", "crlf")
-    routes = Routes(world.server.url, REGION, cache_folder=None)
-    watching = routes.watch_async()
-    assert (await anext(watching)).generation == 1
-    routes.close()
-    assert [table async for table in watching] == []
-
-
 def test_a_clock_that_is_set_expires_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a `Date` header, the collector's clock goes on although this machine's is set; before, there is only this
     one.

@@ -1,7 +1,10 @@
 """The transports of `isochrone.routing` with the SDKs of OpenAI and Anthropic, against the simulator's providers."""
 
 import asyncio
+import gzip
+import json
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +16,15 @@ import pytest
 
 import isochrone.routing.httpx
 import isochrone.routing.httpx2
+from fixtures.peer import ANSWER, Handler, peer
 from fixtures.routing_client import MESSAGES, PATIENCE, REGION, World, ask, client_of, stream
 from fixtures.simulator import Simulator
 from isochrone.routing import Routes
+from isochrone.routing.engine import Attempt, Engine, Incoming, Outgoing
+from isochrone.routing.httpx2 import AsyncTransport, Transport
 from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import Hedge, RouteState
+from isochrone_wire.routes import Hedge, RouteEntry, RouteState
 from testdata import sdks
 from testdata.ports import dead_url
 from testdata.waiting import eventually
@@ -42,24 +48,16 @@ def test_traffic_is_split_by_the_weights(world: World) -> None:
     assert served.total() == 60
 
 
+@pytest.mark.parametrize("fault", ["dead", "429", "500", "503"])
 @pytest.mark.parametrize("asked", [ask, stream])
-def test_a_dead_first_choice_costs_no_request(world: World, asked: Any) -> None:
-    """If nothing listens at the first choice, ten of ten requests are served by the second."""
-    world.publish(world.entry("crlf", weight=1.0, url=dead_url()), world.entry("none"))
+def test_a_failing_first_choice_costs_no_request(world: World, asked: Any, fault: str) -> None:
+    """A first choice at which nothing listens, a 429 and a 5xx are followed by the second, ten of ten times."""
+    world.publish(world.entry(fault, weight=1.0, url=dead_url() if fault == "dead" else ""), world.entry("none"))
     routes = world.routes()
     client = client_of(routes)
     assert [asked(client) for _ in range(10)] == ["fault-none"] * 10
     # After a failure the member rests, so that not every request waits for it.
     assert 1 <= routes.counters["failovers"] <= 9
-
-
-@pytest.mark.parametrize("fault", ["429", "500", "503"])
-@pytest.mark.parametrize("asked", [ask, stream])
-def test_a_failing_first_choice_costs_no_request(world: World, asked: Any, fault: str) -> None:
-    """A 429 and a 5xx of the first choice are followed by the second."""
-    world.first_then(fault, "none")
-    client = client_of(world.routes())
-    assert [asked(client) for _ in range(5)] == ["fault-none"] * 5
 
 
 @pytest.mark.parametrize("fault", ["in-band-error-first", "role-only"])
@@ -83,12 +81,13 @@ def test_a_stream_that_fails_later_is_the_callers(world: World) -> None:
 
 
 def test_the_last_failure_is_returned(world: World) -> None:
-    """If every member fails, the caller gets the response of the last one, or its error."""
+    """If every member fails, the caller gets the response of the last one, or its error, also while all rest."""
     world.first_then("500", "503")
     client = client_of(world.routes())
-    with pytest.raises(sdks.openai.InternalServerError) as caught:
-        ask(client)
-    assert caught.value.status_code == 503
+    for _ in range(3):
+        with pytest.raises(sdks.openai.InternalServerError) as caught:
+            ask(client)
+        assert caught.value.status_code == 503
     world.publish(world.entry("none", weight=1.0, url=dead_url()))
     routes = world.routes()
     with pytest.raises(sdks.openai.APIConnectionError):
@@ -149,20 +148,17 @@ def test_other_hosts_get_nothing(world: World) -> None:
     assert routes.counters["host_refused"] == 1
 
 
-def test_a_stalled_stream_is_hedged(world: World) -> None:
-    """If the first choice has no content after the delay, the second answers, and the first is cancelled."""
+@pytest.mark.parametrize("first", ["silence", "headers-only"])
+def test_a_stalled_stream_is_hedged(world: World, first: str) -> None:
+    """If the first choice has no content after the delay, although a head, the second answers, and the first is
+    cancelled.
+    """
     before = len(world.simulator.truth())
-    world.first_then("silence", "none", hedge=Hedge(target="sim/none", delay_us=100_000))
+    world.first_then(first, "none", hedge=Hedge(target="sim/none", delay_us=100_000))
     routes = world.routes()
     assert stream(client_of(routes)) == "fault-none"
     assert (routes.counters["hedges"], routes.counters["hedges_won"]) == (1, 1)
     eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left", "complete"], "both exchanges ended")
-
-
-def test_a_head_without_content_is_hedged(world: World) -> None:
-    """The first content wins, not the first head."""
-    world.first_then("headers-only", "none", hedge=Hedge(target="sim/none", delay_us=100_000))
-    assert stream(client_of(world.routes())) == "fault-none"
 
 
 def test_hedges_have_a_budget(world: World) -> None:
@@ -287,13 +283,17 @@ def test_a_wrong_local_clock_expires_nothing(world: World) -> None:
 
 
 def test_watch_yields_each_table(world: World) -> None:
-    """First the newest table of each route, then each newer one."""
+    """First the newest table of each route, then each newer one, and nothing after `close`."""
     world.first_then("none", "crlf")
     routes = world.routes()
     watched = routes.watch()
     assert next(watched).generation == 1
     world.first_then("crlf", "none")
     assert next(watched).generation == 2
+    with ThreadPoolExecutor() as threads:
+        rest = threads.submit(list, watched)
+        routes.close()
+        assert rest.result(PATIENCE) == []
 
 
 async def test_watch_async_yields_each_table(world: World) -> None:
@@ -304,7 +304,8 @@ async def test_watch_async_yields_each_table(world: World) -> None:
     assert (await anext(watched)).generation == 1
     world.first_then("crlf", "none")
     assert (await asyncio.wait_for(anext(watched), PATIENCE)).generation == 2
-    await watched.aclose()  # type: ignore[attr-defined]  # a generator
+    routes.close()
+    assert [table async for table in watched] == []
 
 
 def test_pick_is_for_other_programs(world: World) -> None:
@@ -386,3 +387,166 @@ def test_a_closed_stream_frees_its_connection(world: World) -> None:
     next(iter(events))
     events.close()
     eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left"], "the end of the exchange")
+
+
+URL = "http://127.0.0.1:1/v1/chat/completions"
+STREAMED = {"model": "chat", "messages": MESSAGES, "max_tokens": 3, "stream": True}
+GZIPPED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+
+
+def in_one_write(data: bytes) -> Handler:
+    """A handler that reads a small request and sends these bytes."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(data)
+        await writer.drain()
+
+    return handle
+
+
+@pytest.mark.parametrize(("fault", "asked"), [("cut", ask), ("reset", ask), ("html", ask), ("html", stream)])
+def test_an_answer_that_breaks_off_costs_no_request(world: World, fault: str, asked: Any) -> None:
+    """A response without a stream is read to its end, so that the next member is asked if half of it is missing; a web
+    page is no answer, and no stream.
+    """
+    world.first_then(fault, "none")
+    routes = world.routes()
+    assert asked(client_of(routes)) == "fault-none"
+    assert routes.counters["failovers"] == 1
+
+
+@pytest.mark.parametrize(("fault", "key"), [("401", "own"), ("401", None), ("404", "own")])
+def test_a_refused_key(world: World, fault: str, key: str | None) -> None:
+    """A refusal of the member's own key is its failure; that of the caller's key, or of the request, is not."""
+    world.publish(world.entry(fault, weight=1.0, credential_ref=key), world.entry("none"))
+    client = client_of(world.routes(keys={"own": "sk-1"}))
+    if (fault, key) == ("401", "own"):
+        assert ask(client) == "fault-none"
+    else:
+        with pytest.raises(sdks.openai.APIStatusError) as caught:
+            ask(client)
+        assert caught.value.status_code == int(fault)
+
+
+def test_comments_without_end_are_the_callers(world: World) -> None:
+    """A stream that sends bytes without content is held up to some megabytes; then the caller reads it as it comes."""
+    world.first_then("endless-comments", "none")
+    with (
+        httpx2.Client(transport=Transport(world.routes()), timeout=30) as client,
+        client.stream("POST", URL, json=STREAMED) as response,
+    ):
+        size = 0
+        for data in response.iter_bytes():
+            size += len(data)
+            if size > 16 << 20:
+                break
+
+
+async def test_a_compressed_stream_is_the_callers(world: World) -> None:
+    """A provider that compresses although it was not asked to has not failed: the caller can read it."""
+    async with peer(in_one_write(GZIPPED + gzip.compress(ANSWER))) as port:
+        world.publish(world.entry("crlf", weight=1.0, url=f"http://127.0.0.1:{port}/v1"), world.entry("none"))
+        routes = await asyncio.to_thread(world.routes)
+        async with httpx2.AsyncClient(transport=AsyncTransport(routes)) as client:
+            answer = await client.post(URL, json=STREAMED)
+    assert answer.content == ANSWER
+    assert routes.counters["failovers"] == 0
+
+
+def test_a_stall_after_the_first_token_is_the_callers(world: World) -> None:
+    """The caller's own timeout ends it, and its connection."""
+    world.first_then("stall", "none")
+    before = len(world.simulator.truth())
+    client = client_of(world.routes(), timeout=0.5)
+    with pytest.raises((httpx2.ReadTimeout, sdks.openai.APITimeoutError)):
+        list(client.chat.completions.create(**STREAMED | {"max_tokens": 40}))
+    eventually(PATIENCE, lambda: world.simulator.endings(before) == ["client_left"], "the end of the exchange")
+
+
+def test_a_body_in_pieces_is_routed(world: World) -> None:
+    """A body that a generator yields is sent whole, to a member and to the request's own address."""
+    world.first_then("none", "crlf")
+
+    def pieces(model: bytes) -> Iterator[bytes]:
+        yield b'{"model": "' + model
+        yield b'", "messages": [{"role": "user", "content": "[0123456789ab] Hi"}]}'
+
+    with httpx2.Client(transport=Transport(world.routes())) as client:
+        assert client.post(URL, content=pieces(b"chat")).json()["model"] == "fault-none"
+        own = f"{world.simulator.base_url}/chat/completions"
+        assert client.post(own, content=pieces(b"fault-cr")).json()["model"] == "fault-cr"
+
+
+async def test_an_asynchronous_body_in_pieces_is_routed(world: World) -> None:
+    """As above, with an asynchronous generator."""
+    world.first_then("none", "crlf")
+    routes = await asyncio.to_thread(world.routes)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'{"model": "chat", '
+        yield b'"messages": [{"role": "user", "content": "[0123456789ab] Hi"}]}'
+
+    async with httpx2.AsyncClient(transport=AsyncTransport(routes)) as client:
+        assert (await client.post(URL, content=pieces())).json()["model"] == "fault-none"
+
+
+async def test_a_caller_that_leaves_ends_both_requests(world: World) -> None:
+    """A cancelled request ends the first one and the second one at their providers."""
+    world.first_then("silence", "headers-only", hedge=Hedge(target="sim/headers-only", delay_us=50_000))
+    before = len(world.simulator.truth())
+    routes = await asyncio.to_thread(world.routes)
+    async with httpx2.AsyncClient(transport=AsyncTransport(routes), timeout=60) as client:
+        asking = asyncio.create_task(client.post(URL, json=STREAMED))
+        await asyncio.to_thread(eventually, PATIENCE, lambda: routes.counters["hedges"] == 1, "the second request")
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        left = ["client_left"] * 2
+        await asyncio.to_thread(eventually, PATIENCE, lambda: world.simulator.endings(before) == left, "the ends")
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_response_that_comes_as_the_caller_leaves_is_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """However many turns of the event loop lie between a response and the cancellation, no connection stays open."""
+    world.first_then("none", "crlf", hedge=Hedge(target="sim/crlf", delay_us=0))
+    routes = await asyncio.to_thread(world.routes)
+    engine, arrives = Engine(routes, routes.new_pool()), asyncio.Event()
+    counts = Counter[str]()
+
+    async def close() -> None:
+        counts["closed"] += 1
+
+    async def attempt(_outgoing: Outgoing, _request: Any, entry: RouteEntry) -> Attempt:
+        await (arrives if entry.target == "sim/crlf" else asyncio.Event()).wait()
+        counts["opened"] += 1
+        return Attempt(entry, Incoming(status=200, headers=[], rest=_nothing(), aclose=close))
+
+    monkeypatch.setattr(engine, "_attempt", attempt)
+    body = json.dumps(STREAMED).encode()
+    outgoing = Outgoing(method="POST", url=URL, headers=[], body=body, extensions={})
+    asking = asyncio.create_task(engine.send(outgoing))
+    while not routes.counters["hedges"]:
+        await asyncio.sleep(0.01)
+    arrives.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if asking.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0.05)
+        assert counts["closed"] == counts["opened"]
+    await engine.aclose()
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    yield b""
+
+
+def test_a_table_whose_only_weight_is_of_another_dialect(world: World) -> None:
+    """Members without weight are asked in their order if those with weight cannot take the request."""
+    world.publish(world.entry("crlf", weight=1.0, dialect="gemini"), world.entry("none"), world.entry("cr"))
+    assert ask(client_of(world.routes())) == "fault-none"

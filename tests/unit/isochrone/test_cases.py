@@ -1,6 +1,7 @@
 """The routing client passes the cases that all clients share, `clients/cases.json`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from isochrone.routing.engine import retry_after_s
 from isochrone_common.route_consumer import FollowedTables, TableCursor
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import RouteTable
 from testdata.routes import NOW_AT
 
-CASES = json.loads((Path(__file__).resolve().parents[4] / "clients" / "cases.json").read_text())
+CASES = json.loads((Path(__file__).resolve().parents[3] / "clients" / "cases.json").read_text())
 
 
 def cases(subject: str) -> pytest.MarkDecorator:
@@ -39,18 +41,10 @@ def document(
     unassigned: float = 0,
 ) -> dict[str, Any]:
     """A table of a case as the JSON of a collector."""
+    common = {"dialect": "openai-chat", "credential_ref": None, "hedge": None}
     entries = [
-        {
-            "rank": rank,
-            "weight": weight,
-            "target": name,
-            "provider": name,
-            "model": f"model-{name}",
-            "dialect": "openai-chat",
-            "base_url": f"https://{name}.example/v1",
-            "credential_ref": None,
-            "hedge": None,
-        }
+        {"rank": rank, "weight": weight, "target": name, "provider": name, "model": f"model-{name}", **common}
+        | {"base_url": f"https://{name}.example/v1"}
         for rank, (name, weight) in enumerate(weights.items(), start=1)
     ]
     return {
@@ -70,31 +64,22 @@ def document(
     }
 
 
-def table(**fields: Any) -> Any:
+def table(**fields: Any) -> RouteTable:
     return read_table(json.dumps(document(**fields)))
 
 
 @cases("order")
 def test_order(case: dict[str, Any]) -> None:
     """The first member is drawn by weight, the others follow by rank; see the law of each case."""
-    whole = document(weights=case["weights"])
-    entries = table(weights={"a": 1}).entries
-    entries = tuple(
-        type(entries[0])(**{**_fields(entries[0]), "target": one["target"], "weight": one["weight"]})
-        for one in whole["entries"]
-    )
+    (entry,) = table(weights={"a": 1}).entries
     found = order(
-        entries,
+        [replace(entry, target=name, weight=weight) for name, weight in case["weights"].items()],
         unassigned=case.get("unassigned", 0),
         draw=case["draw"],
         throttled=case.get("throttled", ()),
         failing=case.get("failing", ()),
     )
     assert [entry.target for entry in found] == case["order"]
-
-
-def _fields(entry: Any) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in entry.__dataclass_fields__}
 
 
 @cases("tables")

@@ -1,0 +1,178 @@
+"""The callback of LiteLLM: settings, the region and the earlier attempts of a request, and the order of deployments."""
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from isochrone.litellm import SettingsError, arguments, requests
+from isochrone.litellm.requests import deployment_orders, target_of
+from isochrone_wire.routes import RouteEntry
+
+GOOD: dict[str, Any] = {"url": "http://127.0.0.1:4680", "regions": ["us-east-2"], "deployments": {"mine": "x/a"}}
+
+
+def test_good_settings() -> None:
+    """They are the arguments of the callback."""
+    assert arguments(GOOD) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"regoins": []}, "`regoins` is not a setting: use url, default_region"),
+        ({"token": None}, "token has no value: is its environment variable set?"),
+        ({"regions": "us-east-2"}, "regions is 'us-east-2': it has to be a list of texts"),
+        ({"regions": ["us-east-2", ""]}, "it has to be a list of texts"),
+        ({"deployments": ["x/a"]}, "it has to be a target by the id of each deployment"),
+        ({"deployments": {"mine": 7}}, "it has to be a target by the id of each deployment"),
+        ({"default_region": 7}, "default_region is 7: it has to be a text"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], sentence: str) -> None:
+    """Each error names the setting and what to do."""
+    with pytest.raises(SettingsError, match=r"callback_settings\.isochrone") as caught:
+        arguments(GOOD | change)
+    assert sentence in str(caught.value)
+
+
+def test_missing_settings() -> None:
+    """Without an address there is nothing to follow."""
+    with pytest.raises(SettingsError, match="has no `url`"):
+        arguments({"regions": ["us-east-2"]})
+    with pytest.raises(SettingsError, match="is missing"):
+        arguments(None)
+
+
+def test_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ca_file` becomes a TLS context."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: made if cafile == "ca.pem" else None)
+    assert arguments(GOOD | {"ca_file": "ca.pem"}) == {**GOOD, "ssl_context": made}
+
+
+HEADERS = {"proxy_server_request": {"headers": {"x-client-region": "header"}}}
+OF_KEY = {"user_api_key_metadata": {"client_region": "key"}}
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "region"),
+    [
+        ({}, "default"),
+        (HEADERS, "header"),
+        ({"proxy_server_request": {"headers": {"X-Client-Region": "other case"}}}, "other case"),
+        ({**HEADERS, "metadata": {"client_region": "metadata"}}, "header"),
+        ({"metadata": {"client_region": "metadata", **OF_KEY}}, "metadata"),
+        ({"metadata": OF_KEY}, "key"),
+        ({"litellm_metadata": OF_KEY, "metadata": {}}, "key"),
+        ({"metadata": {"client_region": ""}}, "default"),
+        ({"metadata": {"client_region": ["x"]}, "proxy_server_request": None}, "default"),
+        ({"metadata": 7, "proxy_server_request": {"headers": None}}, "default"),
+    ],
+)
+def test_client_region(request_fields: dict[str, Any], region: str) -> None:
+    """Header, metadata of the request, metadata of the key, default; whatever types a caller sends."""
+    found = requests.client_region(request_fields, header="X-Client-Region", default="default")
+    assert found == region
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "tried"),
+    [
+        ({}, set()),
+        ({"metadata": {"previous_models": ({"deployment_id": "a"},)}}, set()),
+        ({"metadata": {"previous_models": ({"deployment_id": "a"},), "attempted_retries": 0}}, set()),
+        ({"metadata": {"previous_models": ({"deployment_id": "a"},), "attempted_retries": 1}}, {"a"}),
+        ({"litellm_metadata": {"previous_models": [{"deployment_id": "a"}]}, "fallback_depth": 1}, {"a"}),
+        ({"metadata": {"previous_models": [{}, 7, {"deployment_id": None}], "attempted_retries": 2}}, set()),
+        ({"metadata": {"previous_models": 7, "attempted_retries": "yes"}}, set()),
+        ({"_retry_skipped_deployment_ids": ("b",)}, {"b"}),
+        ({"_excluded_deployment_ids": ["a", "b"], "fallback_depth": 1}, {"a", "b"}),
+        ({"_excluded_deployment_ids": "ab"}, set()),
+    ],
+)
+def test_tried_deployments(request_fields: dict[str, Any], tried: set[str]) -> None:
+    """Those that LiteLLM notes or excludes for this request, but not those of an earlier one with the same metadata."""
+    assert requests.tried_deployments(request_fields) == tried
+
+
+@pytest.mark.parametrize("name", ["file", "file_id", "input_file_id", "training_file", "batch_id"])
+def test_requests_for_one_provider(name: str) -> None:
+    """A file or a batch exists at one provider only."""
+    assert requests.is_for_one_provider({name: "x-1"})
+    assert not requests.is_for_one_provider({name: None, "messages": []})
+
+
+def test_deployment_of() -> None:
+    """The deployment of a call, if it has one."""
+    assert requests.deployment_of({"model_info": {"id": "a"}}) == "a"
+    assert requests.deployment_of({"model_info": None}) is None
+
+
+def entries(**weights: float) -> list[RouteEntry]:
+    """Members by name, in rank order, with their weights."""
+    return [
+        RouteEntry(
+            rank=rank, weight=weight, target=f"x/{name}", provider="x", model=name, dialect="openai-chat", base_url="-"
+        )
+        for rank, (name, weight) in enumerate(weights.items(), start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("deployment_id", "target"),
+    [
+        ("x/a", "x/a"),
+        ("x/a@chat", "x/a"),
+        ("x/a@2025", "x/a@2025"),
+        ("x/a@2025@chat", "x/a@2025"),
+        ("mine", "x/b"),
+        ("x/c", None),
+        ("d1f3", None),
+        ("", None),
+    ],
+)
+def test_target_of(deployment_id: str, target: str | None) -> None:
+    """A deployment is named by the settings or by its id; targets may contain the character that makes ids unique."""
+    assert target_of(deployment_id, ["x/a", "x/a@2025", "x/b"], named={"mine": "x/b"}) == target
+
+
+@pytest.mark.parametrize(
+    ("draw", "tried", "resting", "wanted"),
+    [
+        (0.0, (), (), {"x/a": 1, "x/b": 2, "x/c": 3, "other": 4}),
+        (0.8, (), (), {"x/b": 1, "x/a": 2, "x/c": 3, "other": 4}),
+        (0.0, ("x/a",), (), {"x/b": 1, "x/c": 2, "other": 3, "x/a": 4}),
+        (0.99, ("x/a", "x/b"), (), {"x/c": 1, "other": 2, "x/a": 3, "x/b": 3}),
+        (0.0, (), ("x/a",), {"x/b": 1, "x/c": 2, "other": 3, "x/a": 4}),
+        (0.0, ("x/b",), ("x/a",), {"x/c": 1, "other": 2, "x/a": 3, "x/b": 4}),
+        (0.0, ("x/a", "x/b", "x/c", "other"), (), {"x/a": 1, "x/b": 1, "x/c": 1, "other": 1}),
+    ],
+)
+def test_deployment_orders(draw: float, tried: Sequence[str], resting: Sequence[str], wanted: dict[str, int]) -> None:
+    """The drawn member, the others by rank, other deployments, resting ones, and last those tried by this request."""
+    found = deployment_orders(
+        entries(a=0.75, b=0.25, c=0.0),
+        ["other", "x/c", "x/b", "x/a"],
+        named={},
+        tried=tried,
+        resting=resting,
+        draw=draw,
+    )
+    assert found == wanted
+
+
+def test_deployments_of_one_target() -> None:
+    """They share an order; if one of them has failed, the other keeps its place."""
+    ids = ["x/a@1", "x/a@2", "x/b"]
+    members = entries(a=1.0, b=0.0)
+    assert deployment_orders(members, ids, named={}, draw=0.5) == {"x/a@1": 1, "x/a@2": 1, "x/b": 2}
+    tried = deployment_orders(members, ids, named={}, tried=["x/a@1"], draw=0.5)
+    assert tried == {"x/a@2": 1, "x/b": 2, "x/a@1": 3}
+
+
+def test_no_member() -> None:
+    """Without a member among the deployments there is no order."""
+    assert deployment_orders(entries(a=1.0), ["d1", "d2"], named={}, draw=0.5) == {}
+    assert deployment_orders(entries(a=1.0), [], named={}, draw=0.5) == {}
