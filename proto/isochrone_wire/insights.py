@@ -263,7 +263,7 @@ class AlertKind(StrEnum):
     JOB_FAILING = "job_failing"
     CLOCK_WRONG = "clock_wrong"
     CERTIFICATE_EXPIRING = "certificate_expiring"
-    RIVAL = "rival"
+    DUPLICATE_AGENT = "duplicate_agent"
     DISK_LOW = "disk_low"
     DATABASE_RESTORED = "database_restored"
     ACKNOWLEDGED = "acknowledged"

@@ -19,7 +19,7 @@ from http import HTTPStatus
 import httpx
 import structlog
 
-from isochrone_collector.alerts.formats import REQUEST_OF, HttpRequest
+from isochrone_collector.alerts.formats import HttpRequest, request_of
 from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
 from isochrone_collector.alerts.notifications import (
     Notification,
@@ -222,8 +222,7 @@ class ReceiverDelivery:
         await self._record(notification, reply, retry=not is_final, open_keys=open_keys)
 
     async def _send(self, notification: Notification) -> Reply:
-        request = REQUEST_OF[self.receiver.format](notification, self.receiver, now_at=self._clock())
-        reply = await self._sender.send(request)
+        reply = await self._sender.send(request_of(notification, self.receiver, now_at=self._clock()))
         if reply.wait_us:
             self._paused_until = self._clock() + reply.wait_us
         return reply

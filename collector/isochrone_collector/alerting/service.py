@@ -5,10 +5,10 @@ Without a receiver alerts are still raised, but they are not delivered later.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -16,10 +16,10 @@ from isochrone_collector.alerts.conditions import ABSENCE_KINDS, LastAlert, Vant
 from isochrone_collector.alerts.message import (
     Action,
     AlertMessage,
-    id_of,
-    of_collector,
+    alert,
+    of_duplicate_agent,
     of_lost_batches,
-    of_rival,
+    of_test,
     topic_of,
 )
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, UnknownName
@@ -45,20 +45,6 @@ _MAX_CHECK_GAP_US = 3 * ABSENCE_CHECK_EVERY_US + MINUTE_US
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Observation:
-    """The period over which this collector has checked for absences without a gap, and its last check."""
-
-    since_at: int = 0
-    checked_at: int = 0
-
-    def extend(self, now_at: int) -> None:
-        """Add a check; begin a new period after a gap, or after the clock was set back."""
-        if not 0 <= now_at - self.checked_at <= _MAX_CHECK_GAP_US:
-            self.since_at = now_at
-        self.checked_at = now_at
-
-
 class AlertService:
     """The alerts of all collectors on one database; `receivers` are the deliveries to each receiver."""
 
@@ -67,7 +53,8 @@ class AlertService:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._observation = _Observation()
+        # The period over which this collector has checked for absences without a gap.
+        self._checked_since_at = self._checked_at = 0
         self.receivers = tuple(receivers)
 
     def wake(self) -> None:
@@ -97,9 +84,7 @@ class AlertService:
     async def last_alerts(self, connection: Connection, kinds: Iterable[AlertKind]) -> dict[str, LastAlert]:
         """Return the last alert of these kinds about each subject."""
         newest = await alerts.newest(connection, kinds)
-        return {
-            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
-        }
+        return {row.subject: LastAlert(AlertKind(row.kind), row.id, row.raised_at) for row in newest}
 
     async def check_absences(self) -> None:
         """Raise alerts for vantages that are absent or back."""
@@ -107,26 +92,21 @@ class AlertService:
             states = await vantages.states(connection, now_at=self._clock())
             last_alerts = await self.last_alerts(connection, ABSENCE_KINDS)
         now_at = self._clock()
-        self._observation.extend(now_at)
-        heartbeats = [
-            VantageHeartbeat(
-                name=row.name,
-                region=row.region,
-                last_seen_at=row.last_seen_at,
-                next_heartbeat_at=row.next_heartbeat_at,
-            )
-            for row in states
-        ]
-        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._observation.since_at):
+        # A gap, or a clock that was set back, begins a new period.
+        if not 0 <= now_at - self._checked_at <= _MAX_CHECK_GAP_US:
+            self._checked_since_at = now_at
+        self._checked_at = now_at
+        heartbeats = [VantageHeartbeat(row.name, row.region, row.last_seen_at, row.next_heartbeat_at) for row in states]
+        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._checked_since_at):
             async with self._database.connection() as connection:
                 await self.raise_alert(connection, message)
 
-    async def check_rivals(self) -> None:
+    async def check_duplicate_agents(self) -> None:
         """Raise an alert for each vantage with a second agent."""
         async with self._database.connection() as connection:
             for row in await vantages.rivals(connection, now_at=self._clock()):
-                since_at, raised_at = row.rival_first_at, self._clock()
-                message = of_rival(row.name, row.region, epoch=row.rival_epoch, since_at=since_at, raised_at=raised_at)
+                instants = {"since_at": row.rival_first_at, "raised_at": self._clock()}
+                message = of_duplicate_agent(row.name, row.region, epoch=row.rival_epoch, **instants)
                 await self.raise_alert(connection, message)
 
     async def check_lost_batches(self) -> None:
@@ -145,7 +125,7 @@ class AlertService:
         if receiver and receiver not in names:
             raise UnknownName.among("receiver", receiver, names)
         chosen = [one for one in self.receivers if receiver in ("", one.name)]
-        message = of_collector(AlertKind.TEST, raised_at=self._clock())
+        message = of_test(raised_at=self._clock())
         async with self._database.transaction() as connection:
             await alerts.record(connection, message)
             await alerts.schedule(connection, message, [one.name for one in chosen], next_attempt_at=None)
@@ -156,8 +136,8 @@ class AlertService:
 
 MIN_US, MAX_US = 60 * SECOND_US, 366 * DAY_US
 _MAX_PATTERNS, _MAX_CHARS, _MAX_REASON_CHARS = 100, 200, 500
-_PREFIXES = ("incident_", "alert_")
-_ID_CHARS = 16
+# An id has 63 bits.
+_NAME = re.compile("(?:incident|alert)_([0-7][0-9a-fA-F]{15})")
 _KEPT = ("target", "provider", "model", "region", "regions", "route", "vantage", "incident", "scope")
 
 
@@ -188,7 +168,8 @@ class SilenceService:
         known = [kind.value for kind in AlertKind]
         if wrong := next((kind for kind in kinds if kind not in known), None):
             raise BadRequest(unknown("kind", wrong, known))
-        silence = self._silence(duration_us, reason, targets=targets, providers=providers, regions=regions, kinds=kinds)
+        what = {"targets": targets, "providers": providers, "regions": regions, "kinds": kinds}
+        silence = self._silence(duration_us, reason, {name: tuple(own) for name, own in what.items()})
         async with self._database.transaction() as connection:
             await silences.add(connection, silence)
             await audit.record(
@@ -210,7 +191,7 @@ class SilenceService:
                 raise Conflict(f"{problem} is over: {last.subject} {last.sentence}")
             if topic.action is Action.EVENT:
                 raise BadRequest(f"{problem} has no end, so it is not repeated and cannot be acknowledged")
-            silence = self._silence(duration_us, reason, thread=topic.dedup_key, subject=last.subject)
+            silence = self._silence(duration_us, reason, {"thread": topic.dedup_key, "subject": last.subject})
             await silences.add(connection, silence)
             target = f"{silence.name} {topic.dedup_key} {last.subject}"
             await audit.record(connection, at=silence.created_at, action="alert.acknowledge", target=target)
@@ -235,31 +216,15 @@ class SilenceService:
         async with self._database.connection() as connection:
             return SilenceList(silences=await silences.at(connection, self._clock(), past=past))
 
-    def _silence(
-        self,
-        duration_us: int,
-        reason: str,
-        *,
-        targets: Sequence[str] = (),
-        providers: Sequence[str] = (),
-        regions: Sequence[str] = (),
-        kinds: Sequence[str] = (),
-        thread: str = "",
-        subject: str = "",
-    ) -> Silence:
+    def _silence(self, duration_us: int, reason: str, what: Mapping[str, Any]) -> Silence:
         if not MIN_US <= duration_us <= MAX_US:
             raise BadRequest("a silence lasts for a minute to 366 days")
         if not reason.strip() or len(reason) > _MAX_REASON_CHARS:
             raise BadRequest(f"a silence has a reason of 1 to {_MAX_REASON_CHARS} characters")
         now_at = self._clock()
         return Silence(
+            **what,
             id=secrets.randbits(63),
-            targets=tuple(targets),
-            providers=tuple(providers),
-            regions=tuple(regions),
-            kinds=tuple(kinds),
-            thread=thread,
-            subject=subject,
             reason=reason.strip(),
             created_by=audit.principal(),
             created_at=now_at,
@@ -270,34 +235,27 @@ class SilenceService:
 def _message(silence: Silence, last: AlertMessage) -> AlertMessage:
     """Return the alert for an acknowledgement of the problem that `last` is about."""
     until = minute(silence.until_at)
-    return AlertMessage(
-        id=id_of(AlertKind.ACKNOWLEDGED, silence.id),
-        kind=AlertKind.ACKNOWLEDGED,
-        subject=last.subject,
-        sentence=f"acknowledged by {silence.created_by} until {until} UTC: {silence.reason}",
-        details={name: last.details[name] for name in _KEPT if name in last.details}
-        | {
-            "thread": silence.thread,
-            "failure": topic_of(last).kind.value,
-            "by": silence.created_by,
-            "until": until,
-            "reason": silence.reason,
-        },
+    return alert(
+        AlertKind.ACKNOWLEDGED,
+        last.subject,
+        f"acknowledged by {silence.created_by} until {until} UTC: {silence.reason}",
+        key=(silence.id,),
         raised_at=silence.created_at,
+        **{name: last.details[name] for name in _KEPT if name in last.details},
+        thread=silence.thread,
+        failure=topic_of(last).kind.value,
+        by=silence.created_by,
+        until=until,
+        reason=silence.reason,
     )
 
 
 def _number(problem: str) -> int:
     """Return the number in the name of an incident or an alert. Raises `BadRequest`."""
-    prefix = next((one for one in _PREFIXES if problem.startswith(one)), "")
-    digits = problem.removeprefix(prefix)
-    try:
-        number = int(digits, 16) if prefix and len(digits) == _ID_CHARS else -1
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 63:
+    found = _NAME.fullmatch(problem)
+    if found is None:
         raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
-    return number
+    return int(found[1], 16)
 
 
 STATE_EVERY_US = 5 * SECOND_US

@@ -15,13 +15,11 @@ The laws:
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from isochrone_collector.alerts.message import AlertMessage, id_of, of_absence, of_return
+from isochrone_collector.alerts.message import AlertMessage, alert, of_absence, of_return
 from isochrone_collector.fleet_state import LATE_GRACE_US, Spender, budget_of
 from isochrone_wire import durations
-from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import AlertKind, Eligible
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Budget, Plan, Slo, Spend, Target, day_of
@@ -32,14 +30,12 @@ from isochrone_wire.workloads import estimate_request
 ABSENCE_KINDS = (AlertKind.VANTAGE_ABSENT, AlertKind.VANTAGE_BACK)
 """The kinds of the alerts on a vantage's absence and return."""
 
-MIN_TOLERANCE_US = 2 * MINUTE_US
-MISSED_HEARTBEATS = 3
-
+_MIN_TOLERANCE_US = 2 * MINUTE_US
+_MISSED_HEARTBEATS = 3
 _DEFAULT_HEARTBEAT_US = MINUTE_US
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VantageHeartbeat:
+class VantageHeartbeat(NamedTuple):
     """A vantage's last heartbeat, and the next one it announced."""
 
     name: str
@@ -55,11 +51,10 @@ class VantageHeartbeat:
     @property
     def tolerance_us(self) -> int:
         """The lateness, in microseconds, from which on the vantage is absent."""
-        return max(MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), MIN_TOLERANCE_US)
+        return max(_MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), _MIN_TOLERANCE_US)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastAlert:
+class LastAlert(NamedTuple):
     """The last alert on a vantage's absence or return."""
 
     kind: AlertKind
@@ -80,13 +75,8 @@ def absence_alerts(
             if now_at - vantage.last_seen_at < DAY_US and not is_raised:
                 yield of_absence(vantage.name, vantage.region, last_seen_at=vantage.last_seen_at, raised_at=now_at)
         elif last and was_absent and now_at <= vantage.due_at + LATE_GRACE_US:
-            yield of_return(
-                vantage.name,
-                vantage.region,
-                absence=last.alert_id,
-                absent_at=last.raised_at,
-                raised_at=now_at,
-            )
+            back = {"absence": last.alert_id, "absent_at": last.raised_at, "raised_at": now_at}
+            yield of_return(vantage.name, vantage.region, **back)
 
 
 CLOCK_WRONG_US = 10 * SECOND_US
@@ -104,22 +94,19 @@ def budget_alerts(spenders: Iterable[Spender], plan: Plan, *, now_at: int) -> It
             if spent.day_at != day_at or budget is None or not own:
                 continue
             if limits := _reached(spent, budget, own):
-                subject = f"{spent.provider} from {spender.vantage}"
-                yield AlertMessage(
-                    id=id_of(AlertKind.BUDGET_EXHAUSTED, spender.vantage, spent.provider, day_at),
-                    kind=AlertKind.BUDGET_EXHAUSTED,
-                    subject=subject,
-                    sentence=f"the budget of today has no room for another round: {'; '.join(limits)}",
-                    details={
-                        "vantage": spender.vantage,
-                        "region": spender.region,
-                        "provider": spent.provider,
-                        "day": rfc3339(day_at),
-                        "usd": spent.usd,
-                        "tokens": spent.tokens,
-                        "requests": spent.requests,
-                    },
+                yield alert(
+                    AlertKind.BUDGET_EXHAUSTED,
+                    f"{spent.provider} from {spender.vantage}",
+                    f"the budget of today has no room for another round: {'; '.join(limits)}",
+                    key=(spender.vantage, spent.provider, day_at),
                     raised_at=now_at,
+                    vantage=spender.vantage,
+                    region=spender.region,
+                    provider=spent.provider,
+                    day=rfc3339(day_at),
+                    usd=spent.usd,
+                    tokens=spent.tokens,
+                    requests=spent.requests,
                 )
 
 
@@ -146,23 +133,21 @@ def is_clock_wrong(offset_us: int | None, uncertainty_us: int | None) -> bool:
 
 def of_vantage_clock(vantage: str, region: str, offset_us: int, *, raised_at: int) -> AlertMessage:
     """Return the alert for a vantage whose clock is `offset_us` ahead of the collector's."""
-    direction = "ahead of" if offset_us > 0 else "behind"
-    seconds = abs(offset_us) / SECOND_US
-    return AlertMessage(
-        id=id_of(AlertKind.CLOCK_WRONG, vantage, day_of(raised_at)),
-        kind=AlertKind.CLOCK_WRONG,
-        subject=f"clock of {vantage}",
-        sentence=f"the clock of {vantage} in {region} is {seconds:.0f} s {direction} the collector's: its rounds count "
-        "for no incident until it is right",
-        details={"vantage": vantage, "region": region, "offset_us": offset_us},
+    off = f"{abs(offset_us) / SECOND_US:.0f} s {'ahead of' if offset_us > 0 else 'behind'} the collector's"
+    return alert(
+        AlertKind.CLOCK_WRONG,
+        f"clock of {vantage}",
+        f"the clock of {vantage} in {region} is {off}: its rounds count for no incident until it is right",
+        key=(vantage, day_of(raised_at)),
         raised_at=raised_at,
+        vantage=vantage,
+        region=region,
+        offset_us=offset_us,
     )
 
 
 _KIND_OF = {
-    ChangeKind.SOFT: AlertKind.ROUTE_SWITCHED,
-    ChangeKind.FAST: AlertKind.ROUTE_SWITCHED,
-    ChangeKind.HARD: AlertKind.ROUTE_SWITCHED,
+    **dict.fromkeys((ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD), AlertKind.ROUTE_SWITCHED),
     ChangeKind.FREEZE: AlertKind.ROUTE_FROZEN,
 }
 
@@ -172,23 +157,22 @@ def of_change(table: RouteTable, *, raised_at: int) -> AlertMessage | None:
     kind = _KIND_OF.get(table.change)
     if kind is None:
         return None
-    return AlertMessage(
-        id=id_of(kind, table.client_region, table.route, table.generation, table.built_at),
-        kind=kind,
-        subject=f"{table.route} from {table.client_region}",
-        sentence=table.sentence,
-        details=_details(table)
-        | {"rule": table.change.value, "first": table.entries[0].target if table.entries else None},
+    return alert(
+        kind,
+        f"{table.route} from {table.client_region}",
+        table.sentence,
+        key=(table.client_region, table.route, table.generation, table.built_at),
         raised_at=raised_at,
+        **_details(table),
+        rule=table.change.value,
+        first=table.entries[0].target if table.entries else None,
     )
 
 
 def objective_alerts(
     table: RouteTable, last_alerts: Mapping[str, LastAlert], explained: Collection[str], *, raised_at: int
 ) -> Iterator[AlertMessage]:
-    """Yield the alerts for members that miss their objective, or meet it again. `last_alerts` are the last ones by
-    subject, and `explained` the targets that an incident explains.
-    """
+    """Yield the alerts for members that miss their objective, or meet it again; `last_alerts` are by subject."""
     if table.state is RouteState.FROZEN:
         return
     for entry in table.entries:
@@ -197,23 +181,26 @@ def objective_alerts(
         breach = last if last and last.kind is AlertKind.SLO_BREACHED else None
         details = _details(table) | {"target": entry.target, "slo": table.slo.name}
         if entry.slo_eligible is Eligible.NO and breach is None and entry.target not in explained:
-            yield AlertMessage(
-                id=id_of(AlertKind.SLO_BREACHED, subject, table.generation, table.built_at),
-                kind=AlertKind.SLO_BREACHED,
-                subject=subject,
-                sentence=f"misses its objective: {_shares(entry, table.slo)}",
-                details=details | {"goodput": _value(entry.goodput), "success": _value(entry.success)},
+            yield alert(
+                AlertKind.SLO_BREACHED,
+                subject,
+                f"misses its objective: {_shares(entry, table.slo)}",
+                key=(subject, table.generation, table.built_at),
                 raised_at=raised_at,
+                **details,
+                goodput=entry.goodput and entry.goodput.value,
+                success=entry.success and entry.success.value,
             )
         elif entry.slo_eligible is Eligible.YES and breach is not None:
             lasted = durations.rough(raised_at - breach.raised_at)
-            yield AlertMessage(
-                id=id_of(AlertKind.SLO_RESTORED, subject, breach.alert_id),
-                kind=AlertKind.SLO_RESTORED,
-                subject=subject,
-                sentence=f"meets its objective again, {lasted} after the breach was reported",
-                details=details | {"breach": alert_name(breach.alert_id)},
+            yield alert(
+                AlertKind.SLO_RESTORED,
+                subject,
+                f"meets its objective again, {lasted} after the breach was reported",
+                key=(subject, breach.alert_id),
                 raised_at=raised_at,
+                **details,
+                breach=alert_name(breach.alert_id),
             )
 
 
@@ -231,7 +218,3 @@ def _shares(entry: RouteEntry, slo: Slo) -> str:
     if entry.success is not None and slo.min_success:
         parts.append(f"{entry.success.value:.1%} of {entry.success.n} succeeded, {slo.min_success:.1%} needed")
     return "; ".join(parts) or "too many requests are too slow"
-
-
-def _value(share: Proportion | None) -> float | None:
-    return None if share is None else share.value

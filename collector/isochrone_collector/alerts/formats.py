@@ -7,7 +7,6 @@ The limits are those of Block Kit of Slack (docs.slack.dev/reference/block-kit/b
 
 A template is JSON before anything is inserted, and placeholders are replaced only within its strings, so that no alert
 can change its structure. A string that is one placeholder becomes the value itself: a number, a list, an object.
-`string.Template` suffices for that; a template language with loops and expressions would need a sandbox.
 """
 
 import json
@@ -59,36 +58,27 @@ _OVER, _ACKNOWLEDGED = ":large_green_circle:", ":eyes:"
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def slack(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:  # noqa: ARG001  # as all
+def slack(notification: Notification, receiver: Receiver) -> HttpRequest:
     """Return the request for one message."""
-    symbol = _symbol(notification)
-    title = notification.title
-    lines = notification.lines
-    shown = [_escaped(line) for line in (lines or (title,))[:_MAX_LINES]]
+    title, lines = notification.title, notification.lines
+    symbol = _ACKNOWLEDGED if notification.state is State.ACKNOWLEDGE else _SYMBOL[notification.severity]
+    if notification.topic.action is Action.END:
+        symbol = _OVER
+    shown = [line.translate(_ESCAPES) for line in (lines or (title,))[:_MAX_LINES]]
     if len(lines) > _MAX_LINES:
         shown.append(f"and {len(lines) - _MAX_LINES} more")
     headline = title if lines else notification.alerts[-1].message.subject
     context = f"{notification.topic.kind.value} · {notification.severity.value} · {minute(notification.raised_at)} UTC"
     body = {
         # Notifications of the system, and clients without blocks, show this text.
-        "text": cut(_escaped(title), _SECTION_CHARS),
+        "text": cut(title.translate(_ESCAPES), _SECTION_CHARS),
         "blocks": [
             {"type": "header", "text": {"type": "plain_text", "text": cut(f"{symbol} {headline}", _HEADER_CHARS)}},
             {"type": "section", "text": {"type": "mrkdwn", "text": cut("\n".join(shown), _SECTION_CHARS)}},
-            {"type": "context", "elements": [{"type": "mrkdwn", "text": _escaped(context)}]},
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": context.translate(_ESCAPES)}]},
         ],
     }
     return HttpRequest(url=receiver.url, body=encoded(body))
-
-
-def _symbol(notification: Notification) -> str:
-    if notification.topic.action is Action.END:
-        return _OVER
-    return _ACKNOWLEDGED if notification.state is State.ACKNOWLEDGE else _SYMBOL[notification.severity]
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES)
 
 
 _SUMMARY_CHARS, _KEY_CHARS = 1024, 255
@@ -96,7 +86,7 @@ _SUMMARY_CHARS, _KEY_CHARS = 1024, 255
 _MAX_DETAILS = 50
 
 
-def pagerduty(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:  # noqa: ARG001  # as all
+def pagerduty(notification: Notification, receiver: Receiver) -> HttpRequest:
     """Return the request for one event; only a trigger has a payload."""
     event: dict[str, object] = {
         "routing_key": receiver.key,
@@ -128,7 +118,7 @@ _ACTION = {State.ACKNOWLEDGE: "acknowledge", State.RESOLVE: "close"}
 _SOURCE = "isochrone"
 
 
-def opsgenie(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:  # noqa: ARG001  # as all
+def opsgenie(notification: Notification, receiver: Receiver) -> HttpRequest:
     """Return the request that creates, acknowledges or closes an alert."""
     alias = cut(notification.key, _ALIAS_CHARS)
     url = f"{receiver.url.rstrip('/')}/v2/alerts"
@@ -153,15 +143,10 @@ def opsgenie(notification: Notification, receiver: Receiver, *, now_at: int) -> 
     return HttpRequest(url=url, body=encoded(body), headers={"authorization": f"GenieKey {receiver.key}"})
 
 
-def template(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:  # noqa: ARG001  # as all
+def template(notification: Notification, receiver: Receiver) -> HttpRequest:
     """Return the request with the body and the headers of the receiver."""
-    body = encoded(_filled(receiver.body, _values(notification)))
-    return HttpRequest(url=receiver.url, body=body, headers=receiver.headers)
-
-
-def _values(notification: Notification) -> dict[str, Any]:
     last = notification.alerts[-1].message
-    return {
+    values = {
         "id": notification.id,
         "key": notification.key,
         "state": notification.state.value,
@@ -177,6 +162,7 @@ def _values(notification: Notification) -> dict[str, Any]:
         "details": details_of(last),
         "alerts": [{"kind": one.kind.value, **details_of(one)} for one in notification.newest],
     }
+    return HttpRequest(url=receiver.url, body=encoded(_filled(receiver.body, values)), headers=receiver.headers)
 
 
 def _filled(part: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # JSON
@@ -195,12 +181,6 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # JSO
 
 def standard(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:
     """Return the request for one alert, of the type `isochrone.KIND`, or for several, of the type `isochrone.group`."""
-    body = encoded(_document(notification))
-    headers = webhook_signature.headers(receiver.secret, message=notification.id, sent_s=now_at // SECOND_US, body=body)
-    return HttpRequest(url=receiver.url, body=body, headers=headers)
-
-
-def _document(notification: Notification) -> dict[str, object]:
     messages = [one.message for one in notification.alerts]
     if len(messages) == 1:
         kind, data = messages[0].kind.value, dict(details_of(messages[0]))
@@ -215,14 +195,21 @@ def _document(notification: Notification) -> dict[str, object]:
         }
     if notification.is_repeated:
         data["repetition"] = notification.alerts[0].repeats
-    return {"type": f"isochrone.{kind}", "timestamp": rfc3339(notification.raised_at), "data": data}
+    body = encoded({"type": f"isochrone.{kind}", "timestamp": rfc3339(notification.raised_at), "data": data})
+    headers = webhook_signature.headers(receiver.secret, message=notification.id, sent_s=now_at // SECOND_US, body=body)
+    return HttpRequest(url=receiver.url, body=body, headers=headers)
 
 
-REQUEST_OF: Mapping[Format, Callable[..., HttpRequest]] = {
-    Format.STANDARD: standard,
+def request_of(notification: Notification, receiver: Receiver, *, now_at: int) -> HttpRequest:
+    """Return the request of a notification in the format of its receiver, sent at this instant."""
+    if receiver.format is Format.STANDARD:
+        return standard(notification, receiver, now_at=now_at)
+    return _REQUEST_OF[receiver.format](notification, receiver)
+
+
+_REQUEST_OF: Mapping[Format, Callable[[Notification, Receiver], HttpRequest]] = {
     Format.SLACK: slack,
     Format.PAGERDUTY: pagerduty,
     Format.OPSGENIE: opsgenie,
     Format.TEMPLATE: template,
 }
-"""Format → the function of a notification, its receiver and the instant of sending."""

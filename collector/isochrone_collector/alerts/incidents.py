@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 
 from isochrone_collector.alerts.failure_evidence import Evidence, FailureEvidence, Fleet, RegionState, WatchedTarget
-from isochrone_collector.alerts.message import AlertMessage, id_of
+from isochrone_collector.alerts.message import AlertMessage, alert, id_of
 from isochrone_wire import durations
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import minute, rfc3339
@@ -37,9 +37,7 @@ Key = tuple[AlertKind, int]
 
 
 class Scope(IntEnum):
-    """The part of the regions from which a target fails. A single measured region is `ONE`, so that the incident
-    escalates when another one reports.
-    """
+    """The part of the regions from which a target fails; the only measured region is `ONE`."""
 
     ONE = 1
     SEVERAL = 2
@@ -58,9 +56,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetIncident:
-    """An incident of a target. `failing` are the regions from which it fails now, `regions` all of them since the first
-    failure, and `scope` is the widest scope so far.
-    """
+    """An incident of a target: the regions from which it fails now, all of them so far, and the widest scope so far."""
 
     kind: AlertKind
     target_id: int
@@ -135,9 +131,13 @@ class IncidentWatch:
         scope = _scope(failing, evidence)
         if scope > (incident.scope if incident else 0):
             if self._has_settled(key, target, evidence, now_at):
-                found = _risen(incident, evidence, failing, scope=scope, kind=kind, target=target, now_at=now_at)
+                if incident is None:
+                    step, found = Step.OPENED, _opened(evidence, failing, key, target, now_at)
+                else:
+                    step, found = Step.ESCALATED, replace(_seen(incident, evidence, failing), escalated_at=now_at)
+                found = replace(found, scope=Scope(scope))
                 at_once = self.evidence.failing_everywhere(fleet, now_at) if kind is AlertKind.TARGET_FAILING else 0
-                return replace(found, measured=len(evidence.regions), at_once=at_once)
+                return Transition(step=step, incident=found, measured=len(evidence.regions), at_once=at_once)
         else:
             self._rising_since.pop(key, None)
         return _continued(incident, evidence, failing, now_at) if incident else None
@@ -180,32 +180,20 @@ def _scope(regions: frozenset[str], evidence: Evidence) -> int:
     return Scope.ALL if regions >= evidence.regions.keys() else Scope.SEVERAL
 
 
-def _risen(
-    incident: TargetIncident | None,
-    evidence: Evidence,
-    failing: frozenset[str],
-    *,
-    scope: int,
-    kind: AlertKind,
-    target: WatchedTarget,
-    now_at: int,
-) -> Transition:
-    """Return the escalation of an incident, or the opening of one."""
-    if incident is not None:
-        wider = replace(_seen(incident, evidence, failing), scope=Scope(scope), escalated_at=now_at)
-        return Transition(step=Step.ESCALATED, incident=wider)
-    opened = TargetIncident(
-        kind=kind,
+def _opened(
+    evidence: Evidence, failing: frozenset[str], key: Key, target: WatchedTarget, now_at: int
+) -> TargetIncident:
+    return TargetIncident(
+        kind=key[0],
         target_id=target.id,
         failing=failing,
         regions=failing,
-        scope=Scope(scope),
+        scope=Scope.ONE,
         first_failed_at=evidence.first_failed_at,
         last_failed_at=evidence.last_failed_at,
         opened_at=now_at,
         never_worked=not target.has_worked,
     )
-    return Transition(step=Step.OPENED, incident=opened)
 
 
 def _continued(incident: TargetIncident, evidence: Evidence, failing: frozenset[str], now_at: int) -> Transition | None:
@@ -226,14 +214,16 @@ def _seen(incident: TargetIncident, evidence: Evidence, failing: frozenset[str])
 
 
 _SHOWN_CLASSES = 3
-_OPENED = {AlertKind.TARGET_FAILING: "fails", AlertKind.TARGET_THROTTLED: "is throttled"}
-_ESCALATED = {AlertKind.TARGET_FAILING: "now fails", AlertKind.TARGET_THROTTLED: "is now throttled"}
-_ENDED = {AlertKind.TARGET_FAILING: "failed", AlertKind.TARGET_THROTTLED: "was throttled"}
+# By kind: the verb of an opening, of an escalation and of an end.
+_VERBS = {
+    AlertKind.TARGET_FAILING: ("fails", "now fails", "failed"),
+    AlertKind.TARGET_THROTTLED: ("is throttled", "is now throttled", "was throttled"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentTarget:
-    """The target of an incident: its name, its provider and its model."""
+    """The target of an incident."""
 
     name: str
     provider: str
@@ -243,8 +233,8 @@ class IncidentTarget:
 def of_transition(
     transition: Transition, target: IncidentTarget, *, classes: Mapping[str, int], example: str, raised_at: int
 ) -> AlertMessage | None:
-    """Return the alert for what happened to an incident, if it is reported. `classes` are the numbers of its failed
-    probes by outcome and HTTP status, and `example` is the error of the newest one.
+    """Return the alert for what happened to an incident, if it is reported; `classes` are the numbers of its failed
+    probes by outcome and HTTP status.
     """
     step, incident = transition.step, transition.incident
     if step is Step.CONTINUED:
@@ -252,64 +242,51 @@ def of_transition(
     is_over = incident.recovered_at is not None
     # Each scope is reported once, however often a target returns to it.
     part = "over" if is_over else incident.scope.name
-    kind = AlertKind.TARGET_RECOVERED if is_over else incident.kind
-    return AlertMessage(
-        id=id_of(kind, incident.id, part),
-        kind=kind,
-        subject=target.name,
-        sentence=_end(transition) if is_over else _failure(transition, classes=classes, example=example),
-        details={
-            "target": target.name,
-            "provider": target.provider,
-            "model": target.model,
-            "incident": incident_name(incident.id),
-            "step": step.value,
-            "failure": incident.kind.value,
-            "scope": incident.scope.name.lower(),
-            "regions": sorted(incident.regions),
-            "never_worked": incident.never_worked,
-            "first_failed_at": rfc3339(incident.first_failed_at),
-            "last_failed_at": rfc3339(incident.last_failed_at),
-            "classes": dict(classes),
-            "example": example,
-            **({} if is_over else {"measured_regions": transition.measured, "targets_at_once": transition.at_once}),
-        },
+    return alert(
+        AlertKind.TARGET_RECOVERED if is_over else incident.kind,
+        target.name,
+        _end(transition) if is_over else _failure(transition, classes=classes, example=example),
+        key=(incident.id, part),
         raised_at=raised_at,
+        target=target.name,
+        provider=target.provider,
+        model=target.model,
+        incident=incident_name(incident.id),
+        step=step.value,
+        failure=incident.kind.value,
+        scope=incident.scope.name.lower(),
+        regions=sorted(incident.regions),
+        never_worked=incident.never_worked,
+        first_failed_at=rfc3339(incident.first_failed_at),
+        last_failed_at=rfc3339(incident.last_failed_at),
+        classes=dict(classes),
+        example=example,
+        **({} if is_over else {"measured_regions": transition.measured, "targets_at_once": transition.at_once}),
     )
 
 
 def _failure(transition: Transition, *, classes: Mapping[str, int], example: str) -> str:
-    incident = transition.incident
+    incident, names = transition.incident, sorted(transition.incident.failing)
+    opened, escalated, _ = _VERBS[incident.kind]
+    verb = "has never worked:" if incident.never_worked else opened
     if transition.step is Step.ESCALATED:
-        verb = _ESCALATED[incident.kind]
-    else:
-        verb = "has never worked:" if incident.never_worked else _OPENED[incident.kind]
+        verb = escalated
+    where = ", ".join(names)
+    if incident.scope is Scope.ALL:
+        where = f"all {len(names)} regions"
+    elif transition.measured == 1:
+        where = f"{names[0]}, the only region that measures it,"
     shown = ", ".join(f"{n} {name}" for name, n in list(classes.items())[:_SHOWN_CLASSES])
-    sentence = f"{verb} from {_places(transition)} since {minute(incident.first_failed_at)} UTC" + (
-        f": {shown}" if shown else ""
-    )
-    return "; ".join(filter(None, (sentence, _common(transition), example)))
+    sentence = f"{verb} from {where} since {minute(incident.first_failed_at)} UTC" + (f": {shown}" if shown else "")
+    # The providers may not have caused an outage of most targets at once.
+    common = f"{transition.at_once} targets fail at once: several providers, or a network that all vantages share"
+    return "; ".join(filter(None, (sentence, common if transition.at_once else "", example)))
 
 
 def _end(transition: Transition) -> str:
     incident = transition.incident
-    lasted = durations.rough(incident.last_failed_at - incident.first_failed_at)
+    *_, ended = _VERBS[incident.kind]
+    lasted = f"it {ended} for {durations.rough(incident.last_failed_at - incident.first_failed_at)}"
     if transition.step is Step.WITHDRAWN:
-        return f"is no longer measured; it {_ENDED[incident.kind]} for {lasted}"
-    where = ", ".join(sorted(incident.regions))
-    return f"is answered again; it {_ENDED[incident.kind]} for {lasted} from {where}"
-
-
-def _places(transition: Transition) -> str:
-    incident = transition.incident
-    names = sorted(incident.failing)
-    if incident.scope is Scope.ALL:
-        return f"all {len(names)} regions"
-    return f"{names[0]}, the only region that measures it," if transition.measured == 1 else ", ".join(names)
-
-
-def _common(transition: Transition) -> str:
-    """Return the sentence for an outage of most targets at once, which the providers may not have caused."""
-    if not transition.at_once:
-        return ""
-    return f"{transition.at_once} targets fail at once: several providers, or a network that all vantages share"
+        return f"is no longer measured; {lasted}"
+    return f"is answered again; {lasted} from {', '.join(sorted(incident.regions))}"

@@ -7,7 +7,7 @@ problem, from its beginning to its end. An alert on something that has no end, s
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -52,108 +52,87 @@ class ChangedSeries:
     metric: Metric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    """The text of an alert. `sentence` has `{}` in the place of the detail, which `detail` names."""
-
-    subject: str
-    sentence: str
-    detail: str = ""
-
-
-_OF_COLLECTOR = {
-    AlertKind.CLOCK_WRONG: _Text(
-        subject="clock of the collector",
-        sentence="{}: jobs that delete, summarise, publish or alert are paused",
-        detail="reason",
-    ),
-    AlertKind.DISK_LOW: _Text(
-        subject="disk of the collector",
-        sentence="the disk of the database has {}: make room, or backlogs and then all pushes are refused",
-        detail="free",
-    ),
-    AlertKind.TEST: _Text(subject="test", sentence="this is a test: alerts of this collector arrive here"),
-}
+def alert(
+    kind: AlertKind, subject: str, sentence: str, *, key: Iterable[object], raised_at: int, **details: object
+) -> AlertMessage:
+    """Return an alert whose id is derived from its kind and `key`."""
+    return AlertMessage(
+        id=id_of(kind, *key), kind=kind, subject=subject, sentence=sentence, details=details, raised_at=raised_at
+    )
 
 
 def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> AlertMessage:
     """Return the alert for a lasting change."""
-    subject = f"{series.target} from {series.region}"
+    subject, metric = f"{series.target} from {series.region}", series.metric
     percent = 100 * (change.after / change.before - 1)
-    return AlertMessage(
-        id=id_of(AlertKind.DRIFT, subject, series.metric, change.changed_at),
-        kind=AlertKind.DRIFT,
-        subject=subject,
-        sentence=_change_sentence(series.metric, change, percent),
-        details={
-            "target": series.target,
-            "provider": series.provider,
-            "model": series.model,
-            "region": series.region,
-            "metric": series.metric.value,
-            "unit": "us" if series.metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
-            "changed_at": rfc3339(change.changed_at),
-            "before": change.before,
-            "after": change.after,
-            "change_percent": round(percent, 2),
-            "p_value": change.p_value,
-            "n_before": change.n_before,
-            "n_after": change.n_after,
-        },
+    name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
+    values = (value * scale for value in (change.before, change.after))
+    # Three significant digits, and all digits before the point.
+    before, after = (f"{value:.3g}" if value < _MANY else f"{value:.0f}" for value in values)
+    moved = f"{name} {'rose' if percent > 0 else 'fell'} by {abs(percent):.0f} %, from {before} to {after} {unit}"
+    return alert(
+        AlertKind.DRIFT,
+        subject,
+        f"{moved}, at {minute(change.changed_at)} UTC",
+        key=(subject, metric, change.changed_at),
         raised_at=raised_at,
+        target=series.target,
+        provider=series.provider,
+        model=series.model,
+        region=series.region,
+        metric=metric.value,
+        unit="us" if metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
+        changed_at=rfc3339(change.changed_at),
+        before=change.before,
+        after=change.after,
+        change_percent=round(percent, 2),
+        p_value=change.p_value,
+        n_before=change.n_before,
+        n_after=change.n_after,
     )
 
 
 def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for an absent vantage."""
-    return AlertMessage(
-        id=id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
-        kind=AlertKind.VANTAGE_ABSENT,
-        subject=vantage,
-        sentence=f"{vantage} in {region} has sent no heartbeat for {durations.rough(raised_at - last_seen_at)}",
-        details={"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)},
-        raised_at=raised_at,
-    )
+    sentence = f"{vantage} in {region} has sent no heartbeat for {durations.rough(raised_at - last_seen_at)}"
+    details = {"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)}
+    key = (vantage, last_seen_at)
+    return alert(AlertKind.VANTAGE_ABSENT, vantage, sentence, key=key, raised_at=raised_at, **details)
 
 
 def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a vantage that is back after the absence with that alert id, raised at `absent_at`."""
     duration = durations.rough(raised_at - absent_at)
-    return AlertMessage(
-        id=id_of(AlertKind.VANTAGE_BACK, vantage, absence),
-        kind=AlertKind.VANTAGE_BACK,
-        subject=vantage,
-        sentence=f"{vantage} in {region} is back, {duration} after its absence was reported",
-        details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": alert_name(absence)},
-        raised_at=raised_at,
-    )
+    sentence = f"{vantage} in {region} is back, {duration} after its absence was reported"
+    details = {"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": alert_name(absence)}
+    return alert(AlertKind.VANTAGE_BACK, vantage, sentence, key=(vantage, absence), raised_at=raised_at, **details)
 
 
 def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a job of the leader that keeps failing."""
-    return AlertMessage(
-        id=id_of(AlertKind.JOB_FAILING, job, since_at),
-        kind=AlertKind.JOB_FAILING,
-        subject=job,
-        sentence=f"the job {job!r} has failed for {durations.rough(raised_at - since_at)}: {reason[:_REASON_CHARS]}",
-        details={"job": job, "failing_since": rfc3339(since_at)},
-        raised_at=raised_at,
-    )
+    sentence = f"the job {job!r} has failed for {durations.rough(raised_at - since_at)}: {reason[:_REASON_CHARS]}"
+    details = {"job": job, "failing_since": rfc3339(since_at)}
+    return alert(AlertKind.JOB_FAILING, job, sentence, key=(job, since_at), raised_at=raised_at, **details)
 
 
-def of_collector(kind: AlertKind, detail: str = "", *, raised_at: int) -> AlertMessage:
-    """Return an alert of the collector on itself, of the kind `CLOCK_WRONG`, `DISK_LOW` or `TEST`. `detail` is what its
-    sentence states. There is one in an hour, but any number of tests.
-    """
-    text = _OF_COLLECTOR[kind]
-    return AlertMessage(
-        id=id_of(kind, raised_at if kind is AlertKind.TEST else raised_at // HOUR_US),
-        kind=kind,
-        subject=text.subject,
-        sentence=text.sentence.format(detail),
-        details={text.detail: detail} if text.detail else {},
-        raised_at=raised_at,
-    )
+def of_collector_clock(reason: str, *, raised_at: int) -> AlertMessage:
+    """Return the alert for the collector's own clock: one in an hour."""
+    sentence = f"{reason}: jobs that delete, summarise, publish or alert are paused"
+    key = (raised_at // HOUR_US,)
+    return alert(AlertKind.CLOCK_WRONG, "clock of the collector", sentence, key=key, raised_at=raised_at, reason=reason)
+
+
+def of_low_disk(free: str, *, raised_at: int) -> AlertMessage:
+    """Return the alert for the disk of the collector's database: one in an hour."""
+    sentence = f"the disk of the database has {free}: make room, or backlogs and then all pushes are refused"
+    key = (raised_at // HOUR_US,)
+    return alert(AlertKind.DISK_LOW, "disk of the collector", sentence, key=key, raised_at=raised_at, free=free)
+
+
+def of_test(*, raised_at: int) -> AlertMessage:
+    """Return a test alert."""
+    sentence = "this is a test: alerts of this collector arrive here"
+    return alert(AlertKind.TEST, "test", sentence, key=(raised_at,), raised_at=raised_at)
 
 
 def of_certificate(name: str, fingerprint: str, *, expires_at: int, raised_at: int) -> AlertMessage | None:
@@ -163,39 +142,32 @@ def of_certificate(name: str, fingerprint: str, *, expires_at: int, raised_at: i
     if not reached:
         return None
     when = f"ends in {durations.rough(left_us)}" if left_us > 0 else "has ended"
-    return AlertMessage(
-        id=id_of(AlertKind.CERTIFICATE_EXPIRING, fingerprint, min(reached)),
-        kind=AlertKind.CERTIFICATE_EXPIRING,
-        subject=f"certificate of {name}",
-        sentence=f"the certificate of the collector {when}: agents and readers cannot connect without a valid one",
-        details={"expires_at": rfc3339(expires_at), "fingerprint": fingerprint},
+    return alert(
+        AlertKind.CERTIFICATE_EXPIRING,
+        f"certificate of {name}",
+        f"the certificate of the collector {when}: agents and readers cannot connect without a valid one",
+        key=(fingerprint, min(reached)),
         raised_at=raised_at,
+        expires_at=rfc3339(expires_at),
+        fingerprint=fingerprint,
     )
 
 
-def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at: int) -> AlertMessage:
+def of_duplicate_agent(vantage: str, region: str, *, epoch: int, since_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a second agent with the credential of a vantage."""
-    return AlertMessage(
-        id=id_of(AlertKind.RIVAL, vantage, epoch),
-        kind=AlertKind.RIVAL,
-        subject=vantage,
-        sentence=f"a second agent uses the credential of {vantage}: one is perhaps a clone; its samples are refused",
-        details={"vantage": vantage, "region": region, "since_at": rfc3339(since_at)},
-        raised_at=raised_at,
-    )
+    sentence = f"a second agent uses the credential of {vantage}: one is perhaps a clone; its samples are refused"
+    details = {"vantage": vantage, "region": region, "since_at": rfc3339(since_at)}
+    return alert(AlertKind.DUPLICATE_AGENT, vantage, sentence, key=(vantage, epoch), raised_at=raised_at, **details)
 
 
 def of_lost_batches(*, lost_at: int, raised_at: int) -> AlertMessage:
     """Return the alert for a database that has lost batches which agents had delivered by `lost_at`."""
-    return AlertMessage(
-        id=id_of(AlertKind.DATABASE_RESTORED, lost_at),
-        kind=AlertKind.DATABASE_RESTORED,
-        subject="database",
-        sentence="the database seems to have been restored: it lacks delivered batches, which agents send again; "
-        "if it was, run isochrone-collector restored",
-        details={"lost_at": rfc3339(lost_at)},
-        raised_at=raised_at,
+    sentence = (
+        "the database seems to have been restored: it lacks delivered batches, which agents send again; "
+        "if it was, run isochrone-collector restored"
     )
+    details = {"lost_at": rfc3339(lost_at)}
+    return alert(AlertKind.DATABASE_RESTORED, "database", sentence, key=(lost_at,), raised_at=raised_at, **details)
 
 
 def id_of(*parts: object) -> int:
@@ -203,16 +175,6 @@ def id_of(*parts: object) -> int:
     text = "\n".join(str(part) for part in parts)
     # One bit less, because PostgreSQL's bigint is signed.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_ID_BYTES]) >> 1
-
-
-def _change_sentence(metric: Metric, change: Change, percent: float) -> str:
-    name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
-    direction = "rose" if percent > 0 else "fell"
-    values = (value * scale for value in (change.before, change.after))
-    # Three significant digits, and all digits before the point.
-    before, after = (f"{value:.3g}" if value < _MANY else f"{value:.0f}" for value in values)
-    since = minute(change.changed_at)
-    return f"{name} {direction} by {abs(percent):.0f} %, from {before} to {after} {unit}, at {since} UTC"
 
 
 class Action(StrEnum):
@@ -244,10 +206,13 @@ _SEVERITY = {
 }
 # The kind of an end → the kind of the problem, if the details do not have it.
 _BEGINNING_OF = {AlertKind.VANTAGE_BACK: AlertKind.VANTAGE_ABSENT, AlertKind.SLO_RESTORED: AlertKind.SLO_BREACHED}
-_ENDS = (AlertKind.TARGET_RECOVERED, *_BEGINNING_OF)
-_BEGINNINGS = (AlertKind.TARGET_FAILING, AlertKind.TARGET_THROTTLED, *_BEGINNING_OF.values())
+_ACTIONS = {
+    AlertKind.ACKNOWLEDGED: Action.ACKNOWLEDGE,
+    **dict.fromkeys((AlertKind.TARGET_RECOVERED, *_BEGINNING_OF), Action.END),
+    **dict.fromkeys((AlertKind.TARGET_FAILING, AlertKind.TARGET_THROTTLED, *_BEGINNING_OF.values()), Action.BEGIN),
+}
 # The details that name the problem; without them it is named by the alert that began it.
-_PROBLEMS = ("incident", "absence", "breach")
+_PROBLEMS = ("thread", "incident", "absence", "breach")
 # The detail by which alerts of a kind are sent together.
 _GROUPED_BY = {
     AlertKind.TARGET_FAILING: "provider",
@@ -263,9 +228,7 @@ _GROUPED_BY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """The problem of an alert. `kind` is that of its beginning, and `group` names alerts that may be sent together, by
-    what they have in common: `shared`.
-    """
+    """The problem of an alert: the kind of its beginning, and the `group` of alerts sent together, as they share it."""
 
     kind: AlertKind
     dedup_key: str
@@ -277,36 +240,17 @@ class Topic:
 
 def topic_of(message: AlertMessage) -> Topic:
     """Return the topic of an alert."""
-    details = message.details
-    kind = _kind(message)
-    named = str(details.get("thread") or next((details[name] for name in _PROBLEMS if details.get(name)), ""))
-    key = named or alert_name(message.id)
+    details, kind = message.details, _BEGINNING_OF.get(message.kind, message.kind)
+    if message.kind in (AlertKind.TARGET_RECOVERED, AlertKind.ACKNOWLEDGED):
+        kind = AlertKind(details["failure"])
+    key = str(next((details[name] for name in _PROBLEMS if details.get(name)), alert_name(message.id)))
     shared = str(details.get(_GROUPED_BY.get(kind, ""), ""))
+    is_everywhere = kind is AlertKind.TARGET_FAILING and details.get("scope") == "all"
     return Topic(
         kind=kind,
         dedup_key=key,
-        action=_action(message.kind),
-        severity=_severity(message, kind),
+        action=_ACTIONS.get(message.kind, Action.EVENT),
+        severity=Severity.CRITICAL if is_everywhere else _SEVERITY.get(kind, Severity.WARNING),
         group=f"{kind.value} {shared}" if shared else key,
         shared=shared,
     )
-
-
-def _kind(message: AlertMessage) -> AlertKind:
-    if message.kind in (AlertKind.TARGET_RECOVERED, AlertKind.ACKNOWLEDGED):
-        return AlertKind(message.details["failure"])
-    return _BEGINNING_OF.get(message.kind, message.kind)
-
-
-def _action(kind: AlertKind) -> Action:
-    if kind is AlertKind.ACKNOWLEDGED:
-        return Action.ACKNOWLEDGE
-    if kind in _ENDS:
-        return Action.END
-    return Action.BEGIN if kind in _BEGINNINGS else Action.EVENT
-
-
-def _severity(message: AlertMessage, kind: AlertKind) -> Severity:
-    if kind is AlertKind.TARGET_FAILING and message.details.get("scope") == "all":
-        return Severity.CRITICAL
-    return _SEVERITY.get(kind, Severity.WARNING)

@@ -29,9 +29,8 @@ from isochrone_wire.operations import Silence, alert_name, incident_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An alert to be delivered to a receiver. `next_attempt_at` is when it is due, `attempts` the failed ones so far,
-    and `repeats` how often it was scheduled again after it had been delivered. `is_silenced` is whether a silence is
-    known to have held it.
+    """An alert to be delivered to a receiver: when it is due, its failed attempts so far, how often it was scheduled
+    again after it had been delivered, and whether a silence has held it.
     """
 
     message: AlertMessage
@@ -57,16 +56,14 @@ class Sifted:
 
 
 def sift(pending: Iterable[Pending], known: Collection[str], silences: Collection[Silence], *, now_at: int) -> Sifted:
-    """Separate the pending alerts of a receiver, oldest first. `known` are the keys of the problems whose beginning
-    the receiver has.
-    """
+    """Separate the pending alerts of a receiver, oldest first; it has the beginning of `known` problems, by key."""
     found = Sifted(eligible=[], held=[], dropped=[])
     problems: dict[str, list[Pending]] = {}
     for one in pending:
         problems.setdefault(one.topic.dedup_key, []).append(one)
     for key, alerts in problems.items():
         _sift_problem(alerts, found, is_known=key in known, silences=silences, now_at=now_at)
-    found.eligible.sort(key=_age)
+    found.eligible.sort(key=lambda one: (one.message.raised_at, one.message.id))
     return found
 
 
@@ -87,14 +84,8 @@ def _sift_problem(
         found.dropped.extend(alerts)
         return
     for one in alerts:
-        if one.topic.action is Action.END:
-            found.eligible.append(one)
-        else:
-            (found.dropped if has_end else found.held).append(one)
-
-
-def _age(one: Pending) -> tuple[int, int]:
-    return one.message.raised_at, one.message.id
+        is_end = one.topic.action is Action.END
+        (found.eligible if is_end else found.dropped if has_end else found.held).append(one)
 
 
 def silences_alert(silence: Silence, message: AlertMessage, *, now_at: int) -> bool:
@@ -174,9 +165,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One or more alerts that do the same to problems of one kind, oldest first; `still_open` problems with this key
-    last on afterwards.
-    """
+    """Alerts that do the same to problems of one kind, oldest first; `still_open` problems of the key last on."""
 
     key: str
     state: State
@@ -223,7 +212,12 @@ class Notification:
         if len(messages) == 1:
             title = f"{messages[0].subject}: {messages[0].sentence}"
         else:
-            title = f"{len(messages)} {self._common(self.topic)}"
+            topic = self.topic
+            phrases = _ENDED if topic.action is Action.END else _BEGUN
+            common = phrases.get(topic.kind, f"alerts: {topic.kind.value}" + (", {}" if topic.shared else ""))
+            if topic.action is Action.ACKNOWLEDGE:
+                common = "problems were acknowledged"
+            title = f"{len(messages)} {common.format(topic.shared)}"
         return f"still: {title}" if self.is_repeated else title
 
     @property
@@ -234,22 +228,11 @@ class Notification:
             lines.append(f"still open: {self.still_open}")
         return tuple(lines)
 
-    def _common(self, topic: Topic) -> str:
-        if topic.action is Action.ACKNOWLEDGE:
-            return "problems were acknowledged"
-        phrases = _ENDED if topic.action is Action.END else _BEGUN
-        default = f"alerts: {topic.kind.value}" + (", {}" if topic.shared else "")
-        return phrases.get(topic.kind, default).format(topic.shared)
-
 
 def details_of(message: AlertMessage) -> Mapping[str, Any]:
     """Return the data of an alert, as receivers get it."""
-    return {
-        "id": alert_name(message.id),
-        "subject": message.subject,
-        "sentence": message.sentence,
-        **message.details,
-    }
+    named = {"id": alert_name(message.id), "subject": message.subject, "sentence": message.sentence}
+    return {**named, **message.details}
 
 
 MAX_TOGETHER = 100
@@ -257,8 +240,8 @@ MAX_TOGETHER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProblem:
-    """A problem of which the receiver has the beginning, under a key, and not the end. `message` is the newest alert
-    that began it, `delivered_at` when the last alert on it was accepted; `is_pending` if it is being repeated.
+    """A problem of which the receiver has the beginning, under a key, and not the end, with the newest alert that began
+    it and the instant of the last one that was accepted; `is_pending` if it is being repeated.
     """
 
     message: AlertMessage
@@ -281,19 +264,15 @@ def due_notifications(
     for one in pending:
         groups.setdefault(_group(one.topic, window_us), []).append(one)
     for name, alerts in groups.items():
-        if _due_at(alerts, window_us) <= now_at:
+        first = alerts[0]
+        # It waits for further ones at its first attempt only.
+        waits = not first.attempts and first.topic.action is not Action.ACKNOWLEDGE
+        if first.next_attempt_at + (window_us if waits else 0) <= now_at:
             yield _notification(alerts, name, known, window_us)
 
 
 def _group(topic: Topic, window_us: int) -> str:
     return topic.group if window_us else topic.dedup_key
-
-
-def _due_at(alerts: list[Pending], window_us: int) -> int:
-    """Return when the first of the alerts is due, which waits for further ones at its first attempt only."""
-    first = alerts[0]
-    waits = not first.attempts and first.topic.action is not Action.ACKNOWLEDGE
-    return first.next_attempt_at + (window_us if waits else 0)
 
 
 def _notification(alerts: list[Pending], name: str, known: Collection[OpenProblem], window_us: int) -> Notification:
@@ -308,13 +287,12 @@ def _notification(alerts: list[Pending], name: str, known: Collection[OpenProble
     if not window_us:
         together = together[:1]
     left = _left(together, [one for one in known if one.key == key])
-    still_open = len(left)
     state = State.TRIGGER
     if action is Action.END and not left:
         state = State.RESOLVE
     elif left and action is not Action.EVENT and all(left.values()):
         state = State.ACKNOWLEDGE
-    return Notification(key=key, state=state, alerts=tuple(together), still_open=still_open)
+    return Notification(key=key, state=state, alerts=tuple(together), still_open=len(left))
 
 
 def _left(alerts: Iterable[Pending], known: Iterable[OpenProblem]) -> dict[str, bool]:

@@ -22,7 +22,7 @@ from isochrone_collector.alerts.conditions import (
     of_change,
     of_vantage_clock,
 )
-from isochrone_collector.alerts.message import of_collector
+from isochrone_collector.alerts.message import of_collector_clock, of_low_disk
 from isochrone_collector.clock import AGREE_US, ClockGuard, Verdict, elapsed_us, now_at
 from isochrone_collector.disk_space import DiskLevel, DiskSpace
 from isochrone_collector.fleet_state import Spender, reported
@@ -108,9 +108,7 @@ class ClockWatch:
             _log.warning("clock.skew_resolved", hint="paused jobs continue")
             return
         _log.error("clock.skew_detected", reason=verdict.reason, correction_us=verdict.correction_us)
-        await self._alerting.try_raise(
-            of_collector(AlertKind.CLOCK_WRONG, verdict.reason, raised_at=self._guard.now_at())
-        )
+        await self._alerting.try_raise(of_collector_clock(verdict.reason, raised_at=self._guard.now_at()))
 
 
 DISK_EVERY_US = 2 * SECOND_US
@@ -152,7 +150,7 @@ class DiskWatch:
         if self.level is DiskLevel.ENOUGH:
             self._is_raised = False
         elif not self._is_raised:
-            message = of_collector(AlertKind.DISK_LOW, str(self.space), raised_at=self._clock())
+            message = of_low_disk(str(self.space), raised_at=self._clock())
             self._is_raised = await self._alerting.try_raise(message)
 
 

@@ -60,7 +60,7 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
             )
         ),
         guarded(Job(name="absences", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
-        Job(name="rivals", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
+        Job(name="duplicate_agents", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_duplicate_agents),
         Job(name="lost batches", every_us=service.ABSENCE_CHECK_EVERY_US, work=alerts.check_lost_batches),
         guarded(Job(name="incidents", every_us=incident_detection.EVERY_US, work=incidents.run)),
         guarded(Job(name="route alerts", every_us=watches.ROUTE_EVERY_US, work=routes.run)),

@@ -65,7 +65,7 @@ class Agent:
 
 async def report_of(local: InProcessCollector) -> tuple[int | None, list[str]]:
     """When the rival was refused last, and the kinds of all alerts."""
-    await local.alerting.check_rivals()
+    await local.alerting.check_duplicate_agents()
     async with local.database.connection() as connection:
         (state,) = await vantages.states(connection, now_at=local.clock.at)
         raised = await alerts.of_window(connection, Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
@@ -125,7 +125,7 @@ async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
         local.clock.at += 5 * SECOND_US
         assert await clone.push() == 1
         await original.refusal()
-    assert await report_of(local) == (local.clock.at, ["rival"])
+    assert await report_of(local) == (local.clock.at, ["duplicate_agent"])
     local.clock.at += LEASE_US + SECOND_US
     assert await original.push() == 1
     assert await clone.refusal() is ResourceExhausted

@@ -17,7 +17,7 @@ from isochrone_collector import webhook_signature
 from isochrone_collector.alerting import delivery
 from isochrone_collector.alerting.delivery import ReceiverDelivery
 from isochrone_collector.alerting.service import AlertService
-from isochrone_collector.alerts.message import of_collector
+from isochrone_collector.alerts.message import of_low_disk, of_test
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs.coordination import Notifications
 from isochrone_collector.jobs.registry import JobHealth, JobHealthCheck
@@ -45,7 +45,7 @@ class Bench:
     async def raise_test(self) -> None:
         """Raise an alert that is due at once."""
         async with self.database.connection() as connection:
-            await self.alerting.raise_alert(connection, of_collector(AlertKind.TEST, raised_at=self.clock.at))
+            await self.alerting.raise_alert(connection, of_test(raised_at=self.clock.at))
 
     async def deliver(self) -> None:
         """Send what is due to each receiver."""
@@ -108,7 +108,7 @@ async def test_a_new_alert_wakes_the_delivery(bench: Bench, receiver: Receiver) 
         await asyncio.wait_for(delivery.woken.wait(), 20)  # connected
         delivery.woken.clear()
         async with bench.database.transaction() as connection:
-            await other.raise_alert(connection, of_collector(AlertKind.DISK_LOW, "1 GB", raised_at=bench.clock.at))
+            await other.raise_alert(connection, of_low_disk("1 GB", raised_at=bench.clock.at))
             await asyncio.sleep(0.1)
             assert not delivery.woken.is_set()
         await asyncio.wait_for(delivery.woken.wait(), 20)
@@ -136,7 +136,7 @@ async def test_an_alert_of_a_later_version_is_delivered(bench: Bench, receiver: 
     stored, with the others, and listed.
     """
     await bench.raise_test()
-    later = replace(of_collector(AlertKind.TEST, raised_at=bench.clock.at + 1), kind=AlertKind("quota_moved"))
+    later = replace(of_test(raised_at=bench.clock.at + 1), kind=AlertKind("quota_moved"))
     async with bench.database.connection() as connection:
         await bench.alerting.raise_alert(connection, later)
     bench.clock.at += SECOND_US

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.alerts import formats
-from isochrone_collector.alerts.formats import HttpRequest, cut, encoded
+from isochrone_collector.alerts.formats import HttpRequest, cut, encoded, request_of
 from isochrone_collector.alerts.message import AlertMessage, of_absence
 from isochrone_collector.alerts.notifications import Notification, State
 from isochrone_collector.receivers import DEFAULT_URL, PLACEHOLDERS, Format, Receiver
@@ -35,7 +34,7 @@ RECEIVER = Receiver(name="ops", format=Format.OPSGENIE, url="https://api.eu.opsg
 def test_create() -> None:
     """An alert has message, alias, priority and description within their limits, and the key is in a header."""
     alerts = (pending(fails(f"openai/{'x' * 400}", scope="all")),)
-    made = formats.opsgenie(Notification(key="a/b", state=State.TRIGGER, alerts=alerts), RECEIVER, now_at=AT)
+    made = request_of(Notification(key="a/b", state=State.TRIGGER, alerts=alerts), RECEIVER, now_at=AT)
     assert made.url == "https://api.eu.opsgenie.com/v2/alerts"
     assert made.headers == {"authorization": "GenieKey secret-key"}
     assert "secret-key" not in repr(made)
@@ -49,7 +48,7 @@ def test_close_and_acknowledge() -> None:
     """The alias is in the path, escaped."""
     for state, word in ((State.RESOLVE, "close"), (State.ACKNOWLEDGE, "acknowledge")):
         one = Notification(key="a/b c", state=state, alerts=(pending(recovers("openai/a")),))
-        made = formats.opsgenie(one, RECEIVER, now_at=AT)
+        made = request_of(one, RECEIVER, now_at=AT)
         assert made.url == f"https://api.eu.opsgenie.com/v2/alerts/a%2Fb%20c/{word}?identifierType=alias"
         assert json.loads(made.body) == {"source": "isochrone", "note": "openai/a: is answered again"}
 
@@ -58,7 +57,7 @@ def filled(body: object, sentence: str = "fails") -> Any:
     alert = replace(fails("openai/a"), sentence=sentence)
     receiver = Receiver(name="t", format=Format.TEMPLATE, url="https://t.example/", body=body, headers={"x-key": "1"})
     one = Notification(key="k", state=State.TRIGGER, alerts=(pending(alert),), still_open=1)
-    made = formats.template(one, receiver, now_at=AT)
+    made = request_of(one, receiver, now_at=AT)
     assert made.headers == {"x-key": "1"}
     return json.loads(made.body)
 
@@ -90,7 +89,7 @@ PAGERDUTY = Receiver(name="oncall", format=Format.PAGERDUTY, url=DEFAULT_URL[For
 
 
 def event(notification: Notification) -> dict[str, Any]:
-    made = formats.pagerduty(notification, PAGERDUTY, now_at=AT)
+    made = request_of(notification, PAGERDUTY, now_at=AT)
     assert made.url == "https://events.pagerduty.com/v2/enqueue"
     assert KEY not in repr(made)
     found: dict[str, Any] = json.loads(made.body)
@@ -125,7 +124,7 @@ def test_resolve_and_acknowledge_have_no_payload() -> None:
 def test_limits() -> None:
     """1024 characters of summary, 255 of the key, and a large group below 512 kB."""
     alerts = tuple(pending(fails(f"openai/{n}-{'x' * 2000}")) for n in range(100))
-    made = formats.pagerduty(Notification(key="k" * 300, state=State.TRIGGER, alerts=alerts), PAGERDUTY, now_at=AT)
+    made = request_of(Notification(key="k" * 300, state=State.TRIGGER, alerts=alerts), PAGERDUTY, now_at=AT)
     found = json.loads(made.body)
     assert len(found["payload"]["summary"]) <= 1024
     assert len(found["dedup_key"]) == 255
@@ -137,7 +136,7 @@ SLACK = Receiver(name="chat", format=Format.SLACK, url="https://hooks.slack.exam
 
 def body(*alerts: AlertMessage, state: State = State.TRIGGER) -> dict[str, Any]:
     ready = tuple(pending(one) for one in alerts)
-    made = formats.slack(Notification(key="k", state=state, alerts=ready), SLACK, now_at=AT)
+    made = request_of(Notification(key="k", state=state, alerts=ready), SLACK, now_at=AT)
     assert (made.url, dict(made.headers)) == (SLACK.url, {})
     found: dict[str, Any] = json.loads(made.body)
     return found
@@ -180,7 +179,7 @@ def test_the_body_that_a_receiver_gets() -> None:
     """The documented JSON: a type, when it was raised, and the data with the details."""
     alert = pending(of_absence("ohio-1", "us-east-2", last_seen_at=AT - 9 * MINUTE_US, raised_at=AT))
     one = Notification(key="k", state=State.TRIGGER, alerts=(alert,))
-    made = formats.standard(one, STANDARD, now_at=AT)
+    made = request_of(one, STANDARD, now_at=AT)
     body = json.loads(made.body)
     assert body["type"] == "isochrone.vantage_absent"
     assert body["timestamp"] == "2026-11-21T08:00:00.000000Z"
@@ -199,7 +198,7 @@ def test_a_group_has_its_alerts() -> None:
     """Several alerts are of the type `isochrone.group`, each with its kind and data; a repetition has its number."""
     alerts = tuple(pending(fails(f"openai/{n}"), repeats=3) for n in range(2))
     group = Notification(key="k", state=State.TRIGGER, alerts=alerts)
-    body = json.loads(formats.standard(group, STANDARD, now_at=AT).body)
+    body = json.loads(request_of(group, STANDARD, now_at=AT).body)
     assert body["type"] == "isochrone.group"
     assert [one["target"] for one in body["data"]["alerts"]] == ["openai/0", "openai/1"]
     assert [body["data"][name] for name in ("kind", "subject", "repetition")] == ["target_failing", "openai", 3]

@@ -9,8 +9,9 @@ from isochrone_collector.alerts.message import (
     of_absence,
     of_certificate,
     of_change,
-    of_collector,
+    of_collector_clock,
     of_return,
+    of_test,
     topic_of,
 )
 from isochrone_collector.analysis.drift import Change
@@ -53,17 +54,18 @@ def test_ids_are_of_what_is_said() -> None:
         of_absence("v", "r", last_seen_at=AT, raised_at=AT).id,
         of_absence("w", "r", last_seen_at=AT, raised_at=AT).id,
         of_return("v", "r", absence=1, absent_at=AT, raised_at=AT).id,
-        of_collector(AlertKind.TEST, raised_at=AT).id,
+        of_test(raised_at=AT).id,
     }
     assert len(same | others) == 6
     assert all(0 < one < 2**63 for one in same | others)
 
 
-@pytest.mark.parametrize(("kind", "at_once", "in_an_hour"), [(AlertKind.CLOCK_WRONG, 1, 2), (AlertKind.TEST, 2, 3)])
-def test_an_alert_on_the_collector_is_raised_once_in_an_hour(kind: AlertKind, at_once: int, in_an_hour: int) -> None:
+def test_an_alert_on_the_collector_is_raised_once_in_an_hour() -> None:
     """A condition that lasts has one alert in each hour; every test alert is another one."""
-    ids = [of_collector(kind, "no time", raised_at=AT + minutes * MINUTE_US).id for minutes in (0, 59, 60)]
-    assert (len(set(ids[:2])), len(set(ids))) == (at_once, in_an_hour)
+    instants = [AT + minutes * MINUTE_US for minutes in (0, 59, 60)]
+    first, same, next_hour = (of_collector_clock("no time", raised_at=at).id for at in instants)
+    assert first == same != next_hour
+    assert len({of_test(raised_at=at).id for at in instants}) == 3
 
 
 def test_a_certificate_that_ends_is_raised_three_times() -> None:
