@@ -1,4 +1,4 @@
-"""The `isochrone` command against a real socket: its requests, output, errors and exit codes."""
+"""The `isochrone` command against a real socket: its requests, output, errors and exit codes, `--watch`, completion."""
 
 import csv
 import io
@@ -6,27 +6,31 @@ import json
 import os
 import pty
 import re
-import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from rich.cells import cell_len
 
 from fixtures.fake_collector import DIFFERENTIALS, VANTAGES, FakeCollector, stored
+from isochrone_client import client
+from isochrone_client.address import Collector
 from isochrone_client.cli import cli
 from isochrone_client.window import now_at
-from isochrone_wire.answers import Decision
+from isochrone_wire.answers import Decision, Order
 from isochrone_wire.fleet import Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
-from testdata.preforked import Program
+from testdata.reading import lines_of, run, started, stopped, variables
+from testdata.waiting import eventually
 
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "vantages"]
 WINDOWLESS = ("targets", "vantages")
@@ -34,59 +38,33 @@ SCHEMA_OF = {"slo": "budgets"}
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 24 rounds needed")
 
 
-def run(observatory: FakeCollector, *arguments: str, columns: str = "") -> Result:
-    """Run the command in this process against the fake, with COLUMNS in the environment."""
-    environment = {"ISOCHRONE_COLLECTOR": observatory.address, "COLUMNS": columns}
-    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
-
-
-def start(observatory: FakeCollector, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    """The command as a separate process, with pipes."""
-    return Program[str](
-        "isochrone_client",
-        *arguments,
-        env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-
-
 @pytest.mark.parametrize("command", READING)
-def test_each_command_prints_a_table(observatory: FakeCollector, command: str) -> None:
-    """Each reading command prints its table, no wider than 100 columns, and nothing on stderr."""
+def test_each_command_prints_its_answer(observatory: FakeCollector, command: str) -> None:
+    """Each reading command prints its table, no wider than 100 columns, and nothing on stderr; a document with its
+    schema, the window in RFC 3339, and every row; and as many lines of CSV below a header line.
+    """
     result = run(observatory, command)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "gpt-5-mini" in result.stdout
     assert all(cell_len(line) <= 100 for line in result.stdout.splitlines())
-
-
-@pytest.mark.parametrize("command", READING)
-def test_json_names_schema_and_window(observatory: FakeCollector, command: str) -> None:
-    """The document has its schema, the window in RFC 3339, and every row."""
     document = json.loads(run(observatory, command, "--output", "json").stdout)
     assert document["schema"] == f"isochrone.{SCHEMA_OF.get(command, command)}/1"
     assert len(document["rows"]) in (2, 3, 5)
     if command not in WINDOWLESS:
         begin, end = (datetime.fromisoformat(document["window"][name]) for name in ("from_at", "until_at"))
         assert (end - begin).total_seconds() == 86_400
-
-
-@pytest.mark.parametrize("command", READING)
-def test_csv_has_a_line_per_row(observatory: FakeCollector, command: str) -> None:
-    """CSV has the same rows as JSON, below a header line."""
     lines = list(csv.DictReader(io.StringIO(run(observatory, command, "-o", "csv").stdout)))
-    assert len(lines) == len(json.loads(run(observatory, command, "-o", "json").stdout)["rows"])
+    assert len(lines) == len(document["rows"])
 
 
-@pytest.mark.parametrize("command", READING)
-def test_the_examples_of_the_help_work(observatory: FakeCollector, command: str) -> None:
-    """The examples of the help get an answer."""
+@pytest.mark.parametrize("command", [*READING, "regions"])
+def test_every_example_of_the_help_works(observatory: FakeCollector, command: str) -> None:
+    """Every example of the help gets an answer; the first one, where others have names that the fake does not know."""
     text = run(observatory, command, "--help").stdout
-    example = re.search(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
-    assert example is not None
-    assert run(observatory, *shlex.split(example[1])[1:]).exit_code == 0
+    examples = re.findall(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
+    assert examples
+    known = examples[:1] if command in ("diff", "simulate", "samples") else examples
+    assert {run(observatory, *shlex.split(line)[1:]).exit_code for line in known} == {0}
 
 
 def test_the_plan_gives_the_baseline(observatory: FakeCollector) -> None:
@@ -269,20 +247,6 @@ def test_failures_are_sentences(observatory: FakeCollector, kind: str, exit_code
     assert len(result.stderr.splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("sentence", "hint"),
-    [
-        ("unknown use 'vioce'; known: voice", "`isochrone slo` shows all uses"),
-        ("there is no generation 9 of 'chat' in 'us-east-2'", "`isochrone routes history` lists the generations"),
-        ("unknown region 'mars'; known: us-east-2", "`isochrone vantages` lists them"),
-    ],
-)
-def test_the_hint_fits_the_unknown_name(observatory: FakeCollector, sentence: str, hint: str) -> None:
-    """The hint names the command that lists names of that kind."""
-    observatory.failure = ("unknown-name", sentence)
-    assert f"hint: {hint}" in run(observatory, "slo").stderr
-
-
 def test_errors_cannot_control_the_terminal(observatory: FakeCollector) -> None:
     """A sentence from the collector is printed without escape sequences."""
     observatory.failure = ("unknown-name", "no target is called '\x1b[31mred\x07'")
@@ -302,8 +266,8 @@ def test_unreachable_is_three(observatory: FakeCollector) -> None:
 @pytest.mark.parametrize(("columns", "width"), [("", 100), ("60", 60), ("80", 80), ("nonsense", 100), ("9999", 200)])
 def test_a_process_of_its_own_prints_plain_text(observatory: FakeCollector, columns: str, width: int) -> None:
     """Piped output is UTF-8 without colours, within COLUMNS if that is set, otherwise within 100 columns."""
-    process = start(observatory, "diff", COLUMNS=columns, FORCE_COLOR="1")
-    stdout, stderr = process.communicate(timeout=30)
+    with started(observatory, "diff", COLUMNS=columns, FORCE_COLOR="1") as process:
+        stdout, stderr = (text.decode() for text in process.communicate(timeout=30))
     assert (process.returncode, stderr) == (0, "")
     assert "\x1b" not in stdout
     assert max(cell_len(line) for line in stdout.splitlines()) <= width
@@ -312,12 +276,12 @@ def test_a_process_of_its_own_prints_plain_text(observatory: FakeCollector, colu
 
 def test_wide_shows_all_columns(observatory: FakeCollector) -> None:
     """--wide shows what a narrow screen leaves out; without it a line names the columns and the option."""
-    narrow = run(observatory, "diff", columns="80").stdout
+    narrow = run(observatory, "diff", COLUMNS="80").stdout
     left_out = (
         "left out at 80 columns: providers of targets, network, server, rounds ≈\nindependent, correlation; --wide"
     )
     assert left_out in narrow
-    wide = run(observatory, "diff", "--wide", columns="80").stdout
+    wide = run(observatory, "diff", "--wide", COLUMNS="80").stdout
     assert "left out" not in wide
     assert "openai/gpt-5-mini" in wide
     assert "1436 ≈ 412" in wide
@@ -328,7 +292,7 @@ def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeCollector) -> N
     encoding = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "isochrone_client", "leaderboard"],
-        env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address, **encoding},
+        env={**os.environ, **variables(observatory, **encoding)},
         capture_output=True,
         timeout=60,
         check=False,
@@ -339,23 +303,28 @@ def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeCollector) -> N
 
 def test_a_closed_pipe_is_silent(observatory: FakeCollector) -> None:
     """If the other end of the pipe is closed, as by `head`, nothing is printed on stderr."""
-    process = start(observatory, "samples", "--output", "json")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    process.wait(timeout=30)
-    with process.stderr:
-        assert process.stderr.read() == ""
+    with started(observatory, "samples", "--output", "json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.wait(timeout=30)
+        assert process.stderr.read() == b""
+
+
+def opened(observatory: FakeCollector, *arguments: str, **environment: str) -> "tuple[int, subprocess.Popen[bytes]]":
+    """The command on a terminal, and our end of that."""
+    ours, theirs = pty.openpty()
+    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "isochrone_client", *arguments]
+    own = {**base, **variables(observatory, **environment)}
+    process = subprocess.Popen(command, env=own, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    return ours, process
 
 
 def on_a_terminal(observatory: FakeCollector, *arguments: str, **environment: str) -> str:
     """The output of the command on a terminal."""
-    ours, theirs = pty.openpty()
-    address = {"ISOCHRONE_COLLECTOR": observatory.address, "TERM": "xterm"}
-    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    command = [sys.executable, "-m", "isochrone_client", *arguments]
-    process = subprocess.Popen(command, env={**base, **address, **environment}, stdout=theirs, stderr=theirs)
-    os.close(theirs)
+    ours, process = opened(observatory, *arguments, **environment)
     written = b""
     try:
         while piece := os.read(ours, 4096):
@@ -383,46 +352,28 @@ def test_no_colour_is_respected(observatory: FakeCollector, environment: dict[st
     assert "\x1b" not in on_a_terminal(observatory, "diff", **environment)
 
 
-def lines_of(process: "subprocess.Popen[str]", *, seconds: float = 30.0) -> Iterator[str]:
-    """Yield the lines of a process as they arrive; fail if one takes longer than `seconds`."""
-    assert process.stdout is not None
-    pending, until = b"", time.monotonic() + seconds
-    while True:
-        ready, _, _ = select.select([process.stdout.fileno()], [], [], max(0.0, until - time.monotonic()))
-        assert ready, "no line came in time"
-        piece = os.read(process.stdout.fileno(), 65_536)
-        if not piece:
-            return
-        *lines, pending = (pending + piece).split(b"\n")
-        yield from (line.decode() for line in lines)
-
-
 def test_following_goes_on_with_new_samples(observatory: FakeCollector) -> None:
     """`--follow` prints the stored samples, then each new one once, including late ones; Ctrl-C is exit code 0."""
     observatory.samples = (stored(2, ttft_us=3), stored(1, ttft_us=2))
-    process = start(observatory, "samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
-    lines = lines_of(process)
-    assert json.loads(next(lines))["ttft_us"] == 2
-    late, new = stored(5, ttft_us=4), stored(0, ttft_us=1)
-    observatory.samples = (*observatory.samples, new, late)
-    assert [json.loads(next(lines))["ttft_us"] for _ in range(2)] == [4, 1]
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 0
-    assert list(lines) == []
-    assert process.communicate() == ("", "")
+    words = ("samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
+    with started(observatory, *words) as process:
+        lines = lines_of(process)
+        assert json.loads(next(lines))["ttft_us"] == 2
+        late, new = stored(5, ttft_us=4), stored(0, ttft_us=1)
+        observatory.samples = (*observatory.samples, new, late)
+        assert [json.loads(next(lines))["ttft_us"] for _ in range(2)] == [4, 1]
+        assert stopped(process) == ("", "")
 
 
 def test_following_nothing_waits(observatory: FakeCollector) -> None:
     """Without samples, `--follow` prints the headings and waits."""
     observatory.samples = ()
-    process = start(observatory, "samples", "--follow", "--output", "csv")
-    lines = lines_of(process)
-    assert next(lines).startswith("target,vantage,region")
-    observatory.samples = (replace(stored(0), received_at=now_at() - SECOND_US),)
-    assert next(lines).startswith("openai/gpt-5-mini,ohio-1")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 0
-    process.communicate()
+    with started(observatory, "samples", "--follow", "--output", "csv") as process:
+        lines = lines_of(process)
+        assert next(lines).startswith("target,vantage,region")
+        observatory.samples = (replace(stored(0), received_at=now_at() - SECOND_US),)
+        assert next(lines).startswith("openai/gpt-5-mini,ohio-1")
+        stopped(process)
 
 
 def test_decisions_are_words_of_the_wire(observatory: FakeCollector) -> None:
@@ -430,3 +381,180 @@ def test_decisions_are_words_of_the_wire(observatory: FakeCollector) -> None:
     rows = json.loads(run(observatory, "diff", "--sort", "target", "-o", "json").stdout)["rows"]
     assert [row["decision"] for row in rows] == [Decision.FASTER, Decision.UNDECIDED, Decision.SLOWER]
     assert (rows[1]["shift"], rows[1]["reason"], rows[2]["shift"]) == (None, "3 of 24 rounds needed", 191_250.0)
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_leaderboards_are_requested_in_an_order(observatory: FakeCollector, order: Order) -> None:
+    """`--by` is passed on, and the answer names the order."""
+    result = run(observatory, "leaderboard", "--by", order.value, "-o", "json")
+    assert result.exit_code == 0
+    assert observatory.requests[-1].one("by") == order.value
+    assert json.loads(result.stdout)["order"] == order.value
+
+
+def test_budgets_of_the_uses_asked_for(observatory: FakeCollector) -> None:
+    """Each `--use` is passed on, with targets and regions."""
+    result = run(observatory, "slo", "--use", "voice", "--use", "step", "--region", "us-east-2")
+    request = observatory.requests[-1]
+    assert (result.exit_code, request.all("use")) == (0, ["voice", "step"])
+    assert request.all("region") == ["us-east-2"]
+
+
+def test_the_best_region_is_requested(observatory: FakeCollector) -> None:
+    """`regions` requests the region costs by a metric, with and without `--best`; `vantages` does not."""
+    result = run(observatory, "regions", "--best", "--metric", "ttft", "--target", "openai/*", "-o", "json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
+    assert [row["decision"] for row in document["rows"]] == ["faster", "slower", "undecided"]
+    run(observatory, "regions")
+    run(observatory, "vantages")
+    assert [request.path for request in observatory.requests] == [
+        "/v1/region-costs",
+        "/v1/region-costs",
+        "/v1/vantages",
+    ]
+
+
+def test_nothing_of_a_metric_is_four(observatory: FakeCollector) -> None:
+    """If no region has a value of the metric, there is a hint and, on request, exit code 4."""
+    result = run(observatory, "regions", "--best", "--metric", "e2e", "--exit-code")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "isochrone coverage" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["diff", "leaderboard"])
+def test_json_is_a_document_per_line(observatory: FakeCollector, command: str) -> None:
+    """Each refresh is one line of JSON with a window of its own, and Ctrl-C ends with exit code 0."""
+    with started(observatory, command, "--watch", "1", "--output", "json") as process:
+        first, second = map(json.loads, islice(lines_of(process), 2))
+        assert stopped(process)[1] == ""
+    assert first["schema"] == second["schema"] == f"isochrone.{command}/1"
+    assert len(first["rows"]) == len(second["rows"]) > 1
+    assert first["window"]["until_at"] < second["window"]["until_at"]
+
+
+def test_csv_has_one_head(observatory: FakeCollector) -> None:
+    """The head comes once, the fields chosen in each refresh."""
+    with started(observatory, "leaderboard", "--watch", "1", "-o", "csv", "--fields", "rank,model") as process:
+        lines = list(islice(lines_of(process), 5))
+        stopped(process)
+    assert lines == ["rank,model", *["1,deepseek-v4-flash", "2,gpt-5-mini"] * 2]
+
+
+def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> None:
+    """An outage is one error line, whatever its length; then the refreshes continue."""
+    with started(observatory, "leaderboard", "--watch", "1", "--output", "json") as process:
+        lines = lines_of(process)
+        next(lines)
+        observatory.failure = ("database-unavailable", "restarting")
+        assert process.stderr is not None
+        line = process.stderr.readline().decode()
+        assert line.startswith("error: ")
+        assert "trying again every 1 s" in line
+        refused = len(observatory.requests)
+        eventually(20, lambda: len(observatory.requests) >= refused + 2, "two more refusals")
+        observatory.failure = None
+        assert all(json.loads(next(lines))["rows"] for _ in range(3))
+        assert stopped(process)[1] == ""
+
+
+def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector) -> None:
+    """Without a first answer --watch fails as the command does without it."""
+    observatory.failure = ("database-unavailable", "starting")
+    result = run(observatory, "diff", "--watch")
+    assert (result.exit_code, result.stderr.startswith("error: ")) == (3, True)
+
+
+def test_a_terminal_is_refreshed_in_place(observatory: FakeCollector) -> None:
+    """Each refresh clears the screen first, so that the table stays where it was."""
+    ours, process = opened(observatory, "leaderboard", "--watch", "1", COLUMNS="100")
+    shown = b""
+    while shown.count(b"\x1b[H\x1b[2J") < 2:
+        shown += os.read(ours, 65_536)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    os.close(ours)
+    assert b"deepseek" in shown
+
+
+def completed(words: str, **environment: str) -> list[str]:
+    """What bash offers for the last of these words."""
+    variables = {
+        "_ISOCHRONE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "ISOCHRONE_IDENTITY": "",
+        **environment,
+    }
+    done = CliRunner().invoke(cli, [], prog_name="isochrone", complete_var="_ISOCHRONE_COMPLETE", env=variables)
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("isochrone leaderboard --region us", ["us-east-2"]),
+        ("isochrone diff --against ap", ["ap-southeast-1"]),
+        ("isochrone diff --baseline ", ["ap-southeast-1", "us-east-2"]),
+        ("isochrone samples --target open", ["openai/gpt-5-mini"]),
+        ("isochrone diff --explain gpt", ["gpt-5-mini"]),
+        ("isochrone explain us", ["us-east-2"]),
+        ("isochrone slo --output j", ["json"]),
+    ],
+)
+def test_names_are_completed(observatory: FakeCollector, words: str, offered: list[str]) -> None:
+    """Regions are those of plan and vantages, targets those of the plan, by their name or their model."""
+    assert completed(words, ISOCHRONE_COLLECTOR=observatory.address) == offered
+    if "ISOCHRONE" not in words and "--output" not in words:
+        command, _, rest = words.removeprefix("isochrone ").partition(" ")
+        assert completed(f"isochrone {command} --collector {observatory.address} {rest}") == offered
+
+
+def test_without_a_collector_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that is unreachable, or does not answer within half a second, prints nothing."""
+    limits_us = []
+
+    class Recorded(client.ReadClient):
+        def __init__(self, where: str | Collector, **limits: Any) -> None:
+            super().__init__(where, **limits)
+            limits_us.append(limits)
+
+    monkeypatch.setattr(client, "ReadClient", Recorded)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for where in ("127.0.0.1:1", "no address:", f"127.0.0.1:{silent.getsockname()[1]}"):
+            assert completed("isochrone leaderboard --region us", ISOCHRONE_COLLECTOR=where) == []
+    assert limits_us == [{"timeout_us": 500_000, "connect_timeout_us": 500_000}] * 2
+
+
+def test_contexts_are_completed(tmp_path: Path) -> None:
+    """`--collector` offers the contexts of the configuration."""
+    (tmp_path / "isochrone").mkdir()
+    (tmp_path / "isochrone" / "config.toml").write_text("[contexts.prod]\ncollector = '127.0.0.1:1'\n")
+    assert completed("isochrone diff --collector pr", XDG_CONFIG_HOME=str(tmp_path)) == ["prod"]
+    assert completed("isochrone context use p", XDG_CONFIG_HOME=str(tmp_path)) == ["prod"]
+
+
+def test_fields_are_chosen_listed_and_checked(observatory: FakeCollector) -> None:
+    """`--fields` selects, `--fields help` lists, and an unknown field ends with exit code 2 and the nearest name."""
+    rows = json.loads(run(observatory, "diff", "--fields", "decision, target", "-o", "json").stdout)["rows"]
+    assert list(rows[0]) == ["decision", "target"]
+    listed = run(observatory, "samples", "--fields", "help")
+    assert (listed.exit_code, "ttft_us" in listed.stdout.splitlines()) == (0, True)
+    unknown = run(observatory, "coverage", "--fields", "regoin")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "did you mean 'region'?" in unknown.stderr
+
+
+def test_defaults_come_from_the_configuration(observatory: FakeCollector, tmp_path: Path) -> None:
+    """Output and baseline of the configuration are defaults: a context's first, and options precede them."""
+    (tmp_path / "isochrone").mkdir()
+    (tmp_path / "isochrone" / "config.toml").write_text(
+        "[defaults]\noutput = 'json'\nbaseline = 'us-east-2'\n"
+        f"[contexts.lab]\ncollector = '{observatory.address}'\nbaseline = 'eu-central-1'\n"
+    )
+    home = {"XDG_CONFIG_HOME": str(tmp_path), "ISOCHRONE_COLLECTOR": "lab"}
+    assert json.loads(run(observatory, "diff", **home).stdout)["rows"]
+    assert observatory.requests[-1].one("baseline") == "eu-central-1"
+    assert run(observatory, "diff", "-o", "csv", "--baseline", "a", **home).stdout.startswith("target,")
+    assert observatory.requests[-1].one("baseline") == "a"

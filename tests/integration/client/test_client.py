@@ -1,11 +1,14 @@
-"""The typed client against a real socket: answers are complete, and failures become typed errors."""
+"""The typed client against a real socket: answers are complete, failures become typed errors, names may be short, and
+streams of samples survive.
+"""
 
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from fixtures.fake_collector import (
     COVERAGE,
     DIFFERENTIALS,
+    NOW_AT,
     SAMPLES,
     SPEND,
     STANDINGS,
@@ -20,12 +24,14 @@ from fixtures.fake_collector import (
     VANTAGES,
     WINDOW,
     FakeCollector,
+    stored,
 )
 from isochrone_client import connection
 from isochrone_client.client import ReadClient
 from isochrone_client.errors import (
     AccessError,
     AddressError,
+    AmbiguousError,
     ClientError,
     CollectorError,
     NoTableError,
@@ -33,8 +39,9 @@ from isochrone_client.errors import (
     SlowError,
     UnreachableError,
 )
+from isochrone_client.streams import SampleStream, export_samples
 from isochrone_wire.answers import DifferentialList, Metric, Selection
-from isochrone_wire.fleet import CoverageList, SpendList
+from isochrone_wire.fleet import CoverageList, SampleList, SpendList, StoredSample
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard, RegionCostList, SimulationList, TierList
 from isochrone_wire.queries.documents import document
 from testdata import insights
@@ -194,14 +201,17 @@ def test_another_web_server_is_no_collector() -> None:
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """A server that gives one answer to its first request."""
+def answering(answer: bytes, *, bytes_later: int = 0) -> Iterator[str]:
+    """A server that gives one answer to its first request, and then byte by byte, if there are `bytes_later`."""
 
     def serve(server: socket.socket) -> None:
         connected, _ = server.accept()
-        with connected:
+        with connected, suppress(OSError):
             connected.recv(1000)
             connected.sendall(answer)
+            for _ in range(bytes_later):
+                time.sleep(0.05)
+                connected.sendall(b" ")
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server,))
@@ -228,25 +238,26 @@ def test_a_slow_collector_times_out(observatory: FakeCollector) -> None:
     assert "--window" in caught.value.hint
 
 
-def test_a_collector_that_answers_byte_by_byte_times_out() -> None:
-    """The timeout is that of the whole answer, however often a part of it arrives."""
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+def test_a_collector_that_answers_byte_by_byte_times_out(begin: bytes) -> None:
+    """The timeout is that of the whole answer with its head, however often a part of it arrives."""
+    with (
+        answering(begin, bytes_later=400) as address,
+        ReadClient(address, timeout_us=300_000) as client,
+        pytest.raises(SlowError),
+    ):
+        client.list_targets()
 
-    def serve(server: socket.socket) -> None:
-        connected, _ = server.accept()
-        with connected, suppress(OSError):
-            connected.recv(1000)
-            connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-            for _ in range(400):
-                time.sleep(0.05)
-                connected.sendall(b" ")
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve, args=(server,))
-        thread.start()
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        with ReadClient(address, timeout_us=300_000) as client, pytest.raises(SlowError):
-            client.list_targets()
-        thread.join()
+def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is too long is an error, and is not read to its end."""
+    monkeypatch.setattr(connection, "_MAX_ANSWER_BYTES", 100)
+    with (
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n" + 101 * b" ") as address,
+        ReadClient(address) as client,
+        pytest.raises(CollectorError, match="is too long"),
+    ):
+        client.list_targets()
 
 
 def test_a_proxy_is_not_used(observatory: FakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,3 +284,162 @@ def test_closing_ends_the_streams_of_other_threads(observatory: FakeCollector) -
     with pytest.raises(UnreachableError):
         next(batches)
     closing.join()
+
+
+SHORT = Selection(window=WINDOW, regions=("us-east",), targets=("gpt-5-mini",))
+SHORT_ASKS: list[Callable[[ReadClient], Any]] = [
+    lambda client: client.list_samples(SHORT, limit=5),
+    lambda client: client.get_leaderboard(SHORT),
+    lambda client: client.get_coverage(SHORT),
+    lambda client: client.get_latency_budgets(SHORT),
+    lambda client: client.get_tiers(SHORT),
+    lambda client: client.list_drift(SHORT),
+    lambda client: client.simulate(SHORT),
+    lambda client: list(client.export_samples(SHORT)),
+]
+
+
+@pytest.fixture
+def strict(observatory: FakeCollector) -> FakeCollector:
+    """A fake that knows two regions and refuses others, like a collector."""
+    observatory.regions = frozenset({"us-east-2", "ap-southeast-1"})
+    return observatory
+
+
+@pytest.mark.parametrize("ask", SHORT_ASKS)
+def test_every_request_takes_short_names(strict: FakeCollector, ask: Callable[[ReadClient], Any]) -> None:
+    """A short name is expanded and the request is repeated, for every kind of request."""
+    with ReadClient(strict.address) as client:
+        assert ask(client)
+    request = strict.requests[-1]
+    assert (request.all("region"), request.all("target")) == (["us-east-2"], ["openai/gpt-5-mini"])
+
+
+def test_baselines_take_short_names(strict: FakeCollector) -> None:
+    """Both sides of a differential may have short names."""
+    with ReadClient(strict.address) as client:
+        answer = client.get_differentials(Selection(window=WINDOW), baseline="us", against=("ap",))
+    assert {(row.baseline, row.region) for row in answer.differentials} == {("us-east-2", "ap-southeast-1")}
+    request = strict.requests[-1]
+    assert (request.one("baseline"), request.all("against")) == ("us-east-2", ["ap-southeast-1"])
+
+
+def test_full_names_need_no_lookup(strict: FakeCollector) -> None:
+    """A request with full names is sent once, without a lookup."""
+    with ReadClient(strict.address) as client:
+        client.get_coverage(Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",)))
+    assert len(strict.requests) == 1
+
+
+def test_an_unknown_name_gets_the_collectors_refusal(strict: FakeCollector) -> None:
+    """A name that cannot be expanded gets the collector's refusal, and the request is not repeated."""
+    with ReadClient(strict.address) as client, pytest.raises(RefusedError, match="no region is called 'mars'"):
+        client.get_coverage(Selection(window=WINDOW, regions=("mars",)))
+    assert [request.path for request in strict.requests].count("/v1/coverage") == 1
+
+
+def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeCollector) -> None:
+    """A name that matches several targets is an error."""
+    sold = tuple(replace(target, name=f"{target.provider}/x", model="x") for target in observatory.targets.targets)
+    observatory.targets = replace(observatory.targets, targets=sold)
+    with ReadClient(observatory.address) as client, pytest.raises(AmbiguousError, match="2 targets"):
+        client.get_tiers(Selection(window=WINDOW, targets=("x",)))
+
+
+def test_a_refused_lookup_leaves_the_refusal(observatory: FakeCollector) -> None:
+    """If the lookup of names fails too, the first refusal is raised."""
+    observatory.failure = ("unknown-name", "no target is called 'x'")
+    with ReadClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
+        client.get_tiers(Selection(window=WINDOW, targets=("x",)))
+
+
+def test_a_long_list_is_streamed(observatory: FakeCollector) -> None:
+    """More samples than one document may have are requested as a stream and give the same list."""
+    with ReadClient(observatory.address) as client:
+        assert set(client.list_samples(ALL, limit=5_000)) == set(SAMPLES)
+        assert len(client.list_samples(replace(ALL, regions=("us-east-2",)), limit=2)) == 2
+    assert [request.path for request in observatory.requests] == ["/v1/samples/export", "/v1/samples"]
+
+
+def test_a_silent_stream_times_out(observatory: FakeCollector) -> None:
+    """A collector that sends nothing within the timeout counts as lost, even if the connection looks healthy."""
+    observatory.released = threading.Event()
+    with ReadClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError):
+        next(client.follow_samples(ALL))
+    observatory.released.set()
+
+
+def test_an_export_resumes_where_it_broke(observatory: FakeCollector) -> None:
+    """After a break each sample is exported once, even in the round of the break, and the break is reported."""
+    twins = [stored(3, ttft_us=number) for number in range(3)]
+    observatory.samples = (stored(5), *twins, stored(2), stored(1))
+    observatory.cuts_export = True
+    reports: list[str] = []
+    with ReadClient(observatory.address) as client:
+        rows = [row for batch in export_samples(client, ALL, report=reports.append) for row in batch]
+    assert rows == [*observatory.samples]
+    assert len(reports) == 1
+    assert "the connection was closed" in reports[0]
+    assert observatory.requests[-1].one("after") == rows[1].id
+
+
+def test_an_export_that_never_started_fails(observatory: FakeCollector) -> None:
+    """An export that received nothing cannot be resumed."""
+    with ReadClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
+        next(export_samples(client, ALL, report=pytest.fail))
+    assert observatory.requests == []
+
+
+def test_following_starts_with_the_newest(observatory: FakeCollector) -> None:
+    """The stream starts with the newest samples, as many as requested, and does not repeat them."""
+    with ReadClient(observatory.address) as client:
+        batches = SampleStream(client, ALL, report=pytest.fail).samples(limit=2)
+        assert set(next(batches)) == set(SAMPLES[:2])
+        new = stored(0, ttft_us=77)
+        observatory.samples = (*SAMPLES, new)
+        assert next(batches) == (new,)
+
+
+def test_following_an_absent_collector_fails() -> None:
+    """At the start an absent collector is an error; the stream does not wait for it."""
+    with ReadClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
+        next(SampleStream(client, ALL, report=pytest.fail).samples(limit=1))
+
+
+class Script:
+    """A client whose streams of samples are written beforehand: each break resumes with the next one."""
+
+    def __init__(self, *streams: Sequence[SampleList | Exception]) -> None:
+        self.streams = list(streams)
+        self.since: list[int] = []
+
+    def list_samples(self, _selection: Selection, *, limit: int) -> tuple[StoredSample, ...]:
+        """No samples."""
+        assert limit
+        return ()
+
+    def follow_samples(self, _selection: Selection, *, since_at: int = 0) -> Iterator[SampleList]:
+        """Yield the next stream."""
+        self.since.append(since_at)
+        for batch in self.streams.pop(0):
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
+
+
+def test_a_stream_that_resumes_drops_what_it_had() -> None:
+    """Only samples that arrived before a break are dropped, however they are spread over batches; and those that cannot
+    come again are forgotten.
+    """
+    one, two, three, four = (stored(place, received_at=NOW_AT + place) for place in range(4))
+    broken = UnreachableError("gone", hint="wait")
+    client: Any = Script(
+        [SampleList(resume_at=NOW_AT), SampleList(samples=(one, two), resume_at=NOW_AT + 1), broken],
+        [SampleList(samples=(two, three), resume_at=NOW_AT + 1), SampleList(resume_at=NOW_AT + 3)],
+        [SampleList(samples=(four,), resume_at=NOW_AT + 3)],
+    )
+    stream = SampleStream(client, ALL, report=lambda _sentence: None)
+    batches = stream.samples(limit=1)
+    assert [next(batches) for _ in range(4)] == [(), (one, two), (three,), (four,)]
+    assert client.since == [0, NOW_AT + 1, NOW_AT + 3]
+    assert set(stream._seen) == {four.id}

@@ -1,10 +1,11 @@
-"""Pages: what is shown, in which order, and when an answer is none."""
+"""Pages, in addition to their golden files: what is shown, in which order, and when an answer is none."""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from fixtures.fake_collector import (
     COVERAGE,
@@ -17,18 +18,52 @@ from fixtures.fake_collector import (
     TARGETS,
     VANTAGES,
     WINDOW,
+    FakeCollector,
     stored,
 )
-from isochrone_client.errors import BaselineError, InsufficientError
+from isochrone_client.cli import cli
+from isochrone_client.errors import BaselineError, ClientError, InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import cells, differentials, fleet, leaderboard, samples
+from isochrone_client.pages import (
+    alerts,
+    cells,
+    differentials,
+    fleet,
+    latency_targets,
+    leaderboard,
+    samples,
+    simulations,
+)
 from isochrone_client.pages.cells import TOO_FEW, Footnotes
-from isochrone_client.render.page import Page, Row
-from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Proportion, Quantile, Side
+from isochrone_client.render import renderer
+from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_wire.answers import (
+    Absence,
+    Decision,
+    Differential,
+    DifferentialList,
+    Metric,
+    Order,
+    Proportion,
+    Quantile,
+    Side,
+    Source,
+)
 from isochrone_wire.fleet import CoverageList, SpendList, TargetList, VantageList
-from isochrone_wire.insights import Leaderboard
+from isochrone_wire.insights import (
+    Eligible,
+    LatencyBudgetList,
+    Leaderboard,
+    RegionCostList,
+    Simulation,
+    SimulationList,
+    TierList,
+)
+from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
+from isochrone_wire.operations import INCIDENT_PREFIX, AlertDelivery, DeliveryState, incident_name
 from isochrone_wire.queries.differential_order import DECIDED, select_rows
+from testdata.insights import ALERTS, DRIFT, INCIDENTS, LATENCY_BUDGETS, REGION_COSTS, TIERS
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 24 rounds needed")
@@ -231,13 +266,6 @@ def test_ranks_count_within_a_region() -> None:
     ]
 
 
-def test_what_went_well_comes_first() -> None:
-    """Outcomes are listed with ok first, then by how often they happened."""
-    page = fleet.coverage_page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT)
-    assert [row["outcomes"] for row in shown(page)] == [UNKNOWN, "ok 1430, throttled 6, timed_out 3"]
-    assert [row["recorded (%)"] for row in shown(page)] == ["0.0", "99.9"]
-
-
 def test_a_sample_says_what_is_wrong_with_it() -> None:
     """A failed sample shows its HTTP status and error, a flagged one its flags, and clean ones nothing."""
     rows = (
@@ -248,12 +276,6 @@ def test_a_sample_says_what_is_wrong_with_it() -> None:
     page = samples.page(rows, window=WINDOW, now_at=NOW_AT)
     assert [row["outcome"] for row in shown(page)] == ["http_error 529 [1]", "ok [2]", "ok"]
     assert page.notes == ("[1] overloaded", "[2] lagged, buffered")
-
-
-def test_samples_read_like_a_log() -> None:
-    """The newest sample is the last, whatever the order of the answer."""
-    page = samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT)
-    assert [row.sample.round_at for row in page.rows] == sorted(row.sample.round_at for row in SAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -331,6 +353,322 @@ def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str
     assert bool(page.notes) == (float(told[1].replace(UNKNOWN, "0")) > 100)
 
 
+BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
+VERDICTS = LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)
+COSTS = RegionCostList(window=WINDOW, costs=REGION_COSTS)
+LINES = TierList(window=WINDOW, tiers=TIERS)
+WITHOUT_INTERVAL = Quantile(value=1.0)
+
+
+@pytest.mark.parametrize(
+    ("order", "column", "text"),
+    [
+        (Order.TTFT, "ttft p50 (ms)", "180"),
+        (Order.TTFT_COLD, "cold p50 (ms)", "214"),
+        (Order.TTFAT, "ttfat p50 (ms)", "180"),
+        (Order.E2E, "e2e p50 (ms)", "3502"),
+        (Order.TOKENS_PER_SECOND, "speed p50 (tokens/s)", "60"),
+        (Order.TOKENS_PER_USD, "speed (per $/M)", "241"),
+        (Order.PRICE, "output ($/M)", "0.25"),
+        (Order.SUCCESS, "success (%)", "99.4"),
+    ],
+)
+def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text: str) -> None:
+    """The quantity of the order follows rank and names, and every table fits 100 columns."""
+    page = leaderboard.page(replace(BOARD, order=order))
+    assert page.columns[3].title == column
+    assert shown(page)[0][column] == text
+    table = renderer("table").whole(page, RenderOptions())
+    assert all(len(line) <= 100 for line in table.splitlines())
+    assert page.facts["order"] == order.value
+
+
+def test_free_is_not_unknown() -> None:
+    """The speed per price of a free target is `free`; without a price it is a dash."""
+    rows = (replace(STANDINGS[0], usd_per_m_output=0.0, tokens_per_second_per_usd=None), STANDINGS[1])
+    page = leaderboard.page(Leaderboard(window=WINDOW, standings=rows, order=Order.TOKENS_PER_USD))
+    assert [row["speed (per $/M)"] for row in shown(page)] == ["free", UNKNOWN]
+
+
+def test_summaries_are_told() -> None:
+    """A leaderboard from summaries has a note with the error of its percentiles."""
+    told = leaderboard.page(replace(BOARD, source=Source.SUMMARIES))
+    assert any("summaries" in note for note in told.notes)
+    assert not any("summaries" in note for note in leaderboard.page(BOARD).notes)
+    assert (told.facts["source"], leaderboard.page(BOARD).facts["source"]) == ("summaries", "samples")
+
+
+def test_latency_targets_are_a_matrix() -> None:
+    """Each target of a region has one row with a word per use; programs get a record per use."""
+    page = latency_targets.page(VERDICTS)
+    assert [(row.region, row.target) for row in page.rows] == [
+        ("ap-southeast-1", "deepseek/deepseek-v4-flash"),
+        ("ap-southeast-1", "openai/gpt-5-mini"),
+        ("us-east-2", "deepseek/deepseek-v4-flash"),
+        ("us-east-2", "openai/gpt-5-mini"),
+    ]
+    assert [row["voice (300 ms)"] for row in shown(page)] == ["maybe", "?", "yes", "no"]
+    assert [row["target"] for row in shown(page)][1] == "openai/gpt-5-mini [1]"
+    assert [row["step (5 s)"] for row in shown(page)] == [UNKNOWN, UNKNOWN, "yes", UNKNOWN]
+    assert "[1] 3 of 59 samples" in page.notes
+    assert "limit on ttft: voice; on e2e: step" in page.notes
+    assert [record["use"] for record in page.iter_records()] == [row.use for row in LATENCY_BUDGETS]
+
+
+def test_a_reason_of_one_use_stands_beside_it() -> None:
+    """A reason that all uses share is a footnote of the target, otherwise of the uses."""
+    row = replace(LATENCY_BUDGETS[3], use="step")
+    other = replace(row, use="code", reason="40 of 59 samples")
+    cells = shown(latency_targets.page(replace(VERDICTS, budgets=(row, other))))[0]
+    assert (cells["target"], cells["step (300 ms)"], cells["code (300 ms)"]) == (row.target, "? [1]", "? [2]")
+
+
+def test_one_use_shows_goodput_and_percentile() -> None:
+    """With one use there is room for the share in time and the percentile, with their intervals, and for n."""
+    page = latency_targets.page(replace(VERDICTS, budgets=LATENCY_BUDGETS[:4]))
+    maybe, unknown, _, failing = shown(page)
+    assert (maybe["in time (%)"], maybe["interval (95 %, %)"]) == ("95.2", "94.0 … 96.2")
+    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n ≈ independent"]) == (
+        "298",
+        "290 … 306",
+        "1440",
+    )
+    assert (unknown["ttft p95 (ms)"], unknown["n ≈ independent"]) == (UNKNOWN, "3")
+    assert (failing["in time (%)"], failing["target"]) == ("55.8", "openai/gpt-5-mini [2]")
+
+
+def test_hours_have_a_row_each() -> None:
+    """By hour of the day, each target has a row per hour, in their order."""
+    rows = tuple(replace(LATENCY_BUDGETS[0], hour=hour) for hour in (23, 0, 7))
+    page = latency_targets.page(replace(VERDICTS, budgets=rows))
+    assert [row["hour (UTC)"] for row in shown(page)] == ["00", "07", "23"]
+    assert not any("hour (UTC)" in row for row in shown(latency_targets.page(VERDICTS)))
+
+
+def test_a_limit_names_what_it_is_on() -> None:
+    """The length of the answer and the floor on speed are beside the limit."""
+    row = replace(LATENCY_BUDGETS[4], use="limit", answer_tokens=500, min_tokens_per_second=30.0)
+    page = latency_targets.page(replace(VERDICTS, budgets=(row,)))
+    assert "limit on e2e of 500 tokens at 30 tokens/s or more: limit" in page.notes
+
+
+def test_all_nine_uses_fit_the_screen() -> None:
+    """The matrix of all built-in uses has at most 100 columns, even if all of it is unknown."""
+    names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
+    row = replace(LATENCY_BUDGETS[3], limit_us=300_000)
+    rows = tuple(replace(row, use=name) for name in names)
+    table = renderer("table").whole(latency_targets.page(replace(VERDICTS, budgets=rows)), RenderOptions())
+    assert all(name in table.replace("\n", " ") for name in names)
+    assert "…" not in table
+    assert all(len(line) <= 100 for line in table.splitlines())
+
+
+def test_tiers_stay_together_within_a_region() -> None:
+    """A region's table goes from the cheapest tier to the most expensive one, in any order of regions."""
+    elsewhere = tuple(replace(row, region="ap-southeast-1") for row in TIERS)
+    page = leaderboard.tiers_page(replace(LINES, tiers=(TIERS[0], elsewhere[0], TIERS[1], elsewhere[1])))
+    assert [(row.region, row.tier) for row in page.rows] == [
+        ("ap-southeast-1", "sweet spot"),
+        ("ap-southeast-1", "premium"),
+        ("us-east-2", "sweet spot"),
+        ("us-east-2", "premium"),
+    ]
+
+
+def test_cells_with_too_few_independent_samples_share_a_footnote() -> None:
+    """In the matrix of all uses the footnote has no numbers of a cell; for one use it has."""
+    few = [
+        replace(row, eligible=Eligible.UNKNOWN, reason=f"246 samples ≈ {n} independent, of 59")
+        for n, row in enumerate(LATENCY_BUDGETS, start=20)
+    ]
+    one_use = [row for row in few if row.use == few[0].use]
+    matrix, single = (
+        [note for note in latency_targets.page(replace(VERDICTS, budgets=tuple(rows))).notes if "independent" in note]
+        for rows in (few, one_use)
+    )
+    assert matrix == ["[1] fewer than 59 independent samples: --use USE shows how many"]
+    assert any("samples ≈" in note for note in single)
+
+
+def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
+    """The best region's line states since when rounds count; the others' lines only their own reason."""
+    since_at = WINDOW.from_at + 60_000_000
+    cut = replace(COSTS, costs=tuple(replace(row, since_at=since_at) for row in REGION_COSTS))
+    page = leaderboard.best_page(cut, metric=Metric.TTFT)
+    assert [row["decision"] for row in shown(page)] == ["best [1]", "slower", "undecided [2]"]
+    assert page.notes[0] == f"[1] only rounds since a change at {minute(since_at)}"
+
+
+def test_a_rate_is_added_in_its_own_unit() -> None:
+    """A smaller rate is slower by a positive number of tokens per second; CSV has the difference, with its unit."""
+    page = leaderboard.best_page(
+        RegionCostList(
+            window=WINDOW,
+            costs=(
+                replace(
+                    REGION_COSTS[1],
+                    metric=Metric.TOKENS_PER_SECOND,
+                    median=50.0,
+                    added=-12.0,
+                    added_low=-13.0,
+                    added_high=-11.0,
+                ),
+            ),
+        ),
+        metric=Metric.TOKENS_PER_SECOND,
+    )
+    assert shown(page)[0]["slower by (tokens/s)"] == "12"
+    assert shown(page)[0]["interval (95 %, tokens/s)"] == "11 … 13"
+    assert "added_tokens_per_second" in [field.header for field in page.fields]
+
+
+LEARNT = "the first 6 rounds were only learnt from"
+CHARGED = "usd counts every request that was begun as charged in full, as a cancelled stream may be"
+
+
+def around(ms: float) -> Quantile:
+    return Quantile(value=1000 * ms, low=900 * ms, high=1100 * ms)
+
+
+STATIC = Simulation(
+    policy="static:p/a",
+    region="us",
+    rounds=100,
+    requests=100,
+    ttft_p50_us=around(300),
+    ttft_p95_us=around(900),
+    usd=0.5,
+    note=LEARNT,
+)
+RACE = replace(
+    STATIC,
+    policy="race:2",
+    requests=200,
+    ttft_p50_us=around(250),
+    ttft_p95_us=around(400),
+    usd=None,
+    note=f"{LEARNT}; {CHARGED}",
+)
+
+
+NEVER = replace(STATIC, rounds=0, requests=0, note="nothing to replay: p/b was never probed there")
+
+
+def simulated(*rows: Simulation) -> SimulationList:
+    return SimulationList(window=WINDOW, members=("p/a", "p/b") if rows else (), simulations=rows)
+
+
+def table(*rows: Simulation) -> str:
+    """The table of these lines."""
+    return renderer("table").whole(simulations.page(simulated(*rows)), RenderOptions())
+
+
+def test_differences_are_to_the_static_line() -> None:
+    """Changes are relative to the static line wherever it is; an unknown cost is a dash."""
+    for rows in ((STATIC, RACE), (RACE, STATIC)):
+        [line] = [line for line in table(*rows).splitlines() if line.startswith("race")]
+        assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 100 200 {UNKNOWN}"
+
+
+def test_what_all_lines_share_is_noted_once() -> None:
+    """A note that all lines of a region share appears once; a policy's own note is a footnote."""
+    text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
+    assert text.count("were only learnt from") == 2
+    assert text.count("charged in full") == 1
+    assert text.count("change: relative to") == 1
+    assert "us: the first 6 rounds" in " ".join(text.split())
+
+
+def test_a_policy_that_was_not_replayed_is_a_line_of_dashes() -> None:
+    """It stays in the table of its region, with the reason in a footnote."""
+    why = "not replayed, as its members are not probed in the same rounds"
+    refused = replace(RACE, rounds=0, requests=0, ttft_p50_us=None, ttft_p95_us=None, note=f"{LEARNT}; {why}")
+    text = table(STATIC, refused)
+    assert text.count("from us") == 1
+    assert f"[1] {why}" in text
+    assert "us: the first 6 rounds" in text
+
+
+def test_a_quantile_without_an_interval_is_not_shown() -> None:
+    """With too few rounds there is a dash, and a note with the reason."""
+    text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))
+    assert "a p95 59" in text
+    assert "400" not in text.replace("400 …", "")
+
+
+def test_an_empty_answer_has_a_reason() -> None:
+    """Without incidents the message states how many targets are watched, or that none is measured."""
+    empty = replace(INCIDENTS, incidents=())
+    assert alerts.no_incidents(empty, past=False) == (
+        "no open incidents: 9 targets are watched; --past shows those that ended"
+    )
+    assert alerts.no_incidents(replace(empty, watched=1), past=True).endswith("08:00 UTC: 1 target is watched")
+    assert alerts.no_incidents(replace(empty, watched=0), past=False) == (
+        "no incidents: no target is measured, so none can fail"
+    )
+
+
+def test_ids_are_read_as_they_are_shown() -> None:
+    """An id of an alert, or of the table, names the incident; another text is an error with a hint."""
+    for row in INCIDENTS.incidents:
+        name = incident_name(row.id)
+        assert alerts.parse_incident_id(name) == alerts.parse_incident_id(name.removeprefix(INCIDENT_PREFIX)) == row.id
+    for text in ("alert_1f", "moonshot/kimi-k2.5", "", "-1", "1" * 17):
+        with pytest.raises(ClientError, match="not the id of an incident"):
+            alerts.parse_incident_id(text)
+
+
+def test_a_change_of_speed_is_in_tokens_per_second() -> None:
+    """Each metric has its own heading with its unit, and rates are not divided by a thousand."""
+    slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
+    text = renderer("table").whole(alerts.drift_page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
+    assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
+    numbers = text.partition("tokens_per_second, tokens/s")[2].split()
+    assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
+
+
+def test_no_change_is_an_answer(observatory: FakeCollector) -> None:
+    """If no watched series changed, the exit code is 0 and a message is on stderr."""
+    observatory.drift = replace(DRIFT, events=())
+    done = CliRunner().invoke(cli, ["drift", "--collector", observatory.address])
+    assert done.exit_code == 0
+    assert "no lasting change between" in done.stderr
+    assert "4 series watched; 1 more had fewer than 60 rounds" in done.stderr
+
+
+def test_missing_webhook_is_reported(observatory: FakeCollector) -> None:
+    """Without a webhook, the list ends with the option that sets one, even if it is empty."""
+    observatory.alerts = replace(ALERTS, webhook=False)
+    assert "serve --alert-url" in CliRunner().invoke(cli, ["alerts", "--collector", observatory.address]).stdout
+    observatory.alerts = replace(ALERTS, webhook=False, alerts=())
+    done = CliRunner().invoke(cli, ["alerts", "--collector", observatory.address])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "serve --alert-url" in done.stderr
+
+
+def test_receivers_are_shown_apart_where_they_differ() -> None:
+    """One word for all receivers if they agree, else the names of those that have it not."""
+    told = AlertDelivery(receiver="chat", state=DeliveryState.DELIVERED, delivered_at=1, attempts=1)
+    silenced = AlertDelivery(receiver="oncall", state=DeliveryState.SILENCED)
+    lost = AlertDelivery(receiver="oncall", state=DeliveryState.GIVEN_UP, attempts=9, last_error="no connection")
+    for deliveries, words in (
+        ((told, replace(told, receiver="oncall")), "  yes"),
+        ((replace(told, attempts=3),), "yes, attempt 3"),
+        ((told, silenced), "silenced: oncall"),
+        ((told, lost), "given up: oncall [1]"),
+    ):
+        row = replace(ALERTS.alerts[0], deliveries=deliveries)
+        text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(row,))), RenderOptions(width=300))
+        assert words in text
+        assert ("[1]" in text) == ("[1]" in words)
+
+
+UNDECIDED_COSTS = tuple(replace(row, decision=Decision.UNDECIDED) for row in REGION_COSTS)
+ALL_UNKNOWN = tuple(replace(row, eligible=Eligible.UNKNOWN, n=3, reason="3 of 59 samples") for row in LATENCY_BUDGETS)
+UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
+
+
+NO_DRIFT = replace(DRIFT, events=(), watched=0)
 NOTHING = DifferentialList(window=WINDOW)
 NOTHING_AT_ALL = replace(NOTHING, missing=(Absence(region="us-east-2", sentence="no samples from us-east-2"),))
 ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
@@ -380,8 +718,54 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: fleet.require_online(NOBODY), "no vantage is known yet", "vantage add"),
         (lambda: fleet.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
         (lambda: fleet.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
+        (
+            lambda: leaderboard.require_ranking(replace(BOARD, order=Order.PRICE, standings=UNPRICED)),
+            "no target has a price",
+            "plan",
+        ),
+        (
+            lambda: leaderboard.require_ranking(
+                replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=WITHOUT_INTERVAL),))
+            ),
+            "2 of 16 needed",
+            "isochrone samples",
+        ),
+        (
+            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=())),
+            "no samples between",
+            "isochrone coverage",
+        ),
+        (
+            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=ALL_UNKNOWN)),
+            "3 of 59 samples",
+            "--window",
+        ),
+        (lambda: leaderboard.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
+        (
+            lambda: leaderboard.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
+            "no target has a price",
+            "plan",
+        ),
+        (
+            lambda: leaderboard.require_tiers(
+                replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))
+            ),
+            "3 of 16 needed",
+            "isochrone samples",
+        ),
+        (lambda: leaderboard.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
+        (lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED_COSTS)), "nothing is decided", "--window"),
+        (
+            lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED_COSTS[:1])),
+            "nothing is decided",
+            "isochrone-collector vantage add",
+        ),
+        (lambda: alerts.require_watched(replace(NO_DRIFT, too_short=3)), "none of 3 series has the 60", "--window"),
+        (lambda: alerts.require_watched(replace(NO_DRIFT, too_short=0)), "no samples between", "isochrone coverage"),
+        (lambda: simulations.require_replay(simulated(NEVER)), "p/b was never probed", "--window"),
+        (lambda: simulations.require_replay(simulated()), "no samples between", "isochrone coverage"),
     ],
-)  # fmt: skip
+)
 def test_too_little_data_is_an_error(require: Callable[[], object], sentence: str, hint: str) -> None:
     """An answer without a result is an error with the reason, a hint and exit code 4."""
     with pytest.raises(InsufficientError) as caught:
@@ -402,16 +786,16 @@ def test_too_little_data_is_an_error(require: Callable[[], object], sentence: st
         lambda: samples.require_samples(SAMPLES, window=WINDOW),
         lambda: fleet.require_online(VANTAGES),
         lambda: fleet.require_spend(SpendList(spend=SPEND)),
+        lambda: simulations.require_replay(simulated(NEVER, RACE)),
+        *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
+        lambda: latency_targets.require_verdict(VERDICTS),
+        lambda: leaderboard.require_tiers(LINES),
+        lambda: leaderboard.require_best(COSTS),
     ],
 )
-def test_enough_is_enough(require: Callable[[], None]) -> None:
+def test_enough_is_enough(require: Callable[[], object]) -> None:
     """An answer with some result passes, even if other parts have none."""
     require()
-
-
-def test_the_plan_names_the_baseline() -> None:
-    """Without --baseline, the baseline is the plan's region."""
-    assert cells.require_baseline(TARGETS.baseline) == "us-east-2"
 
 
 def test_without_a_plan_there_is_no_baseline() -> None:

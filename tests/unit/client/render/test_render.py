@@ -1,13 +1,14 @@
-"""Rendering: every answer can be written in every format, and every format keeps its shape."""
+"""Rendering: every answer can be written in every format, and programs get all of the wire, or selected fields."""
 
 import csv
 import io
 import json
+import math
 import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,12 +17,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fixtures.fake_collector import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
+from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, TARGETS, WINDOW, stored
+from isochrone_client.errors import FieldError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import differentials, fleet, leaderboard, samples
 from isochrone_client.render import OUTPUTS, renderer
-from isochrone_client.render.page import Column, Page, RenderOptions, wire_fields
-from isochrone_wire.answers import Differential, DifferentialList, Metric
+from isochrone_client.render.page import (
+    Column,
+    Page,
+    RenderOptions,
+    field_places,
+    row_record,
+    select_fields,
+    wire_fields,
+)
+from isochrone_wire.answers import Differential, DifferentialList, Metric, Order, Window
 from isochrone_wire.fleet import (
     Coverage,
     CoverageList,
@@ -33,7 +43,8 @@ from isochrone_wire.fleet import (
     VantageStatus,
 )
 from isochrone_wire.insights import Leaderboard, Standing
-from isochrone_wire.model import Quality, Target
+from isochrone_wire.model import Quality, RateLimit, Target
+from isochrone_wire.queries.documents import FORMATS
 
 PLAIN = RenderOptions()
 NASTY = ["openai/gpt-5-mini", "a|b", "\x1b[31mred\x1b[0m", "line\nbreak", "千问" * 30, "x" * 200, "[bold]", "`*_"]
@@ -311,3 +322,135 @@ def test_an_unknown_value_has_a_legend(cell: str, notes: tuple[str, ...], legend
     )
     lines = renderer("table").whole(page, RenderOptions(width=80)).splitlines()
     assert [line for line in lines if line.startswith(f"{UNKNOWN}:")] == legend
+
+
+NO_WINDOW = Window(from_at=0, until_at=1)
+RECORDED: list[Page[Any]] = [
+    differentials.page(DifferentialList(window=NO_WINDOW), DIFFERENTIALS, metric=Metric.TTFT, now_at=0),
+    leaderboard.page(Leaderboard(window=NO_WINDOW, standings=STANDINGS)),
+    fleet.targets_page(TARGETS),
+    fleet.coverage_page(CoverageList(window=NO_WINDOW, coverage=COVERAGE), now_at=0),
+    samples.page((stored(), stored(1, ratelimit=RateLimit(limit_requests=5))), window=NO_WINDOW, now_at=0),
+]
+
+
+def paths(record: dict[str, Any], *, above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """The path of every leaf of a record; counts and empty objects are leaves."""
+    found: set[tuple[str, ...]] = set()
+    for name, part in record.items():
+        if isinstance(part, dict) and part and name != "outcomes":
+            found |= paths(part, above=(*above, name))
+        else:
+            found.add((*above, name))
+    return found
+
+
+@pytest.mark.parametrize("page", RECORDED, ids=lambda page: page.schema)
+def test_csv_says_all_that_json_says(page: Page[Any]) -> None:
+    """Every leaf of every record has a column; an unknown object has the columns of its fields."""
+    columns = {field.path for field in page.fields}
+    for row in page.rows:
+        for path in paths(page.record(row)):
+            assert any(column[: len(path)] == path for column in columns), path
+
+
+@pytest.mark.parametrize("page", RECORDED, ids=lambda page: page.schema)
+def test_headers_are_unique(page: Page[Any]) -> None:
+    """No two columns of CSV have the same header."""
+    headers = [field.header for field in page.fields]
+    assert len(headers) == len(set(headers))
+
+
+@pytest.mark.parametrize("page", RECORDED, ids=lambda page: page.schema)
+def test_records_are_json(page: Page[Any]) -> None:
+    """Every record can be written by a strict JSON writer."""
+    assert json.loads(json.dumps([page.record(row) for row in page.rows], allow_nan=False))
+
+
+def test_a_sample_stands_beside_its_names() -> None:
+    """A stored sample's record is flat: names, instants as RFC 3339, flags by name, derived durations too."""
+    record = FORMATS["SampleList"].record(stored(quality=Quality.LAGGED | Quality.REUSED))
+    assert record["target"] == "openai/gpt-5-mini"
+    assert record["round_at"] == "2026-11-21T08:00:00.000000Z"
+    assert record["quality"] == ["lagged", "reused"]
+    assert record["ttft_us"] == 318_250
+    assert record["ttft_cold_us"] == 318_250 + 26_500
+    assert record["dns_us"] is None
+    assert "sample" not in record
+
+
+def test_what_json_cannot_write_is_null() -> None:
+    """NaN and infinite numbers are unknown."""
+    row = replace(DIFFERENTIALS[0], shift=math.nan, shift_high=math.inf)
+    record = row_record(row)
+    assert (record["shift"], record["shift_low"], record["shift_high"]) == (None, 180_100.0, None)
+
+
+def test_a_header_says_the_unit_its_name_does_not() -> None:
+    """Given units are appended to the header; JSON keeps the name of the wire."""
+    headers = [field.header for field in wire_fields(Differential, units={"shift": "us"})]
+    assert "shift_us" in headers
+    assert "shift" not in headers
+    assert "shift" in row_record(DIFFERENTIALS[0])
+
+
+def test_parts_have_columns_of_their_own() -> None:
+    """A quantile has three columns, all of them empty if it is unknown."""
+    fields = {field.header: field for field in wire_fields(Standing)}
+    known, unknown = row_record(STANDINGS[0]), row_record(replace(STANDINGS[0], ttft_p95_us=None))
+    assert fields["ttft_p95_us.low"].value(known) == 251_000
+    assert fields["ttft_p95_us.low"].value(unknown) is None
+
+
+PAGE = leaderboard.page(Leaderboard(window=WINDOW, order=Order.TTFT, standings=STANDINGS))
+
+
+def rendered(output: str, *names: str) -> str:
+    """The leaderboard with these fields."""
+    return renderer(output).whole(select_fields(PAGE, names), RenderOptions())
+
+
+def test_json_has_the_fields_in_order() -> None:
+    """A nested field is whole under its JSON name, or one number under its CSV name."""
+    rows = json.loads(rendered("json", "n", "target", "ttft_p50_us", "ttft_p95_us.value"))["rows"]
+    assert list(rows[0]) == ["n", "target", "ttft_p50_us", "ttft_p95_us.value"]
+    assert rows[0]["ttft_p50_us"]["low"] == 178_200
+    assert rows[0]["ttft_p95_us.value"] == 260_300
+
+
+def test_csv_has_the_fields_in_order() -> None:
+    """A nested field takes all of its columns."""
+    lines = list(csv.reader(io.StringIO(rendered("csv", "target", "ttft_p50_us", "n"))))
+    columns = [f"ttft_p50_us.{name}" for name in ("value", "low", "high", "n_eff")]
+    assert lines[0] == ["target", *columns, "n"]
+    assert [*lines[1][:4], lines[1][-1]] == ["deepseek/deepseek-v4-flash", "180000", "178200", "181900", "1431"]
+
+
+@pytest.mark.parametrize("output", ["table", "markdown"])
+def test_people_get_the_fields_too(output: str) -> None:
+    """The columns are the fields, an unknown value is a dash, and rows stay under the heading of their group."""
+    text = rendered(output, "usd_per_m_input", "model").replace("\\", "")
+    assert "us-east-2" in text
+    assert text.index("usd_per_m_input") < text.index("model")
+    assert "0.07" in text
+    assert "–" in text  # noqa: RUF001  # the sign for unknown
+
+
+def test_an_unknown_field_places_the_nearest() -> None:
+    """The error offers the nearest name, and its hint lists all of them."""
+    with pytest.raises(FieldError, match="unknown field 'modle'; did you mean 'model'") as caught:
+        select_fields(PAGE, ("modle",))
+    assert caught.value.exit_code == 2
+    assert "tokens_per_second_p50" in caught.value.hint
+
+
+def test_a_field_may_have_dashes() -> None:
+    """A field is found by `-` in place of `_`, and keeps its own name in the output."""
+    rows = json.loads(rendered("json", "ttft-p50-us", "TARGET"))["rows"]
+    assert list(rows[0]) == ["ttft_p50_us", "target"]
+
+
+def test_every_name_can_be_selected() -> None:
+    """Each name of the list is a field on its own."""
+    for name in field_places(PAGE):
+        assert select_fields(PAGE, (name,)).fields

@@ -3,13 +3,14 @@
 import io
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from fixtures.fake_collector import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
-from isochrone_client.output_file import open_output
+from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples
 from isochrone_client.sample_export import FORMATS, columns
 
@@ -110,3 +111,17 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """A folder cannot be overwritten, with force or without."""
     with pytest.raises(FileError, match="is a folder"), open_output(tmp_path, force=True):
         pass
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_full_standard_output_is_an_error(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export that standard output does not accept fails with a sentence, whether it fits the buffer or not."""
+    stdout = Path("/dev/full").open("w")  # noqa: SIM115  # closing it fails
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with (
+        pytest.raises(FileError, match="cannot write to standard output: No space left on device"),
+        open_output(STDOUT, force=False) as file,
+    ):
+        file.write(b"x" * size)
+    with suppress(OSError):
+        stdout.close()
