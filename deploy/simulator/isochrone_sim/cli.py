@@ -34,7 +34,6 @@ from isochrone_sim.settings import (
     parse_certificate,
     parse_listens,
     with_episodes,
-    with_fault_episodes,
     with_round_trips,
 )
 from isochrone_sim.worldfile import EXAMPLE
@@ -71,14 +70,14 @@ cli.add_command(
 )
 
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
 _world_option = click.option(
     "--world",
     "world_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="A world file, JSON or TOML; `isochrone-sim world --example` prints an example.",
 )
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
 
 
@@ -106,7 +105,7 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
 @click.option(
     "--truth",
     "truth_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="Append the ground truth to this file, one JSON line per request.",
 )
@@ -174,8 +173,7 @@ def serve(
 
     set_up_logs()
     now_at = time.time_ns() // 1000
-    world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=now_at)
-    world = with_fault_episodes(world, fault_episodes, now_at=now_at)
+    world = with_episodes(gather_world(world_file, faults=faults), (*episodes, *fault_episodes), now_at=now_at)
     world = with_round_trips(world, round_trips)
     settings = Settings(
         world=world,
@@ -204,12 +202,7 @@ def serve(
 @click.option("--example", is_flag=True, help="Print an example world file.")
 @table_or_json
 def world(
-    *,
-    world_file: Path | None,
-    faults: bool,
-    truth_differential: tuple[str, str] | None,
-    example: bool,
-    output: str,
+    *, world_file: Path | None, faults: bool, truth_differential: tuple[str, str] | None, example: bool, output: str
 ) -> None:
     """Show the simulated models: time to first token by region, tokens per second, prices, and their sources."""
     if example:

@@ -6,7 +6,9 @@ a fault that ends a stream early sends half of the body; faults in the format of
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from http import HTTPStatus
+from typing import NamedTuple
 
 from isochrone_sim.requests import ErrorResponse
 from isochrone_sim.script import Channel, Cut, Ending, Kind, Page, Script, Step, Style, multibyte_tokens
@@ -28,8 +30,9 @@ def nothing(script: Script) -> Script:
     return script
 
 
-def error_response(status: int, code: str, message: str, *, retry_after_us: int | None = None) -> ScriptTransform:
+def error_response(status: int, code: str, message: str) -> ScriptTransform:
     """Send an error response in place of the stream."""
+    retry_after_us = RETRY_AFTER_US if status == HTTPStatus.TOO_MANY_REQUESTS else None
     response = ErrorResponse(status=status, code=code, message=message, retry_after_us=retry_after_us)
     return lambda script: replace(script, instead=response)
 
@@ -72,7 +75,7 @@ def interrupted(kind: Kind, text: str) -> ScriptTransform:
 
 
 def huge_line(script: Script) -> Script:
-    """Send five tokens, then a data line of ten megabytes, then the rest."""
+    """Send five tokens, then a data line of ten megabytes, which is not made before it is needed, then the rest."""
     return interrupted(Kind.RAW, '{"padding":"' + "x" * HUGE_LINE_BYTES + '"}')(script)
 
 
@@ -101,8 +104,7 @@ def error_in_band(script: Script) -> Script:
 
 def error_in_band_first(script: Script) -> Script:
     """Send an error inside the stream in place of the first token, and nothing after it."""
-    message = "The engine is currently overloaded, please try again later."
-    error = Step(_first_token_ns(script), Kind.ERROR, message)
+    error = Step(_first_token_ns(script), Kind.ERROR, _OVERLOADED)
     return replace(script, steps=(*script.of_kind(Kind.ROLE), error))
 
 
@@ -234,13 +236,12 @@ def _first_token_ns(script: Script) -> int:
     return next((step.offset_ns for step in script.steps if step.tokens), script.end_ns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(NamedTuple):
     """One fault. `fine` if a client should still count the response as a success."""
 
     name: str
-    sentence: str
     fine: bool
+    sentence: str
     transform: ScriptTransform
 
 
@@ -261,47 +262,39 @@ def fault_models() -> list[Model]:
     ]
 
 
+_OVERLOADED = "The engine is currently overloaded, please try again later."
+# status: (what happens, code, message)
+_ERRORS = {
+    401: ("The key is refused.", "invalid_api_key", "Incorrect API key provided."),
+    403: (
+        "The caller's country or account may not use the model.",
+        "unsupported_country_region_territory",
+        "Country, region, or territory not supported.",
+    ),
+    404: ("The model does not exist.", "model_not_found", "The model does not exist or you do not have access to it."),
+    429: (
+        "The rate limit is reached: retry-after and rate-limit headers.",
+        "rate_limit_exceeded",
+        "Rate limit reached: too many requests.",
+    ),
+    500: ("The server fails.", "server_error", "The server had an error while processing your request."),
+    503: ("The server is overloaded.", "overloaded", _OVERLOADED),
+}
+
+
 def _fine(name: str, sentence: str, transform: ScriptTransform) -> Fault:
-    return Fault(name=name, sentence=sentence, fine=True, transform=transform)
+    return Fault(name, True, sentence, transform)
 
 
 def _bad(name: str, sentence: str, transform: ScriptTransform) -> Fault:
-    return Fault(name=name, sentence=sentence, fine=False, transform=transform)
+    return Fault(name, False, sentence, transform)
 
 
 _TABLE = (
     _fine("none", "A healthy stream, for comparison.", nothing),
-    _bad(
-        "401",
-        "The key is refused.",
-        error_response(401, "invalid_api_key", "Incorrect API key provided."),
-    ),
-    _bad(
-        "403",
-        "The caller's country or account may not use the model.",
-        error_response(403, "unsupported_country_region_territory", "Country, region, or territory not supported."),
-    ),
-    _bad(
-        "404",
-        "The model does not exist.",
-        error_response(404, "model_not_found", "The model does not exist or you do not have access to it."),
-    ),
-    _bad(
-        "429",
-        "The rate limit is reached: retry-after and rate-limit headers.",
-        error_response(
-            429, "rate_limit_exceeded", "Rate limit reached: too many requests.", retry_after_us=RETRY_AFTER_US
-        ),
-    ),
-    _bad(
-        "500",
-        "The server fails.",
-        error_response(500, "server_error", "The server had an error while processing your request."),
-    ),
-    _bad(
-        "503",
-        "The server is overloaded.",
-        error_response(503, "overloaded", "The engine is currently overloaded, please try again later."),
+    *(
+        _bad(str(status), sentence, error_response(status, code, message))
+        for status, (sentence, code, message) in _ERRORS.items()
     ),
     _bad("html", "Status 200 and a web page, as from a wrong base URL.", html),
     _bad("silence", "The request is accepted but never answered; the connection stays open.", silent),
@@ -310,21 +303,9 @@ _TABLE = (
     _bad("stall", "Five tokens, then nothing; the connection stays open.", ending(Ending.HANG)),
     _bad("cut", "Five tokens, then the connection is closed without a terminal chunk.", ending(Ending.CLOSE)),
     _bad("reset", "Five tokens, then the connection is reset.", ending(Ending.RESET)),
-    _bad(
-        "truncated",
-        "Five tokens, then the response ends without finish or end marker.",
-        ending(Ending.KEEP_ALIVE),
-    ),
-    _bad(
-        "in-band-error",
-        "Five tokens, then an error event under status 200, and [DONE] if any.",
-        error_in_band,
-    ),
-    _bad(
-        "in-band-error-first",
-        "An error event in place of the first token, under status 200.",
-        error_in_band_first,
-    ),
+    _bad("truncated", "Five tokens, then the response ends without finish or end marker.", ending(Ending.KEEP_ALIVE)),
+    _bad("in-band-error", "Five tokens, then an error event under status 200, and [DONE] if any.", error_in_band),
+    _bad("in-band-error-first", "An error event in place of the first token, under status 200.", error_in_band_first),
     _bad(
         "garbage",
         "Five tokens, then broken JSON in a data line, then the rest.",
@@ -354,23 +335,13 @@ _TABLE = (
     _fine("bundled-first", "The first chunk carries five tokens.", bundled_first),
     _fine("one-chunk", "The complete answer in one delta.", one_chunk),
     _fine("null-content", "Null and empty deltas before the first token.", null_content),
+    _fine("split-code-points", "Text outside ASCII, every write split inside a character.", split_code_points),
     _fine(
-        "split-code-points",
-        "Text outside ASCII, every write split inside a character.",
-        split_code_points,
-    ),
-    _fine(
-        "byte-by-byte",
-        "Every byte of the first five tokens' events in a separate write.",
-        styled(Style(cut=Cut.BYTES)),
+        "byte-by-byte", "Every byte of the first five tokens' events in a separate write.", styled(Style(cut=Cut.BYTES))
     ),
     _fine("no-usage", "No usage, even when requested.", no_usage),
     _fine("no-done", "A finish, but no [DONE]; healthy in dialects without [DONE].", without(Kind.DONE)),
-    _fine(
-        "usage-in-choice",
-        "Usage with the finish reason, requested or not; no [DONE].",
-        usage_in_choice,
-    ),
+    _fine("usage-in-choice", "Usage with the finish reason, requested or not; no [DONE].", usage_in_choice),
     _fine("absurd-usage", "Usage counts -1 prompt tokens and 10^12 output tokens.", absurd_usage),
     _fine("reasoning", "The first quarter of the tokens is reasoning.", reasoning),
     _fine("tool-call", "A tool call, with arguments in pieces (from Gemini at once).", tool_call),

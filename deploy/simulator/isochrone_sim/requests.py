@@ -5,9 +5,8 @@ tokens, that refill evenly within a minute.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
@@ -45,10 +44,7 @@ class RequestReader:
     """Incremental parser: receives bytes and returns complete requests in order."""
 
     def __init__(self) -> None:
-        self._parser: h11.Connection
         self._head: h11.Request | None
-        self._body: list[bytes]
-        self._size: int
         self._renew()
 
     def receive(self, data: bytes) -> None:
@@ -103,7 +99,7 @@ class RequestReader:
     def _renew(self) -> None:
         self._parser = h11.Connection(h11.SERVER)
         self._head = None
-        self._body = []
+        self._body: list[bytes] = []
         self._size = 0
 
 
@@ -154,45 +150,6 @@ def invalid(message: str, *, param: str | None = None) -> ErrorResponse:
     return ErrorResponse(status=400, code="invalid_request", message=message, param=param)
 
 
-def unsupported_temperature(model: str, temperature: float) -> ErrorResponse:
-    """400: the model supports its default temperature only."""
-    message = f"Unsupported value: `temperature` does not support {temperature:g} with `{model}`, only the default (1)."
-    return ErrorResponse(status=400, code="unsupported_value", message=message, param="temperature")
-
-
-def unsupported_effort(model: str, effort: str, known: Iterable[str]) -> ErrorResponse:
-    """400: the model does not support this reasoning effort."""
-    message = f"Unsupported value: the effort `{effort}` is not supported with `{model}`; use {', '.join(known)}."
-    return ErrorResponse(status=400, code="unsupported_value", message=message, param="reasoning_effort")
-
-
-def unsupported_budget(model: str) -> ErrorResponse:
-    """400: the model accepts an effort, but no thinking budget."""
-    message = f"A thinking budget is not supported with `{model}`: use adaptive thinking and `output_config.effort`."
-    return ErrorResponse(status=400, code="unsupported_value", message=message, param="thinking")
-
-
-def wrong_key(key: str | None) -> ErrorResponse:
-    """401: the key is missing or wrong; like real providers, the message quotes the ends of the key."""
-    if key is None:
-        return ErrorResponse(status=401, code="missing_api_key", message="You didn't provide an API key.")
-    shown = f"{key[:5]}***{key[-4:]}" if len(key) > 12 else "***"  # noqa: PLR2004  # shorter keys are hidden completely
-    return ErrorResponse(status=401, code="invalid_api_key", message=f"Incorrect API key provided: {shown}.")
-
-
-def unknown_model(name: str, known: Iterable[str]) -> ErrorResponse:
-    """404: the model does not exist; the message names the nearest one."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.3)
-    nearest = f" The nearest name is `{close[0]}`." if close else ""
-    message = f"The model `{name}` does not exist in this world.{nearest}"
-    return ErrorResponse(status=404, code="model_not_found", message=message, param="model")
-
-
-def unknown_route(method: str, path: str) -> ErrorResponse:
-    """404: nothing is served at this path."""
-    return ErrorResponse(status=404, code="unknown_url", message=f"Unknown request URL: {method} {path}.")
-
-
 def throttled(model: str, what: str, *, retry_after_us: int) -> ErrorResponse:
     """429: the limit for `what` (requests or tokens) is exhausted."""
     message = f"Rate limit reached for `{model}`: too many {what} per minute. Try again in {retry_after_us / 1e6:.3g}s."
@@ -212,39 +169,28 @@ class BucketStatus:
     wait_us: int = 0
 
 
+@dataclass(slots=True)
 class Bucket:
     """A bucket of `limit` per minute, full at first. Instants are microseconds and passed in."""
 
-    __slots__ = ("_at", "_left", "_limit")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._left = float(limit)
-        self._at = 0
+    limit: int
+    _at: int = 0
+    _left: float = float("inf")
 
     def take(self, amount: int, *, at: int) -> BucketStatus:
         """Take `amount` if available; otherwise take nothing and return the time to wait."""
-        self._refill(at)
-        wait_us = 0
+        # If the wall clock steps back, nothing is refilled and nothing is lost.
+        self._left = min(float(self.limit), self._left + max(0, at - self._at) * self.limit / MINUTE_US)
+        self._at, wait_us = at, 0
         if amount <= self._left:
             self._left -= amount
         else:
-            wait_us = self._time_us(min(amount, self._limit) - self._left)
-        return BucketStatus(
-            limit=self._limit,
-            remaining=int(self._left),
-            reset_us=self._time_us(self._limit - self._left),
-            wait_us=wait_us,
-        )
-
-    def _refill(self, at: int) -> None:
-        # If the wall clock steps back, nothing is refilled and nothing is lost.
-        gained = max(0, at - self._at) * self._limit / MINUTE_US
-        self._left = min(float(self._limit), self._left + gained)
-        self._at = at
+            wait_us = self._time_us(min(amount, self.limit) - self._left)
+        reset_us = self._time_us(self.limit - self._left)
+        return BucketStatus(limit=self.limit, remaining=int(self._left), reset_us=reset_us, wait_us=wait_us)
 
     def _time_us(self, amount: float) -> int:
-        return max(1, round(amount / self._limit * MINUTE_US)) if amount > 0 else 0
+        return max(1, round(amount / self.limit * MINUTE_US)) if amount > 0 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

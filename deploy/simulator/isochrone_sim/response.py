@@ -6,13 +6,12 @@ anything. With compression every event is flushed, so that the client can decode
 """
 
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from isochrone_sim.dialects import Dialect, Renderer, ResponseMetadata
 from isochrone_sim.faults import FAULTS
@@ -85,49 +84,19 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Encoding(Protocol):
-    """A content encoding. `name` is its HTTP name, empty for none."""
+class Encoder:
+    """The content encoding of a body, gzip or none. A client can decode every event at once."""
 
-    name: str
+    def __init__(self, *, gzip: bool = False) -> None:
+        self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY) if gzip else None
 
     def event(self, data: bytes) -> bytes:
-        """Return the encoded bytes of an event; the client can decode all of them at once."""
-        ...
+        """Return the encoded bytes of an event."""
+        return self._gzip.compress(data) + self._gzip.flush(zlib.Z_SYNC_FLUSH) if self._gzip else data
 
     def end(self) -> bytes:
         """Return the final bytes of the body."""
-        ...
-
-
-class Identity:
-    """No encoding."""
-
-    name = ""
-
-    def event(self, data: bytes) -> bytes:
-        """See `Encoding.event`."""
-        return data
-
-    def end(self) -> bytes:
-        """See `Encoding.end`."""
-        return b""
-
-
-class Gzip:
-    """gzip, flushed after every event."""
-
-    name = "gzip"
-
-    def __init__(self) -> None:
-        self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS, _MEMORY)
-
-    def event(self, data: bytes) -> bytes:
-        """See `Encoding.event`."""
-        return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-
-    def end(self) -> bytes:
-        """See `Encoding.end`."""
-        return self._compressor.flush()
+        return self._gzip.flush() if self._gzip else b""
 
 
 def wants_gzip(accept_encoding: str) -> bool:
@@ -146,7 +115,8 @@ def answer_script(model: Model, parameters: RequestParameters, timing: TokenTimi
     comes first, at the same rate, and counts towards the limit. So the first token of a default request, at the
     published time, is a token of the answer.
     """
-    reasoning = _reasoning_tokens(model, parameters)
+    effort = parameters.reasoning_effort if model.reasoning else "none"
+    reasoning = _REASONING_TOKENS.get(effort or "none", _REASONING_TOKENS[_USUAL_EFFORT])
     wanted = reasoning + model.answer_tokens
     count = min(wanted, parameters.max_tokens or wanted)
     reasoning = min(reasoning, count)
@@ -156,40 +126,23 @@ def answer_script(model: Model, parameters: RequestParameters, timing: TokenTimi
     tokens = [
         Step(at, Kind.TOKENS, text, 1, channel) for at, text, channel in zip(offsets, texts, channels, strict=True)
     ]
-    head_ns = min(round(timing.ttft_ns * _HEAD_SHARE), _HEAD_MAX_NS)
+    head_ns, end_ns = min(round(timing.ttft_ns * _HEAD_SHARE), _HEAD_MAX_NS), offsets[-1] + _TRAILER_NS
+    finish = Step(end_ns, Kind.FINISH, "length" if count < wanted else "stop")
+    counts = [Step(end_ns, Kind.USAGE)] if parameters.include_usage else []
     return Script(
         head_ns=head_ns,
-        steps=(
-            Step(head_ns, Kind.ROLE),
-            *tokens,
-            *_trailer(
-                offsets[-1] + _TRAILER_NS, "length" if count < wanted else "stop", usage=parameters.include_usage
-            ),
-        ),
+        steps=(Step(head_ns, Kind.ROLE), *tokens, finish, *counts, Step(end_ns, Kind.DONE)),
         usage=Usage(prompt_tokens=parameters.prompt_tokens, output_tokens=count, reasoning_tokens=reasoning),
     )
 
 
-def _trailer(at_ns: int, reason: str, *, usage: bool) -> list[Step]:
-    counts = [Step(at_ns, Kind.USAGE)] if usage else []
-    return [Step(at_ns, Kind.FINISH, reason), *counts, Step(at_ns, Kind.DONE)]
-
-
-def _reasoning_tokens(model: Model, parameters: RequestParameters) -> int:
-    if not model.reasoning or parameters.reasoning_effort is None:
-        return 0
-    return _REASONING_TOKENS.get(parameters.reasoning_effort, _REASONING_TOKENS[_USUAL_EFFORT])
-
-
-def stream_frames(
-    script: Script, renderer: Renderer, *, head: bytes, encoding: Encoding | None = None
-) -> tuple[Frame, ...]:
+def stream_frames(script: Script, renderer: Renderer, *, head: bytes, gzip: bool = False) -> tuple[Frame, ...]:
     """Return the writes of a streamed response, which begins with `head`. Empty if the script sends no head."""
     if script.head_ns is None:
         return ()
-    encoding = encoding or Identity()
-    frames = [Frame(script.head_ns, head), *_events(script, renderer, encoding)]
-    frames += _final_frames(script, encoding.end())
+    encoder = Encoder(gzip=gzip)
+    frames = [Frame(script.head_ns, head), *_events(script, renderer, encoder)]
+    frames += _final_frames(script, encoder.end())
     return tuple(_cut(_merged(frames), script.style))
 
 
@@ -199,8 +152,7 @@ def repeated_flood(script: Script, renderer: Renderer) -> Flood | None:
     """
     if script.flood is None:
         return None
-    block = b""
-    count = 0
+    block, count = b"", 0
     while len(block) < _FLOOD_WRITE_BYTES:
         block += _event(script.flood, script, renderer)
         count += 1
@@ -216,13 +168,11 @@ def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
         return ()
     if script.ending is not Ending.KEEP_ALIVE:
         return (Frame(script.end_ns, response[: len(response) // 2]), *_final_frames(script, b""))
-    token_counts: Counter[Channel] = Counter()
-    for step in script.steps:
-        token_counts[step.channel] += step.tokens
-    return (Frame(script.end_ns, response, tuple((+token_counts).items())),)
+    counts = {channel: sum(step.tokens for step in script.steps if step.channel is channel) for channel in Channel}
+    return (Frame(script.end_ns, response, tuple(item for item in counts.items() if item[1])),)
 
 
-def _events(script: Script, renderer: Renderer, encoding: Encoding) -> Iterator[Frame]:
+def _events(script: Script, renderer: Renderer, encoder: Encoder) -> Iterator[Frame]:
     """Yield a frame per step with an event; tokens of steps without one belong to the next frame."""
     pending: TokenCounts = ()
     for step in script.steps:
@@ -230,7 +180,7 @@ def _events(script: Script, renderer: Renderer, encoding: Encoding) -> Iterator[
         token_counts = _add_tokens(pending, step)
         pending = () if event else token_counts
         if event:
-            yield Frame(step.offset_ns, chunk(encoding.event(event)), token_counts)
+            yield Frame(step.offset_ns, chunk(encoder.event(event)), token_counts)
 
 
 def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
@@ -245,11 +195,8 @@ def _event(step: Step, script: Script, renderer: Renderer) -> bytes:
 def _add_tokens(token_counts: TokenCounts, step: Step) -> TokenCounts:
     if not step.tokens:
         return token_counts
-    if not token_counts:
-        return ((step.channel, step.tokens),)
-    counted = Counter(dict(token_counts))
-    counted[step.channel] += step.tokens
-    return tuple(counted.items())
+    counted = dict(token_counts)
+    return tuple((counted | {step.channel: counted.get(step.channel, 0) + step.tokens}).items())
 
 
 def _final_frames(script: Script, rest: bytes) -> tuple[Frame, ...]:
@@ -338,7 +285,8 @@ def timeline(
     """
     rng = generator(world.seed, model.id, region, content=content)
     own_fault = model.fault if rng.random() < model.fault_share else None
-    fault = world.fault_of(model.provider, region, at=metadata.created_at) or own_fault
+    episodes = world.episodes_of(model.provider, region, at=metadata.created_at)
+    fault = next((episode.fault for episode in episodes if episode.fault), own_fault)
     timing = token_timing(model, world, region=region, at=metadata.created_at, rng=rng)
     script = FAULTS[fault or "none"].transform(answer_script(model, parameters, timing, rng))
     metadata = replace(metadata, processing_us=(script.head_ns or 0) // 1000)
@@ -373,16 +321,12 @@ def _frames(
         typed = {**headers, "content-type": page.content_type}
         return (Frame(script.head_ns or 0, complete_response(OK, page.body, typed, at=metadata.created_at)),)
     if parameters.stream:
-        return _stream(script, renderer, headers, at=metadata.created_at, gzip=parameters.gzip)
+        # A flood repeats one write, which is impossible with compression.
+        gzip = parameters.gzip and script.flood is None
+        encoded = {"content-encoding": "gzip", "vary": "accept-encoding"} if gzip else {}
+        first = head(OK, {**STREAM, **headers, **encoded}, at=metadata.created_at)
+        return stream_frames(script, renderer, head=first, gzip=gzip)
     return body_frames(script, complete_response(OK, renderer.body(script), headers, at=metadata.created_at))
-
-
-def _stream(script: Script, renderer: Renderer, headers: dict[str, str], *, at: int, gzip: bool) -> tuple[Frame, ...]:
-    # A flood repeats one write, which is impossible with compression.
-    encoding = Gzip() if gzip and script.flood is None else Identity()
-    encoded = {"content-encoding": encoding.name, "vary": "accept-encoding"} if encoding.name else {}
-    first = head(OK, {**STREAM, **headers, **encoded}, at=at)
-    return stream_frames(script, renderer, head=first, encoding=encoding)
 
 
 def _error_document(response: ErrorResponse, metadata: ResponseMetadata, dialect: Dialect) -> bytes:

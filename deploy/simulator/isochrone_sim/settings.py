@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from isochrone_common.address import Address, parse_address
 from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
 from isochrone_sim.faults import fault_models
-from isochrone_sim.world import Episode, FaultEpisode, World, default_world
+from isochrone_sim.world import Episode, World, default_world
 from isochrone_sim.worldfile import parse_world
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
@@ -44,11 +43,12 @@ def read_world(path: Path) -> World:
     hint = "see `isochrone-sim world --example`"
     try:
         text = path.read_text("utf-8")
-        document = _parse(text, toml=path.suffix == ".toml")
-    except OSError as error:
-        raise WorldError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-    except ValueError as error:
-        raise WorldError(f"cannot read {path}: {error}", hint=hint) from error
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise WorldError(f"cannot read {path}: {reason}", hint=hint) from error
+    if not isinstance(document, dict):
+        raise WorldError(f"cannot read {path}: not a JSON or TOML object", hint=hint)
     try:
         return parse_world(document, text=text)
     except WorldError as error:
@@ -76,54 +76,31 @@ def parse_certificate(chain: Path | None, key: Path | None, *, self_signed: bool
     return Certificate(chain=chain, key=key) if chain and key else None
 
 
-def with_episodes(world: World, values: Iterable[tuple[str, str, float, float, float]], *, now_at: int) -> World:
-    """Return the world with slow episodes: (provider, region, added ms, start in seconds from now, duration in
-    seconds).
-
-    Raises `SettingsError` for an unknown region or provider.
+def with_episodes(world: World, values: Iterable[tuple[str, str, float | str, float, float]], *, now_at: int) -> World:
+    """Return the world with more episodes: (provider, region, added milliseconds or fault, start in seconds from now,
+    duration in seconds). Raises `SettingsError` for an unknown region or provider.
     """
-    episodes = tuple(
-        Episode(
-            provider=_known_provider(provider, world),
+    providers = sorted({model.provider for model in world.models.values()})
+    episodes = list(world.episodes)
+    for provider, region, what, after_s, lasting_s in values:
+        if provider not in providers:
+            raise SettingsError(f"unknown provider {provider!r}", hint=f"known: {', '.join(providers)}")
+        episode = Episode(
+            provider=provider,
             region=known_region(region, world),
-            added_us=round(added_ms * 1_000),
             from_at=now_at + round(after_s * 1_000_000),
             until_at=now_at + round((after_s + lasting_s) * 1_000_000),
         )
-        for provider, region, added_ms, after_s, lasting_s in values
-    )
-    return replace(world, episodes=episodes)
-
-
-def with_fault_episodes(world: World, values: Iterable[tuple[str, str, str, float, float]], *, now_at: int) -> World:
-    """Return the world with faults of providers: (provider, region, fault, start in seconds from now, duration in
-    seconds).
-
-    Raises `SettingsError` for an unknown region or provider.
-    """
-    episodes = tuple(
-        FaultEpisode(
-            provider=_known_provider(provider, world),
-            region=known_region(region, world),
-            fault=fault,
-            from_at=now_at + round(after_s * 1_000_000),
-            until_at=now_at + round((after_s + lasting_s) * 1_000_000),
-        )
-        for provider, region, fault, after_s, lasting_s in values
-    )
-    return replace(world, fault_episodes=episodes)
+        if isinstance(what, str):
+            episodes.append(replace(episode, fault=what))
+        else:
+            episodes.append(replace(episode, added_us=round(what * 1_000)))
+    return replace(world, episodes=tuple(episodes))
 
 
 def with_round_trips(world: World, values: Iterable[tuple[str, float]]) -> World:
     """Return the world with real round trips: (region, milliseconds). Raises `SettingsError` for an unknown region."""
     return replace(world, round_trips_us={known_region(region, world): round(ms * 1_000) for region, ms in values})
-
-
-def _known_provider(name: str, world: World) -> str:
-    providers = sorted({model.provider for model in world.models.values()})
-    if name not in providers:
-        raise SettingsError(f"unknown provider {name!r}", hint=f"known: {', '.join(providers)}")
-    return name
 
 
 def known_region(name: str, world: World) -> str:
@@ -144,10 +121,3 @@ def _address(text: str, *, allow_remote: bool) -> Address:
         hint = "--allow-remote accepts other machines; the simulator is meant for tests, not for public networks"
         raise SettingsError(f"{address} can be reached from other machines", hint=hint)
     return address
-
-
-def _parse(text: str, *, toml: bool) -> dict[str, Any]:
-    document = tomllib.loads(text) if toml else json.loads(text)
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON or TOML object")  # noqa: TRY004  # one error for every unreadable file
-    return document

@@ -111,28 +111,16 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A slow episode of a provider: from `from_at` until `until_at` (wall-clock instants in microseconds), first tokens
-    take `added_us` longer, from one region only.
+    """An episode of a provider in one region, from `from_at` until `until_at` (wall-clock instants in microseconds):
+    first tokens take `added_us` longer, or all models have a `fault`, an entry of `faults.FAULTS`.
     """
 
     provider: str
     region: str
-    added_us: int
     from_at: int
     until_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultEpisode:
-    """A fault of all models of a provider, for requests from one region: an entry of `faults.FAULTS`, from `from_at`
-    until `until_at` (wall-clock instants in microseconds).
-    """
-
-    provider: str
-    region: str
-    fault: str
-    from_at: int
-    until_at: int
+    added_us: int = 0
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,27 +141,14 @@ class World:
     load_amplitude: float = 0.12
     pace_amplitude: float = 0.02
     episodes: tuple[Episode, ...] = ()
-    fault_episodes: tuple[FaultEpisode, ...] = ()
     round_trips_us: Mapping[str, int] = field(default_factory=dict)
 
-    def added_us(self, provider: str, region: str, *, at: int) -> int:
-        """Return the delay that episodes add to a provider's first tokens from a region at an instant; both in
-        microseconds.
-        """
-        return sum(
-            episode.added_us
-            for episode in self.episodes
-            if (episode.provider, episode.region) == (provider, region) and episode.from_at <= at < episode.until_at
-        )
-
-    def fault_of(self, provider: str, region: str, *, at: int) -> str | None:
-        """Return the fault of a provider, from a region, at an instant in microseconds."""
-        faults = (
-            episode.fault
-            for episode in self.fault_episodes
-            if (episode.provider, episode.region) == (provider, region) and episode.from_at <= at < episode.until_at
-        )
-        return next(faults, None)
+    def episodes_of(self, provider: str, region: str, *, at: int) -> list[Episode]:
+        """Return the episodes of a provider in a region at an instant in microseconds."""
+        place = (provider, region)
+        return [
+            one for one in self.episodes if (one.provider, one.region) == place and one.from_at <= at < one.until_at
+        ]
 
     def with_models(self, models: Iterable[Model]) -> "World":
         """Return the world with more models; a model with an existing id replaces the other one."""
@@ -249,13 +224,12 @@ def token_timing(model: Model, world: World, *, region: str, at: int, rng: Rando
     `at` is the wall-clock instant of the request in microseconds; `rng` generates the noise.
     """
     noise_us = skewed(rng, model.jitter_us)
-    way_us = model.offset_us(region) + world.added_us(model.provider, region, at=at)
-    way_us -= world.round_trips_us.get(region, 0)
+    added_us = sum(episode.added_us for episode in world.episodes_of(model.provider, region, at=at))
+    way_us = model.offset_us(region) + added_us - world.round_trips_us.get(region, 0)
     ttft_us = model.ttft_us * _load(model, world, "ttft", at, world.load_amplitude) + way_us + noise_us
     slowness = _load(model, world, "pace", at, world.pace_amplitude)
     return TokenTiming(
-        ttft_ns=round(max(_MIN_TTFT_US, ttft_us) * 1000),
-        tokens_per_second=model.tokens_per_second / slowness,
+        ttft_ns=round(max(_MIN_TTFT_US, ttft_us) * 1000), tokens_per_second=model.tokens_per_second / slowness
     )
 
 
@@ -266,13 +240,8 @@ def _load(model: Model, world: World, what: str, at: int, amplitude: float) -> f
 
 
 def default_world() -> World:
-    """Return the world of `published.json`."""
+    """Return the world of `published.json`, with an offset for every model in every region."""
     document = json.loads(files("isochrone_sim").joinpath("published.json").read_text("utf-8"))
-    return published_world(document)
-
-
-def published_world(document: Mapping[str, Any]) -> World:
-    """Return the world of a document like `published.json`, with an offset for every model in every region."""
     differences = document["published_differences_ms"]
     models = [_model(row, differences) for row in document["models"]]
     return World(

@@ -50,43 +50,30 @@ EXAMPLE: dict[str, Any] = {
 Read = Callable[[Any], Any]
 
 
-def _number(low: float, high: float = 1e9) -> Read:
-    def read(value: Any) -> float:  # noqa: ANN401  # any value in the file
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise ValueError(f"must be a number from {low:g} to {high:g}")
-        return float(value)
+def _checked(is_valid: Callable[[Any], object], must_be: str, convert: Read = lambda value: value) -> Read:
+    def read(value: Any) -> Any:  # noqa: ANN401  # any value in the file
+        if not is_valid(value):
+            raise ValueError(f"must be {must_be}")
+        return convert(value)
 
     return read
+
+
+def _number(low: float, high: float = 1e9, convert: Read = float) -> Read:
+    kind = f"a number from {low:g} to {high:g}"
+    return _checked(lambda value: type(value) in (int, float) and low <= value <= high, kind, convert)
 
 
 def _whole(low: int) -> Read:
-    def read(value: Any) -> int:  # noqa: ANN401  # as above
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise ValueError(f"must be a whole number of at least {low}")
-        return value
-
-    return read
+    return _checked(lambda value: type(value) is int and value >= low, f"a whole number of at least {low}")
 
 
 def _milliseconds(low: float) -> Read:
-    number = _number(low, 600_000)
-    return lambda value: round(number(value) * 1000)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  # as above
-    if not isinstance(value, str) or not value:
-        raise ValueError("must be a non-empty string")
-    return value
-
-
-def _flag(value: Any) -> bool:  # noqa: ANN401  # as above
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004  # one error for every wrong value
-    return value
+    return _number(low, 600_000, lambda value: round(value * 1000))
 
 
 def _one_of(names: Mapping[str, object]) -> Read:
-    def read(value: Any) -> str:  # noqa: ANN401  # as above
+    def read(value: Any) -> str:  # noqa: ANN401  # any value in the file
         if value not in names:
             raise ValueError(f"is unknown{_suggestion(str(value), names)}")
         return str(value)
@@ -94,31 +81,26 @@ def _one_of(names: Mapping[str, object]) -> Read:
     return read
 
 
-def _offsets(value: Any) -> dict[str, Offset]:  # noqa: ANN401  # as above
-    if not isinstance(value, dict):
-        raise ValueError("must be a table of regions and milliseconds")  # noqa: TRY004  # as above
-    read = _milliseconds(-600_000)
-    return {region: Offset(read(ms), Source.CHOSEN) for region, ms in value.items()}
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
-def _regions(value: Any) -> dict[str, Region]:  # noqa: ANN401  # as above
-    if not isinstance(value, dict) or not value:
-        raise ValueError("must be a table of names and titles")
-    return {name: Region(name=name, title=_text(title)) for name, title in value.items()}
-
-
-def _words(value: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    if not isinstance(value, list) or not value:
-        raise ValueError("must be a list of at least one word")
-    return tuple(map(_text, value))
-
-
-def _list(value: Any) -> list[Any]:  # noqa: ANN401  # as above
-    if not isinstance(value, list) or not value:
-        raise ValueError("must be a list of at least one model")
-    return value
-
-
+_text = _checked(_is_text, "a non-empty string")
+_flag = _checked(lambda value: isinstance(value, bool), "true or false")
+_words = _checked(
+    lambda value: value and isinstance(value, list) and all(map(_is_text, value)), "a list of at least one word", tuple
+)
+_list = _checked(lambda value: value and isinstance(value, list), "a list of at least one model")
+_regions = _checked(
+    lambda value: value and isinstance(value, dict) and all(map(_is_text, value.values())),
+    "a table of names and titles",
+    lambda value: {name: Region(name=name, title=title) for name, title in value.items()},
+)
+_offsets = _checked(
+    lambda value: isinstance(value, dict),
+    "a table of regions and milliseconds",
+    lambda value: {region: Offset(_milliseconds(-600_000)(ms), Source.CHOSEN) for region, ms in value.items()},
+)
 _WORLD_KEYS: dict[str, tuple[str, Read]] = {
     "title": ("title", _text),
     "seed": ("seed", _whole(0)),
@@ -160,7 +142,8 @@ def parse_world(document: Mapping[str, Any], *, text: str = "") -> World:
     values = reader.table(document, _WORLD_KEYS, needs=("models",), where="")
     rows = [row if isinstance(row, dict) else {} for row in values.pop("models", [])]
     models = [reader.model(row, f"models[{number}]") for number, row in enumerate(rows)]
-    regions = values.pop("regions", None) or _default_regions(values.get("baseline", BASELINE_REGION))
+    baseline = values.get("baseline", BASELINE_REGION)
+    regions = values.pop("regions", None) or {baseline: Region(name=baseline, title=baseline)}
     world = World(
         title=values.pop("title", "A custom world"),
         source="a world file",
@@ -187,7 +170,9 @@ class _TableReader:
         values = {}
         for key, value in row.items():
             if key not in keys:
-                self.problems.append(f"{where}{key}: unknown key{self._line(key)}{_suggestion(key, keys)}")
+                number = next((n for n, line in enumerate(self.text.splitlines(), 1) if key in line), None)
+                line = f" in line {number}" if number else ""
+                self.problems.append(f"{where}{key}: unknown key{line}{_suggestion(key, keys)}")
                 continue
             name, read = keys[key]
             try:
@@ -203,14 +188,6 @@ class _TableReader:
         if len(self.problems) > before:
             return None
         return Model(**{"title": values["id"], **values})
-
-    def _line(self, key: str) -> str:
-        number = next((n for n, line in enumerate(self.text.splitlines(), 1) if key in line), None)
-        return f" in line {number}" if number else ""
-
-
-def _default_regions(baseline: str) -> dict[str, Region]:
-    return {baseline: Region(name=baseline, title=baseline)}
 
 
 def _contradictions(world: World, ids: list[Any]) -> list[str]:

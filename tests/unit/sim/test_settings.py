@@ -4,8 +4,8 @@ import pytest
 
 from isochrone_common.address import Address
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_fault_episodes, with_round_trips
-from isochrone_sim.world import Episode, FaultEpisode, default_world
+from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_round_trips
+from isochrone_sim.world import Episode, default_world
 
 WORLD = default_world()
 
@@ -86,13 +86,13 @@ def test_the_key_is_not_shown() -> None:
 
 def test_faults_begin_and_end() -> None:
     """A fault of a provider affects one region from its start until its end; names are checked."""
-    world = with_fault_episodes(WORLD, [("tencent", "eu-central-1", "500", 10.0, 2.0)], now_at=1_000_000)
-    assert world.fault_episodes == (
-        FaultEpisode(provider="tencent", region="eu-central-1", fault="500", from_at=11_000_000, until_at=13_000_000),
+    world = with_episodes(WORLD, [("tencent", "eu-central-1", "500", 10.0, 2.0)], now_at=1_000_000)
+    assert world.episodes == (
+        Episode(provider="tencent", region="eu-central-1", fault="500", from_at=11_000_000, until_at=13_000_000),
     )
     instants = (10_999_999, 11_000_000, 12_999_999, 13_000_000)
-    assert [world.fault_of("tencent", "eu-central-1", at=at) for at in instants] == [None, "500", "500", None]
-    assert world.fault_of("tencent", "us-east-2", at=12_000_000) is None
-    assert world.fault_of("qwen", "eu-central-1", at=12_000_000) is None
+    assert [len(world.episodes_of("tencent", "eu-central-1", at=at)) for at in instants] == [0, 1, 1, 0]
+    assert world.episodes_of("tencent", "us-east-2", at=12_000_000) == []
+    assert world.episodes_of("qwen", "eu-central-1", at=12_000_000) == []
     with pytest.raises(SettingsError, match="unknown provider 'nobody'"):
-        with_fault_episodes(WORLD, [("nobody", "eu-central-1", "500", 0.0, 1.0)], now_at=0)
+        with_episodes(WORLD, [("nobody", "eu-central-1", "500", 0.0, 1.0)], now_at=0)

@@ -4,28 +4,17 @@ Pure except for the rate limits, which it counts; instants are passed in.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, ResponseMetadata, model_list
 from isochrone_sim.dialects.base import to_json
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.requests import (
-    RateLimits,
-    Request,
-    RequestParameters,
-    throttled,
-    unknown_model,
-    unknown_route,
-    unsupported_budget,
-    unsupported_effort,
-    unsupported_temperature,
-    wrong_key,
-)
+from isochrone_sim.requests import ErrorResponse, RateLimits, Request, RequestParameters, throttled
 from isochrone_sim.response import Frame, Timeline, complete_response, error_timeline, timeline, wants_gzip
 from isochrone_sim.world import Model, World
 
-_MODEL_PATH = re.compile(r"/v1/models/([^/]+)")
+_MODEL_PATH = re.compile(r"/v1/models(?:/([^/]+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +48,6 @@ class Service:
         self._world = world
         self._api_key = api_key
         self._rate_limits = RateLimits()
-        self._pages: dict[str, Callable[[Request, Arrival], Reply]] = {
-            "/healthz": self._health,
-            "/v1/models": self._model_list,
-        }
 
     def answer(self, request: Request, arrival: Arrival) -> Reply:
         """Return the reply to any request; no client input raises an exception."""
@@ -113,32 +98,37 @@ class Service:
 
     def _authenticate(self, dialect: Dialect, request: Request) -> None:
         key = dialect.key(request)
-        if self._api_key is not None and key != self._api_key:
-            raise RequestRefused(wrong_key(key))
+        if self._api_key is None or key == self._api_key:
+            return
+        if key is None:
+            raise _refused(401, "missing_api_key", "You didn't provide an API key.")
+        # Like real providers, the message quotes the ends of the key; shorter keys are hidden completely.
+        shown = f"{key[:5]}***{key[-4:]}" if len(key) > 12 else "***"  # noqa: PLR2004  # as above
+        raise _refused(401, "invalid_api_key", f"Incorrect API key provided: {shown}.")
 
     def _model(self, name: str) -> Model:
         """Return the model. Every model answers in every dialect; its own dialect is only a recommendation."""
-        model = self._world.models.get(name)
-        if model is None:
-            raise RequestRefused(unknown_model(name, self._world.models))
-        return model
+        if name in self._world.models:
+            return self._world.models[name]
+        close = get_close_matches(name, self._world.models, n=1, cutoff=0.3)
+        nearest = f" The nearest name is `{close[0]}`." if close else ""
+        message = f"The model `{name}` does not exist in this world.{nearest}"
+        raise _refused(404, "model_not_found", message, param="model")
 
     def _page(self, request: Request, arrival: Arrival) -> Reply:
-        page = self._pages.get(request.path)
-        if request.method == "GET" and page is not None:
-            return page(request, arrival)
         named = _MODEL_PATH.fullmatch(request.path)
+        if request.method == "GET" and request.path == "/healthz":
+            health = {"status": "ok", "world": self._world.title, "region": arrival.region}
+            return _body(to_json(health), arrival)
         if request.method == "GET" and named:
-            return self._model_list(request, arrival, only=named[1])
-        raise RequestRefused(unknown_route(request.method, request.path))
+            self._authenticate(DIALECTS[DEFAULT_DIALECT], request)
+            models = [self._model(named[1])] if named[1] else list(self._world.models.values())
+            return _body(model_list(models), arrival)
+        raise _refused(404, "unknown_url", f"Unknown request URL: {request.method} {request.path}.")
 
-    def _health(self, _: Request, arrival: Arrival) -> Reply:
-        return _page_of({"status": "ok", "world": self._world.title, "region": arrival.region}, arrival)
 
-    def _model_list(self, request: Request, arrival: Arrival, *, only: str | None = None) -> Reply:
-        self._authenticate(DIALECTS[DEFAULT_DIALECT], request)
-        models = [self._model(only)] if only else list(self._world.models.values())
-        return _body(model_list(models), arrival)
+def _refused(status: int, code: str, message: str, *, param: str | None = None) -> RequestRefused:
+    return RequestRefused(ErrorResponse(status=status, code=code, message=message, param=param))
 
 
 def _dialect(request: Request) -> Dialect | None:
@@ -149,20 +139,20 @@ def _dialect(request: Request) -> Dialect | None:
 
 def _check_restrictions(model: Model, parameters: RequestParameters) -> None:
     """Raise `RequestRefused` for parameters that the model does not accept."""
+    effort, value = parameters.reasoning_effort, "unsupported_value"
     if model.fixed_temperature and parameters.temperature not in (None, 1):
-        raise RequestRefused(unsupported_temperature(model.id, parameters.temperature or 0))
+        what = f"`temperature` does not support {parameters.temperature:g} with `{model.id}`, only the default (1)."
+        raise _refused(400, value, f"Unsupported value: {what}", param="temperature")
     if model.efforts and parameters.has_thinking_budget:
-        raise RequestRefused(unsupported_budget(model.id))
-    if model.efforts and parameters.reasoning_effort not in (None, *model.efforts):
-        raise RequestRefused(unsupported_effort(model.id, parameters.reasoning_effort or "", model.efforts))
+        hint = "use adaptive thinking and `output_config.effort`."
+        raise _refused(400, value, f"A thinking budget is not supported with `{model.id}`: {hint}", param="thinking")
+    if model.efforts and effort not in (None, *model.efforts):
+        what = f"the effort `{effort}` is not supported with `{model.id}`; use {', '.join(model.efforts)}."
+        raise _refused(400, value, f"Unsupported value: {what}", param="reasoning_effort")
 
 
 def _metadata(arrival: Arrival, model: str = "") -> ResponseMetadata:
     return ResponseMetadata(request_id=arrival.request_id, model=model, created_at=arrival.at)
-
-
-def _page_of(value: object, arrival: Arrival) -> Reply:
-    return _body(to_json(value), arrival)
 
 
 def _body(body: bytes, arrival: Arrival) -> Reply:

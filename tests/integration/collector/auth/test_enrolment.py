@@ -351,9 +351,7 @@ def test_a_name_in_use_is_refused(guarded: Collector) -> None:
     assert "keeps its region" in told(lambda: guarded.call.invite("kr-1", region="mars"))
 
 
-def test_a_revocation_is_effective_everywhere_within_seconds(
-    start_collector: StartCollector,
-) -> None:
+def test_a_revocation_is_effective_everywhere_within_seconds(start_collector: StartCollector) -> None:
     """A vantage that joined at one collector can call another at once, and a revocation there is effective at both."""
     first = start_collector(more=["--tls"])
     second = start_collector(database_url=first.database_url, more=["--tls"])

@@ -31,9 +31,7 @@ def listening(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process.communicate()
 
 
-def test_good_alerts_are_printed_once_and_others_refused(
-    listening: tuple[subprocess.Popen[str], str],
-) -> None:
+def test_good_alerts_are_printed_once_and_others_refused(listening: tuple[subprocess.Popen[str], str]) -> None:
     """A signed alert is a line on stdout, its repetition is taken silently, and a forged one is a 401."""
     process, address = listening
     headers = webhook_signature.headers(SECRET, message="alert_1", sent_s=now_at() // SECOND_US, body=BODY)

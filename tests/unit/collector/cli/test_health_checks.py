@@ -29,13 +29,7 @@ WELL = DatabaseFacts(
     plan_version=4,
 )
 GIB = 1 << 30
-WORKER = {
-    "fsync": "on",
-    "full_page_writes": "on",
-    "synchronous_commit": "on",
-    "jit": "off",
-    "work_mem": "65536",
-}
+WORKER = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "jit": "off", "work_mem": "65536"}
 
 
 def workers(**changes: str) -> dict[str, Any]:
@@ -212,8 +206,7 @@ def test_paused_jobs_are_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("results", "verdict"),
-    [([], "ok"), ([ok("a", "b")], "ok"), ([ok("a", "b"), warn("a", "b", "c")], "warn")],
+    ("results", "verdict"), [([], "ok"), ([ok("a", "b")], "ok"), ([ok("a", "b"), warn("a", "b", "c")], "warn")]
 )
 def test_the_gravest_decides(results: list[CheckResult], verdict: str) -> None:
     """One failure is a failure, whatever else is well."""
