@@ -1,15 +1,21 @@
-"""The player: absolute instants, so that a late write makes no later one later; and what it notes while playing."""
+"""Playback at absolute instants, the instants of arrival, and the records of both."""
 
 import asyncio
+import json
+import socket
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from isochrone_sim.errors import SettingsError
 from isochrone_sim.response import Flood, Frame, Timeline
 from isochrone_sim.script import Channel
 from isochrone_sim.server import connection as player_module
-from isochrone_sim.server.connection import Player
-from isochrone_sim.server.ground_truth import Record, new_record
+from isochrone_sim.server import ground_truth
+from isochrone_sim.server.connection import Player, StampingListener
+from isochrone_sim.server.ground_truth import GroundTruth, Record, new_record
 from isochrone_sim.server.service import Arrival, Reply
 
 GAP_NS = 5_000_000
@@ -136,3 +142,120 @@ async def test_a_flood_waits_for_its_reader_and_ends(monkeypatch: pytest.MonkeyP
         if not ended.is_set():
             player.resume()
     assert (transport.writes, record.tokens[Channel.ANSWER]) == (9, 1 + 6 * 10)
+
+
+PAUSE_SECONDS = 0.05
+
+
+def read_into(connection: socket.socket) -> bytes:
+    buffer = bytearray(100)
+    return bytes(buffer[: connection.recv_into(buffer)])
+
+
+@pytest.mark.parametrize("read", [lambda connection: connection.recv(100), read_into])
+def test_a_late_read_knows_when_the_bytes_came(read: Callable[[socket.socket], bytes]) -> None:
+    """Bytes that waited 50 ms for their reader are stamped with their arrival, whichever way they are read."""
+    with StampingListener() as listener, socket.socket() as client:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        # The kernel begins to stamp a moment after the first socket on the machine has parameters for it.
+        time.sleep(PAUSE_SECONDS)
+        client.connect(listener.getsockname())
+        before_ns = time.monotonic_ns()
+        client.sendall(b"hello")
+        sent_ns = time.monotonic_ns()
+        time.sleep(PAUSE_SECONDS)
+        connection, _ = listener.accept()
+        with connection:
+            assert read(connection) == b"hello"
+            if connection.arrived_ns is None:
+                pytest.skip("this kernel gives no receive timestamps")
+            # The clocks are read one after the other, so the conversion may be off by a scheduling of this process.
+            assert before_ns - 10_000_000 < connection.arrived_ns < sent_ns + 10_000_000
+
+
+def test_connections_are_claimed_once() -> None:
+    """A listener hands each accepted connection out by its number, one time."""
+    with StampingListener() as listener, socket.socket() as client:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        client.connect(listener.getsockname())
+        connection, _ = listener.accept()
+        with connection:
+            assert listener.claim(connection.fileno()) is connection
+            assert listener.claim(connection.fileno()) is None
+
+
+def record(number: int = 1) -> Record:
+    arrival = Arrival(region="us-east-2", at_ns=1_000_000, at=1_779_235_200_000_000, request_id=f"req_{number}")
+    played = Timeline(status=200, frames=(), ttft_us=150, tokens_per_second=50.0, fault="stall")
+    reply = Reply(timeline=played, dialect="openai-chat", model="m", provider="p", nonce="abcdef", stream=True)
+    made = new_record(reply, arrival)
+    assert made is not None
+    return made
+
+
+def test_a_record_begins_with_the_plan() -> None:
+    """What is planned and parameters is there from the start; what happens is not yet."""
+    told = record().to_json()
+    assert (told["planned_ttft_us"], told["fault"], told["nonce"], told["status"]) == (150, "stall", "abcdef", 200)
+    assert (told["first_token_at_ns"], told["true_ttft_us"], told["ending"]) == (None, None, None)
+    assert told["tokens"] == {"reasoning": 0, "answer": 0, "tool": 0}
+
+
+def test_the_true_ttft_is_worked_out() -> None:
+    """First token minus request, in whole microseconds."""
+    grown = record()
+    grown.first_token_at_ns = grown.request_at_ns + 151_900
+    grown.tokens[Channel.ANSWER] += 3
+    assert (grown.to_json()["true_ttft_us"], grown.to_json()["tokens"]["answer"]) == (151, 3)
+
+
+def test_pages_are_no_exchanges() -> None:
+    """A request that asks no model for anything leaves no record."""
+    arrival = Arrival(region="r", at_ns=0, at=0, request_id="req_1")
+    assert new_record(Reply(timeline=Timeline(status=200, frames=())), arrival) is None
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest records make room; one can be parameters for by its request."""
+    monkeypatch.setattr(ground_truth, "KEPT", 3)
+    kept = GroundTruth()
+    for number in range(5):
+        kept.begin(record(number))
+    assert [each.request_id for each in kept.find()] == ["req_2", "req_3", "req_4"]
+    assert [each.request_id for each in kept.find("req_3")] == ["req_3"]
+    assert kept.find("req_0") == []
+
+
+async def test_the_file_gets_every_exchange_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended exchanges are appended while it runs; those in flight when it closes are too, as stopped."""
+    monkeypatch.setattr(ground_truth, "FLUSH_SECONDS", 0.01)
+    path = tmp_path / "truth.jsonl"
+    path.write_text("{}\n")
+    kept = GroundTruth(path)
+    writing = asyncio.create_task(kept.flush_periodically())
+    for number, ending in ((1, "complete"), (2, "client_left"), (3, None)):
+        each = record(number)
+        kept.begin(each)
+        if ending:
+            kept.end(each, ending)
+            kept.end(each, "too late")
+    async with asyncio.timeout(5):
+        while path.read_text().count("\n") < 3:
+            await asyncio.sleep(0.01)
+    writing.cancel()
+    kept.close()
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert told[0] == {}
+    assert [(line["request_id"], line["ending"]) for line in told[1:]] == [
+        ("req_1", "complete"),
+        ("req_2", "client_left"),
+        ("req_3", "stopped"),
+    ]
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Is told before anything is served."""
+    with pytest.raises(SettingsError, match="cannot write"):
+        GroundTruth(tmp_path / "none" / "truth.jsonl")

@@ -1,13 +1,16 @@
-"""The delay line on sockets that keep packets apart, as devices do."""
+"""The delay line on sockets that keep packets apart, as devices do, and the program where there can be none."""
 
+import errno
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from isochrone_sim.network import __main__ as program
 from isochrone_sim.network.delay_line import DelayLine, Link
 
 DELAY_S = 0.05
@@ -65,3 +68,23 @@ def test_a_cut_link_drops_packets(
         assert answers.readline() == "mend only\n"
         left.send(b"found")
         assert right.recv(100) == b"found"
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [("/dev/net/tun", "/dev/net/tun: permission denied"), (None, "network namespaces: permission denied")],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_the_reason_is_the_end_of_the_message(
+    monkeypatch: pytest.MonkeyPatch, *, file: str | None, reason: str
+) -> None:
+    """The reason names what was refused, if the kernel tells."""
+
+    def refuse(_round_trips_us: object) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), file)
+
+    monkeypatch.setattr(program, "create_wide_area", refuse)
+    monkeypatch.setattr(sys, "argv", ["network", "eu-central-1=85"])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert str(ended.value).endswith(reason)
