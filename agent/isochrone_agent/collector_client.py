@@ -85,18 +85,21 @@ class CollectorClient:
 
 
 class ReconnectingChannel:
-    """The channel to the collector, opened again when the agent's identity changes. Calls in flight end on the old one.
+    """The channel to the collector, opened again when the agent's identity changes; the calls in flight end on the old
+    one. It renews the credential and the pinned certificates in the identity file.
 
-    Use `async with`, take `current` for every call, and call `refresh` periodically. `identity` is the one in use.
-    Raises `SettingsError`.
+    Use `async with`, take `current` for every call, and call `refresh` periodically. `identity` is the one in use, and
+    `fingerprints` are those of the newest receipt. Raises `SettingsError`.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._current = open_collector_channel(settings)
+        self.current = open_collector_channel(settings)
         self.identity = settings.identity
+        self.fingerprints: Sequence[bytes] = ()
         self._watch = FileWatch(_files(settings, settings.identity))
         self._closing: set[asyncio.Task[None]] = set()
+        self._renew_not_before = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,41 +107,51 @@ class ReconnectingChannel:
     async def __aexit__(self, *_failure: object) -> None:
         for task in self._closing:
             task.cancel()
-        await self._current.close()
+        await self.current.close()
 
-    @property
-    def current(self) -> grpc.aio.Channel:
-        """The channel for the next call."""
-        return self._current
-
-    def refresh(self) -> None:
-        """Open the channel again if its files have changed. With an unusable identity, the current one stays."""
-        if not self._watch.changed():
-            return
-        try:
-            identity = read_identity(self._settings.identity_path)
-            self._reopen(identity)
-        except SettingsError as error:
-            log.error("identity.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+    async def refresh(self) -> None:
+        """Renew the identity if that is due, and open the channel again if its files have changed. Logs failures."""
+        if self.identity is not None and time.monotonic() >= self._renew_not_before:
+            is_due = identity_file.is_due(self.identity, now_at=now_at())
+            if is_due or identity_file.has_other_pins(self.identity, self.fingerprints):
+                self._renew_not_before = time.monotonic() + RENEWAL_RETRY_SECONDS
+                await self._renew(self.identity)
+        if self._watch.changed():
+            try:
+                self._reopen(read_identity(self._settings.identity_path))
+            except SettingsError as error:
+                log.error("identity.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
     def _reopen(self, identity: Identity | None) -> None:
-        vantage = self._settings.vantage
+        vantage, first = self._settings.vantage, self._settings.identity
         if identity is None or (identity.name, identity.region) != (vantage.name, vantage.region):
             log.error("identity.ignored", hint="it is missing or belongs to another vantage: restart this agent")
             return
-        old, self._current = self._current, _open(self._address(identity), identity)
+        # The address of the identity, unless the settings named another one at the start.
+        is_explicit = first is None or first.address != self._settings.collector
+        address = self._settings.collector if is_explicit else identity.address
+        old, self.current = self.current, _open(address, identity)
         self.identity = identity
         self._watch = FileWatch(_files(self._settings, identity))
         task = asyncio.get_running_loop().create_task(old.close(_GRACE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-        log.info("identity.renewed", collector=str(self._address(identity)))
+        log.info("identity.renewed", collector=str(address))
 
-    def _address(self, identity: Identity) -> Address:
-        """The address of `identity`, unless the settings named another one at the start."""
-        first = self._settings.identity
-        is_explicit = first is None or first.address != self._settings.collector
-        return self._settings.collector if is_explicit else identity.address
+    async def _renew(self, identity: Identity) -> None:
+        path = self._settings.identity_path
+        try:
+            request = fleet_pb2.RenewRequest(credential=identity_file.is_due(identity, now_at=now_at()))
+            response = await fleet_pb2_grpc.FleetStub(self.current).Renew(request, timeout=_RENEWAL_CALL_SECONDS)
+            later = identity_file.renewed(identity, response)
+            identity_file.store(path, identity, later)
+        except grpc.aio.AioRpcError as error:
+            log.warning("identity.not_renewed", status=error.code().name, details=error.details())
+        except (OSError, ValueError) as error:
+            log.error("identity.not_renewed", reason=str(error), hint=f"make {path} writable")  # noqa: TRY400  # no traceback
+        else:
+            pins = [format_fingerprint(fingerprint_of(pin)) for pin in later.trust.pins]
+            log.info("identity.stored", credential=later.credential != identity.credential, certificates=pins)
 
 
 def open_collector_channel(settings: Settings) -> grpc.aio.Channel:
@@ -157,47 +170,3 @@ def _open(address: Address, identity: Identity | None) -> grpc.aio.Channel:
 def _files(settings: Settings, identity: Identity | None) -> list[Path]:
     client = identity.trust.client if identity else None
     return [settings.identity_path, *((client.certificate, client.key) if client else ())]
-
-
-class IdentityRenewal:
-    """Renewal of the credential and of the pinned certificates in the identity file, with which the
-    channel is then opened again.
-    Call `note` with the fingerprints of every receipt, and `run_if_due` periodically.
-    """
-
-    def __init__(self, settings: Settings, connection: ReconnectingChannel) -> None:
-        self._path = settings.identity_path
-        self._connection = connection
-        self._fingerprints: tuple[bytes, ...] = ()
-        self._not_before = 0.0
-
-    def note(self, fingerprints: Sequence[bytes]) -> None:
-        """Keep the fingerprints of the certificates that the collector presents now and next."""
-        self._fingerprints = tuple(fingerprints)
-
-    async def run_if_due(self) -> None:
-        """Renew the identity if that is due. A failure is logged, and the call repeated later."""
-        identity = self._connection.identity
-        if identity is None or time.monotonic() < self._not_before:
-            return
-        if identity_file.is_due(identity, now_at=now_at()) or identity_file.has_other_pins(
-            identity, self._fingerprints
-        ):
-            self._not_before = time.monotonic() + RENEWAL_RETRY_SECONDS
-            await self._renew(identity)
-
-    async def _renew(self, identity: Identity) -> None:
-        try:
-            stub = fleet_pb2_grpc.FleetStub(self._connection.current)
-            response = await stub.Renew(
-                identity_file.request_of(identity, now_at=now_at()), timeout=_RENEWAL_CALL_SECONDS
-            )
-            later = identity_file.renewed(identity, response)
-            identity_file.store(self._path, identity, later)
-        except grpc.aio.AioRpcError as error:
-            log.warning("identity.not_renewed", status=error.code().name, details=error.details())
-        except (OSError, ValueError) as error:
-            log.error("identity.not_renewed", reason=str(error), hint=f"make {self._path} writable")  # noqa: TRY400  # no traceback
-        else:
-            pins = [format_fingerprint(fingerprint_of(pin)) for pin in later.trust.pins]
-            log.info("identity.stored", credential=later.credential != identity.credential, certificates=pins)

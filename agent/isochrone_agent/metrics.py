@@ -44,41 +44,33 @@ def delivery_families(
     newest: Heartbeat, *, pushes: Mapping[str, int], spool: Path, expires_at: int | None
 ) -> Iterator[Metric]:
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
-    yield _counter("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
-    if expires_at is not None:
-        described = "When the agent's credential expires, unless the agent renews it."
-        name = "isochrone_credential_expires_timestamp_seconds"
-        yield GaugeMetricFamily(name, described, value=expires_at / SECOND_US)
-    yield from _delivery(newest, spool)
-    yield from _clocks(newest)
-
-
-def _delivery(heartbeat: Heartbeat, spool: Path) -> Iterator[Metric]:
-    yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=heartbeat.spool_depth)
-    yield GaugeMetricFamily("isochrone_spool_bytes", "Size of the spool on disk.", value=_size(spool))
-    yield GaugeMetricFamily(
-        "isochrone_spool_oldest_timestamp_seconds",
-        "When the oldest waiting sample was recorded, 0 for none.",
-        value=heartbeat.spool_oldest_at / SECOND_US,
-    )
-    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=heartbeat.quarantined)
-    recorded = "Samples recorded, without those stored under earlier epochs of the spool."
-    yield CounterMetricFamily("isochrone_samples_finished", recorded, value=heartbeat.finished)
-    stored = "Samples that the collector acknowledged, in the current epoch of the spool."
-    yield CounterMetricFamily("isochrone_samples_stored", stored, value=heartbeat.stored)
-    yield _counter("isochrone_samples_dropped", "Dropped samples.", "reason", heartbeat.dropped)
-
-
-def _clocks(heartbeat: Heartbeat) -> Iterator[Metric]:
-    """Metrics of the clock and the event loop. An unknown value is left out, because it is not 0."""
-    durations = (
-        ("isochrone_clock_offset_seconds", "The collector's clock minus the agent's.", heartbeat.clock_offset_us),
-        ("isochrone_clock_uncertainty_seconds", "Maximum error of the clock offset.", heartbeat.clock_uncertainty_us),
-        ("isochrone_loop_lag_seconds", "Maximum recent delay of the event loop.", heartbeat.loop_lag_us),
-    )
-    for name, documentation, us in durations:
+    size = sum(path.stat().st_size for path in spool.parent.glob(f"{spool.name}*") if path.is_file())
+    # An unknown value is left out, because it is not 0.
+    seconds = {
+        "isochrone_credential_expires_timestamp_seconds": (
+            "When the agent's credential expires, unless the agent renews it.",
+            expires_at,
+        ),
+        "isochrone_spool_oldest_timestamp_seconds": (
+            "When the oldest waiting sample was recorded, 0 for none.",
+            newest.spool_oldest_at,
+        ),
+        "isochrone_clock_offset_seconds": ("The collector's clock minus the agent's.", newest.clock_offset_us),
+        "isochrone_clock_uncertainty_seconds": ("Maximum error of the clock offset.", newest.clock_uncertainty_us),
+        "isochrone_loop_lag_seconds": ("Maximum recent delay of the event loop.", newest.loop_lag_us),
+    }
+    for name, (documentation, us) in seconds.items():
         if us is not None:
             yield GaugeMetricFamily(name, documentation, value=us / SECOND_US)
+    yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=newest.spool_depth)
+    yield GaugeMetricFamily("isochrone_spool_bytes", "Size of the spool on disk.", value=size)
+    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=newest.quarantined)
+    recorded = "Samples recorded, without those stored under earlier epochs of the spool."
+    yield CounterMetricFamily("isochrone_samples_finished", recorded, value=newest.finished)
+    stored = "Samples that the collector acknowledged, in the current epoch of the spool."
+    yield CounterMetricFamily("isochrone_samples_stored", stored, value=newest.stored)
+    yield _counter("isochrone_samples_dropped", "Dropped samples.", "reason", newest.dropped)
+    yield _counter("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", pushes)
 
 
 def _counter(name: str, documentation: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
@@ -86,8 +78,3 @@ def _counter(name: str, documentation: str, label: str, counts: Mapping[str, int
     for value, count in sorted(counts.items()):
         family.add_metric([value], count)
     return family
-
-
-def _size(spool: Path) -> int:
-    """Size of the spool's file and the files beside it, in bytes."""
-    return sum(path.stat().st_size for path in spool.parent.glob(f"{spool.name}*") if path.is_file())

@@ -71,9 +71,7 @@ class _EndedSpans(SpanProcessor):
 
 
 class OtlpExport:
-    """The export of one agent. `endpoint` is the base URL of a receiver over HTTP. `dropped` counts probes whose spans
-    were not delivered; those dropped because the queue was full are in no metric either.
-    """
+    """The export of one agent to a receiver over HTTP. `dropped` counts probes whose spans were not delivered."""
 
     def __init__(self, endpoint: str, vantage: Vantage, *, every_seconds: float = EVERY_SECONDS) -> None:
         # What fails is logged here, once.
@@ -136,16 +134,16 @@ class OtlpExport:
 
     def _export(self) -> None:
         try:
-            is_delivered = self._export_spans() and self._export_metrics()
+            is_delivered = self._export_spans()
+            if is_delivered and (data := self._reader.get_metrics_data()) is not None:
+                is_delivered = self._metric_exporter.export(data) is MetricExportResult.SUCCESS
         except Exception:  # noqa: BLE001  # a bug here or in the SDK: the measurements go on
             _log.exception("otlp.failed")
             return
         if is_delivered != self._is_reachable:
             self._is_reachable = is_delivered
-            if is_delivered:
-                _log.info("otlp.reachable", receiver=self._shown, dropped=self.dropped)
-            else:
-                _log.warning("otlp.unreachable", receiver=self._shown, dropped=self.dropped)
+            log = _log.info if is_delivered else _log.warning
+            log("otlp.reachable" if is_delivered else "otlp.unreachable", receiver=self._shown, dropped=self.dropped)
 
     def _export_spans(self) -> bool:
         """Send the probes of the queue; return false after the first request that fails, and leave the others."""
@@ -165,10 +163,6 @@ class OtlpExport:
             while len(portion) < PORTION_PROBES:
                 portion.append(self._queue.get_nowait())
         return portion
-
-    def _export_metrics(self) -> bool:
-        data = self._reader.get_metrics_data()
-        return data is None or self._metric_exporter.export(data) is MetricExportResult.SUCCESS
 
     def _record(self, target: Target, sample: Sample, times: ProbeTimes) -> None:
         found = attributes(target, sample)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import grpc
 import grpc.aio
@@ -40,20 +40,6 @@ _CHECK_SECONDS = 0.25
 _MAX_SPEND_LINES = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """The part of the heartbeat that comes from the rounds and the plan: the running version (0 for none), the number
-    of planned rounds that were not started, the refused plan's version with the reason, the targets without a key, and
-    those that the agent's policy refuses.
-    """
-
-    plan_version: int = 0
-    rounds_missed: int = 0
-    refused_plan: tuple[int, str] | None = None
-    missing_keys: str | None = None
-    refused_targets: str | None = None
-
-
 class LoopLag:
     """The maximum delay of the event loop since the last reading, in microseconds."""
 
@@ -74,17 +60,15 @@ class LoopLag:
         return max_us
 
 
-async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Heartbeat:
+async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Heartbeat], *, loop_lag_us: int) -> Heartbeat:
     """Collect the heartbeat of this moment. Raises `SpoolError`."""
     stats = await spool.stats()
     at = now_at()
     spend = await spool.spend(day_of(at))
     offset = spool.offset_estimator.estimate(lead_us=read_clocks().lead_us)
-    plan = conditions()
-    refused_version, refused_reason = plan.refused_plan or (None, None)
-    return Heartbeat(
+    return replace(
+        conditions(),
         agent_version=__version__,
-        plan_version=plan.plan_version,
         spool_depth=stats.waiting,
         spool_oldest_at=stats.oldest_at,
         dropped=stats.dropped,
@@ -93,14 +77,9 @@ async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Condition
         finished=stats.finished - stats.earlier,
         stored=stats.stored - stats.earlier,
         quarantined=stats.quarantined,
-        rounds_missed=plan.rounds_missed,
         clock_offset_us=offset.offset_us if offset else None,
         clock_uncertainty_us=offset.uncertainty_us if offset else None,
         loop_lag_us=loop_lag_us,
-        refused_plan_version=refused_version,
-        refused_plan_reason=refused_reason,
-        missing_keys=plan.missing_keys,
-        refused_targets=plan.refused_targets,
         spend=tuple(one for one in spend if not is_policy_account(one.provider))[:_MAX_SPEND_LINES],
         epoch=spool.epoch,
     )
@@ -129,10 +108,10 @@ log = structlog.get_logger()
 class PushClient:
     """Pushes the batches of the spool, and a heartbeat when there has been no push for a while.
 
-    `on_plan` is called with the version and the content hash of the plan, from every receipt; `conditions` becomes part
-    of the heartbeat. While the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed.
-    Now and then, and after the collector was away, a push without samples lists the delivered batches of which there is
-    a copy; those that the collector's database has lost are pushed again.
+    `on_plan` is called with the version and the content hash of the plan, from every receipt; `conditions` returns the
+    part of the heartbeat on rounds and plan. While the collector refuses this agent, `refusal` is the reason, and only
+    heartbeats are pushed. Now and then, and after the collector was away, a push without samples lists the delivered
+    batches of which there is a copy; those that the collector's database has lost are pushed again.
     """
 
     def __init__(
@@ -141,7 +120,7 @@ class PushClient:
         spool: AsyncSpool,
         *,
         on_plan: Callable[[int, bytes], Awaitable[int]],
-        conditions: Callable[[], Conditions] = Conditions,
+        conditions: Callable[[], Heartbeat] = Heartbeat,
     ) -> None:
         self._collector = collector
         self._spool = spool
@@ -185,7 +164,7 @@ class PushClient:
             self._start_call(calls, None)
         elif self.refusal is not None:
             await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
-        elif (batch := await self._next_batch()) is not None:
+        elif (batch := await self._spool.lease(seal=self._may_seal())) is not None:
             self._start_call(calls, batch)
         elif await self._spool.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
             # Waiting a moment turns many small commits into one.
@@ -197,12 +176,12 @@ class PushClient:
             await self._call_ended.wait()
         await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
 
-    async def _next_batch(self) -> SealedBatch | None:
-        """Lease the next batch; without a reachable collector, samples wait unsealed until they fill one."""
+    def _may_seal(self) -> bool:
+        """Return whether to seal waiting samples; not without a reachable collector, so that they fill a batch."""
         seal = self._healthy and time.monotonic() >= self._seal_due
         if seal:
             self._seal_due = time.monotonic() + LINGER_SECONDS
-        return await self._spool.lease(seal=seal)
+        return seal
 
     def _start_call(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
         self._in_flight += 1
@@ -288,10 +267,8 @@ class PushClient:
         if not self._plan_lock.locked():
             async with self._plan_lock:
                 await self._on_plan(receipt.plan_version, receipt.plan_hash)
-        await self._unpark_if_due((receipt.plan_version, receipt.plan_hash))
-
-    async def _unpark_if_due(self, plan: tuple[int, bytes]) -> None:
-        """Push parked samples again if the collector has another plan, or once an hour."""
+        # Parked samples are pushed again if the collector has another plan, or once an hour.
+        plan = receipt.plan_version, receipt.plan_hash
         if plan != self._plan or 0 < self._unpark_at <= time.monotonic():
             self._plan, self._unpark_at = plan, 0.0
             await self._spool.unpark()
@@ -307,7 +284,12 @@ class PushClient:
         more = {} if hint is None else {"hint": hint}
         log.warning("push.failed", status=status, details=details, action=action.value, **more)
         if action is RetryAction.SPLIT and batch is not None:
-            await self._split(batch, f"{status}: {details}")
+            reason = f"{status}: {details}"
+            await self._spool.split(batch, reason)
+            if batch.samples == 1:
+                log.error("sample.quarantined", seq=batch.seq, reason=reason)
+            else:
+                log.warning("batch.split", seq=batch.seq, samples=batch.samples, reason=reason)
             return action
         if action is RetryAction.PARK and batch is not None and await self._park(batch, error):
             return action
@@ -337,13 +319,6 @@ class PushClient:
         if started >= self._failed_at:
             self._failed_at = time.monotonic()
             self._delay_calls(self._backoff.next_wait_us(metadata, draw()))
-
-    async def _split(self, batch: SealedBatch, reason: str) -> None:
-        await self._spool.split(batch, reason)
-        if batch.samples == 1:
-            log.error("sample.quarantined", seq=batch.seq, reason=reason)
-        else:
-            log.warning("batch.split", seq=batch.seq, samples=batch.samples, reason=reason)
 
     def _stop_pushing(self, reason: str) -> RetryAction:
         """Push only heartbeats until one is accepted; log the reason once a minute."""

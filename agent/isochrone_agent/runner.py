@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from isochrone_agent.collector_client import CollectorClient, IdentityRenewal, ReconnectingChannel
+from isochrone_agent.collector_client import CollectorClient, ReconnectingChannel
 from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
 from isochrone_agent.plan.credentials import Keyring, load_keyring
 from isochrone_agent.plan.plan_watcher import PlanFile, PlanWatcher, SignedPlans, pinned_key
@@ -22,12 +22,12 @@ from isochrone_agent.plan.policy import Policy, load_policy
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import tls_context
-from isochrone_agent.push_client import Conditions, PushClient
+from isochrone_agent.push_client import PushClient
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.files import FileWatch
 from isochrone_common.metrics_server import serve_metrics
-from isochrone_wire.model import Sample, Spend
+from isochrone_wire.model import Heartbeat, Sample, Spend
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -63,9 +63,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         ReconnectingChannel(settings) as connection,
         otlp_export(settings) as export,
     ):
-        renewal = IdentityRenewal(settings, connection)
         collector = CollectorClient(
-            channel=lambda: connection.current, vantage=settings.vantage, on_fingerprints=renewal.note
+            channel=lambda: connection.current,
+            vantage=settings.vantage,
+            on_fingerprints=partial(setattr, connection, "fingerprints"),
         )
         prober = new_prober(settings, policy, tls, export)
         rounds = ProbeScheduler(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
@@ -86,11 +87,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                     plan_watcher.wait_for_plan(),
                     rounds.run(),
                     push_client.run(),
-                    reload_files(settings, keyring, partial(_refresh_identity, connection, renewal)),
+                    reload_files(settings, keyring, connection.refresh),
                 )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
-                await _deliver_rest(push_client)
+                with contextlib.suppress(TimeoutError, SpoolError):
+                    await asyncio.wait_for(push_client.drain(), DRAIN_SECONDS)
             finally:
                 await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
                 await prober.aclose()
@@ -129,11 +131,13 @@ def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext, export: 
     )
 
 
-def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Conditions:
-    return Conditions(
+def _conditions(rounds: ProbeScheduler, plan_watcher: PlanWatcher) -> Heartbeat:
+    refused_version, refused_reason = plan_watcher.refused or (None, None)
+    return Heartbeat(
         plan_version=rounds.plan_version,
         rounds_missed=rounds.missed,
-        refused_plan=plan_watcher.refused,
+        refused_plan_version=refused_version,
+        refused_plan_reason=refused_reason,
         missing_keys=rounds.missing_keys_reason,
         refused_targets=rounds.refused_targets_reason,
     )
@@ -190,28 +194,19 @@ def _delivery_metrics(
     )
 
 
-async def _refresh_identity(connection: ReconnectingChannel, renewal: IdentityRenewal) -> None:
-    await renewal.run_if_due()
-    connection.refresh()
-
-
 async def reload_files(settings: Settings, keyring: Keyring, others: Callable[[], Awaitable[None]]) -> None:
     """Load the credentials file again when it changes, and call `others`, which does that for other files."""
     credentials = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
         if credentials.changed():
-            _reload_keyring(settings, keyring)
+            # If the file is not valid, the previous credentials stay.
+            try:
+                keyring.replace_with(load_keyring(settings.credentials))
+                log.info("credentials.renewed", known=sorted(keyring.credentials))
+            except CredentialError as error:
+                log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
         await others()
-
-
-def _reload_keyring(settings: Settings, keyring: Keyring) -> None:
-    """Load the credentials file again; if it is not valid, the previous credentials stay."""
-    try:
-        keyring.replace_with(load_keyring(settings.credentials))
-        log.info("credentials.renewed", known=sorted(keyring.credentials))
-    except CredentialError as error:
-        log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
 
 async def run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> None:
@@ -221,11 +216,6 @@ async def run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> N
         await stop.wait()
         for task in tasks:
             task.cancel()
-
-
-async def _deliver_rest(push_client: PushClient) -> None:
-    with contextlib.suppress(TimeoutError, SpoolError):
-        await asyncio.wait_for(push_client.drain(), DRAIN_SECONDS)
 
 
 class _SpendOnly(AsyncSpool):

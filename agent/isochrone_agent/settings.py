@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -24,6 +24,7 @@ SPOOL_BYTES = 100_000_000
 REPLAY_BYTES = 20_000_000
 _LOCAL = "local"
 
+_CONNECT_TO = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):(\d+):(\[[^\]]*\]|[^:\[\]]*):(\d+)")
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -84,51 +85,53 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     values = from_file | {name: value for name, value in options.items() if value not in (None, (), "any")}
     data_dir = Path(values.get("data_dir") or default_data_dir(values.get("vantage")))
     identity = read_identity(data_dir / identity_file.FILE_NAME)
-    family = str(values.get("family", "any"))
     if values.get("plan"):
         values = _standalone(values, identity, data_dir)
+    parsed = {
+        field: parse(str(values[option]))
+        for option, (field, parse) in _PARSERS.items()
+        if values.get(option) not in (None, "")
+    }
     return Settings(
         vantage=_vantage(values, identity, data_dir),
         collector=checked_collector_address(values.get("collector"), identity),
         data_dir=data_dir,
         identity=identity,
-        credentials=Path(values["credentials"]) if values.get("credentials") else None,
-        policy=Path(values["policy"]) if values.get("policy") else None,
-        dial_options=DialOptions(
-            family=0 if family == "any" else int(family), connect_to=parse_connect_to(values.get("connect_to", ()))
-        ),
-        concurrency=int(values.get("concurrency", 8)),
-        ca_file=Path(values["ca_file"]) if values.get("ca_file") else None,
-        metrics=_metrics_address(str(values.get("metrics_listen", "off"))),
-        spool_limit_bytes=parse_size(str(values.get("spool_limit", SPOOL_BYTES))),
-        keep_delivered_bytes=_kept_size(str(values.get("keep_delivered", REPLAY_BYTES))),
-        drain=_drain(str(values.get("drain", Drain.NEWEST))),
-        plan=Path(values["plan"]) if values.get("plan") else None,
-        otlp_endpoint=_otlp_endpoint(str(values.get("otlp_endpoint") or "")),
+        dial_options=dial_options(values.get("connect_to", ()), str(values.get("family", "any"))),
+        **parsed,
     )
 
 
 def read_settings_file(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """Read a TOML settings file. Raises `SettingsError`, which names each unknown key and the closest known one."""
     known = sorted(known)
+    hint = "see isochrone-agent run --help"
     try:
         text = path.read_text()
         found = tomllib.loads(text)
     except OSError as error:
-        raise SettingsError(
-            f"{path} cannot be read: {error.strerror}", hint="see isochrone-agent run --help"
-        ) from error
+        raise SettingsError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not valid TOML: {error}", hint="see isochrone-agent run --help") from error
-    problems = [_unknown(key, text, known) for key in found if key not in known]
+        raise SettingsError(f"{path} is not valid TOML: {error}", hint=hint) from error
+    problems = []
+    for key in (key for key in found if key not in known):
+        line = next((n for n, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith(key)), 0)
+        problems.append(f"line {line}: unknown key {key!r}{suggestion(key, known)}")
     if problems:
         raise SettingsError(f"{path}: {'; '.join(problems)}", hint=f"known keys: {', '.join(known)}")
     return found
 
 
-def parse_connect_to(texts: Iterable[str]) -> Mapping[tuple[str, int], tuple[str, int]]:
-    """Parse `HOST:PORT:ADDRESS:PORT`, as curl does, with IPv6 addresses in brackets. Raises `SettingsError`."""
-    return dict(_connect_to(text) for text in texts)
+def dial_options(connect_to: Iterable[str], family: str) -> DialOptions:
+    """Parse each `HOST:PORT:ADDRESS:PORT` as curl does, with IPv6 addresses in brackets. Raises `SettingsError`."""
+    places = {}
+    for text in connect_to:
+        if (found := _CONNECT_TO.fullmatch(text)) is None:
+            hint = "for example --connect-to api.example.com:443:127.0.0.1:8443"
+            raise SettingsError(f"{text!r} is not HOST:PORT:ADDRESS:PORT", hint=hint)
+        host, port, address, to_port = found.groups()
+        places[host.strip("[]"), int(port)] = address.strip("[]"), int(to_port)
+    return DialOptions(family=0 if family == "any" else int(family), connect_to=places)
 
 
 def parse_size(text: str) -> int:
@@ -138,10 +141,6 @@ def parse_size(text: str) -> int:
     if size < _SIZES["M"]:
         raise SettingsError(f"{text!r} is not a size of at least 1 MB", hint="for example --spool-limit 100MB")
     return size
-
-
-def _kept_size(text: str) -> int:
-    return 0 if text.strip() == "0" else parse_size(text)
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
@@ -181,22 +180,6 @@ def default_data_dir(vantage: str | None) -> Path:
     return Path(home) / "isochrone" / "agent" / (vantage or "default")
 
 
-def _metrics_address(text: str) -> Address | None:
-    try:
-        return metrics_server.parse_listen(text, default_port=METRICS_PORT)
-    except ValueError as error:
-        raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
-
-
-def _otlp_endpoint(text: str) -> str | None:
-    """Check the URL, which an error does not repeat because it may contain a password."""
-    if text in ("", "off"):
-        return None
-    if not is_http_url(text):
-        raise SettingsError("--otlp-endpoint is not an http or https URL", hint="--otlp-endpoint http://127.0.0.1:4318")
-    return text
-
-
 def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> Vantage:
     known = {"vantage": identity.name, "region": identity.region} if identity else {}
     both = {name: str(values.get(name) or known.get(name) or "") for name in ("vantage", "region")}
@@ -224,40 +207,44 @@ def _standalone(values: Mapping[str, Any], identity: Identity | None, data_dir: 
     return {"vantage": _LOCAL, "region": _LOCAL, **values}
 
 
-def _drain(text: str) -> Drain:
-    if text not in set(Drain):
-        raise SettingsError(f"drain {text!r} is not valid", hint="use newest or oldest")
-    return Drain(text)
-
-
-def _unknown(key: str, text: str, known: list[str]) -> str:
-    line = next((n for n, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith(key)), 0)
-    return f"line {line}: unknown key {key!r}{suggestion(key, known)}"
-
-
 def suggestion(key: str, known: Iterable[str]) -> str:
     """Return ` (did you mean …?)` with the known key that is closest to an unknown one; empty if none is close."""
     close = get_close_matches(key, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _connect_to(text: str) -> tuple[tuple[str, int], tuple[str, int]]:
-    pieces = _split_outside_brackets(text)
-    well_formed = len(pieces) == 4 and pieces[1].isdecimal() and pieces[3].isdecimal()  # noqa: PLR2004  # see the message
-    if not well_formed:
-        hint = "for example --connect-to api.example.com:443:127.0.0.1:8443"
-        raise SettingsError(f"{text!r} is not HOST:PORT:ADDRESS:PORT", hint=hint)
-    return (pieces[0], int(pieces[1])), (pieces[2], int(pieces[3]))
+def _metrics_address(text: str) -> Address | None:
+    try:
+        return metrics_server.parse_listen(text, default_port=METRICS_PORT)
+    except ValueError as error:
+        raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 
 
-def _split_outside_brackets(text: str) -> list[str]:
-    pieces, inside, current = [], False, ""
-    for character in text:
-        if character in "[]":
-            inside = character == "["
-        elif character == ":" and not inside:
-            pieces.append(current)
-            current = ""
-        else:
-            current += character
-    return [*pieces, current]
+def _otlp_endpoint(text: str) -> str | None:
+    """Check the URL, which an error does not repeat because it may contain a password."""
+    if text == "off":
+        return None
+    if not is_http_url(text):
+        raise SettingsError("--otlp-endpoint is not an http or https URL", hint="--otlp-endpoint http://127.0.0.1:4318")
+    return text
+
+
+def _drain(text: str) -> Drain:
+    if text not in set(Drain):
+        raise SettingsError(f"drain {text!r} is not valid", hint="use newest or oldest")
+    return Drain(text)
+
+
+# The options that need no other one: the field, and the function that reads the text. `SettingsError` is raised.
+_PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "credentials": ("credentials", Path),
+    "policy": ("policy", Path),
+    "ca_file": ("ca_file", Path),
+    "plan": ("plan", Path),
+    "concurrency": ("concurrency", int),
+    "metrics_listen": ("metrics", _metrics_address),
+    "spool_limit": ("spool_limit_bytes", parse_size),
+    "keep_delivered": ("keep_delivered_bytes", lambda text: 0 if text.strip() == "0" else parse_size(text)),
+    "drain": ("drain", _drain),
+    "otlp_endpoint": ("otlp_endpoint", _otlp_endpoint),
+}

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from isochrone_common.address import Address
-from isochrone_common.trust import ClientCertificate, Trust, require_private
+from isochrone_common.trust import Trust, require_private
 
 MAX_MESSAGE_BYTES = 8 << 20
 CLIENT_PING_EVERY_MS = 30_000
@@ -64,35 +64,33 @@ def open_channel(
 ) -> grpc.Channel:
     """Open a blocking channel. Raises `ValueError`, also for a client certificate that cannot be read."""
     require_private(address, trust)
-    if not trust.tls:
-        return grpc.insecure_channel(str(address), options=[*_options(address, trust), *more])
     options = [*_options(address, trust), *more]
+    if not trust.tls:
+        return grpc.insecure_channel(str(address), options=options)
     return grpc.secure_channel(str(address), _credentials(trust, credential), options=options)
 
 
 def open_aio_channel(address: Address, trust: Trust, credential: str | None = None) -> grpc.aio.Channel:
     """Open a channel for asyncio. Raises the same errors as `open_channel`."""
     require_private(address, trust)
+    options = _options(address, trust)
     if not trust.tls:
-        return grpc.aio.insecure_channel(str(address), options=_options(address, trust))
-    credentials, options = _credentials(trust, credential), _options(address, trust)
-    return grpc.aio.secure_channel(str(address), credentials, options=options)
+        return grpc.aio.insecure_channel(str(address), options=options)
+    return grpc.aio.secure_channel(str(address), _credentials(trust, credential), options=options)
 
 
 def _credentials(trust: Trust, credential: str | None) -> grpc.ChannelCredentials:
     roots = "\n".join(trust.pins or [trust.roots]).encode() if trust.roots else _system_roots()
-    key, chain = _client_pair(trust.client) if trust.client else (None, None)
+    try:
+        key, chain = (
+            (trust.client.key.read_bytes(), trust.client.certificate.read_bytes()) if trust.client else (None, None)
+        )
+    except OSError as error:
+        raise ValueError(f"cannot read the client certificate: {error.filename}: {error.strerror}") from error
     channel = grpc.ssl_channel_credentials(root_certificates=roots, private_key=key, certificate_chain=chain)
     if credential is None:
         return channel
     return grpc.composite_channel_credentials(channel, grpc.access_token_call_credentials(credential))
-
-
-def _client_pair(client: ClientCertificate) -> tuple[bytes, bytes]:
-    try:
-        return client.key.read_bytes(), client.certificate.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read the client certificate: {error.filename}: {error.strerror}") from error
 
 
 @functools.cache

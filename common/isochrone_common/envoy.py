@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from isochrone_common.gateways import key_variable, priority_groups, table_metadata
+from isochrone_common.route_consumer import key_variable, priority_groups, table_metadata
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
@@ -176,7 +176,12 @@ def _retry_and_hedge(members: list[RouteEntry]) -> dict[str, Any]:
         "retry_on": _RETRY_ON,
         "retriable_status_codes": [_THROTTLED],
         "num_retries": len(members) - 1,
-        "retry_host_predicate": [_predicate("retry_host_predicates.previous_hosts", "retry.host.previous_hosts.v3")],
+        "retry_host_predicate": [
+            {
+                "name": "envoy.retry_host_predicates.previous_hosts",
+                "typed_config": {"@type": f"{_TYPE}.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+            }
+        ],
         "retry_priority": {
             "name": "envoy.retry_priorities.previous_priorities",
             "typed_config": {
@@ -190,13 +195,6 @@ def _retry_and_hedge(members: list[RouteEntry]) -> dict[str, Any]:
         return {"retry_policy": retry}
     delayed = retry | {"per_try_timeout": f"{hedge.delay_us / SECOND_US:.6f}s"}
     return {"retry_policy": delayed, "hedge_policy": {"hedge_on_per_try_timeout": True}}
-
-
-def _predicate(name: str, package: str) -> dict[str, Any]:
-    return {
-        "name": f"envoy.{name}",
-        "typed_config": {"@type": f"{_TYPE}.extensions.{package}.PreviousHostsPredicate"},
-    }
 
 
 def _fallback_order(entry: RouteEntry, members: list[RouteEntry]) -> list[RouteEntry]:

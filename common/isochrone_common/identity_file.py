@@ -56,22 +56,24 @@ class Identity:
         return Address(self.address.host, self.http_port or DEFAULT_HTTP_PORT)
 
 
+# The parts of the file that are fields of `Identity`, and of `Trust`.
+_PLAIN_FIELDS = ("name", "region", "credential", "expires_at", "renew_at", "plan_key")
+_TRUST_FIELDS = {
+    "tls": "tls",
+    "certificate": "roots",
+    "server_name": "server_name",
+    "next_certificate": "next_certificate",
+}
+
+
 def to_text(identity: Identity) -> str:
     """Return the identity as the text of `identity.json`."""
     trust, client = identity.trust, identity.trust.client
     document: dict[str, Any] = {
         "address": str(identity.address),
-        "name": identity.name,
         "role": identity.role.value,
-        "region": identity.region,
-        "tls": trust.tls,
-        "certificate": trust.roots,
-        "server_name": trust.server_name,
-        "next_certificate": trust.next_certificate,
-        "credential": identity.credential,
-        "expires_at": identity.expires_at,
-        "renew_at": identity.renew_at,
-        "plan_key": identity.plan_key,
+        **{name: getattr(identity, name) for name in _PLAIN_FIELDS},
+        **{name: getattr(trust, field) for name, field in _TRUST_FIELDS.items()},
         "http_port": identity.http_port or None,
         "client_certificate": str(client.certificate) if client else None,
         "client_key": str(client.key) if client else None,
@@ -85,24 +87,18 @@ def parse(text: str) -> Identity:
 
     try:
         document = json.loads(text)
-        client = _client(document)
+        trust = {field: document[name] for name, field in _TRUST_FIELDS.items() if name in document}
         identity = Identity(
             address=parse_address(document["address"]),
             name=str(document["name"]),
             role=Role(document["role"]),
             region=document.get("region"),
-            trust=Trust(
-                tls=document.get("tls", True),
-                roots=document.get("certificate"),
-                server_name=document.get("server_name"),
-                next_certificate=document.get("next_certificate"),
-                client=client,
-            ),
+            trust=Trust(**trust, client=_client(document)),
             credential=str(document["credential"]),
-            expires_at=_instant(document, "expires_at"),
-            renew_at=_instant(document, "renew_at"),
+            expires_at=_whole(document, "expires_at"),
+            renew_at=_whole(document, "renew_at"),
             plan_key=document.get("plan_key"),
-            http_port=_instant(document, "http_port") or 0,
+            http_port=_whole(document, "http_port") or 0,
         )
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from None
@@ -126,8 +122,7 @@ def write(path: Path, identity: Identity) -> None:
     replace_file(path, to_text(identity).encode())
 
 
-def _instant(document: dict[str, Any], name: str) -> int | None:
-    """Return microseconds since the Unix epoch, if there are any."""
+def _whole(document: dict[str, Any], name: str) -> int | None:
     return None if document.get(name) is None else int(document[name])
 
 
@@ -138,13 +133,6 @@ def _client(document: dict[str, Any]) -> ClientCertificate | None:
     if None in paths:
         raise ValueError("client_certificate and client_key must be given together")
     return ClientCertificate(certificate=Path(str(paths[0])), key=Path(str(paths[1])))
-
-
-def request_of(identity: Identity, *, now_at: int) -> "fleet_pb2.RenewRequest":
-    """Return the request, which asks for a successor of the credential only when that is due."""
-    from isochrone_wire.v1 import fleet_pb2  # noqa: PLC0415  # every start of a command would load its module
-
-    return fleet_pb2.RenewRequest(credential=is_due(identity, now_at=now_at))
 
 
 def is_due(identity: Identity, *, now_at: int) -> bool:
@@ -169,7 +157,6 @@ def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity
         identity = replace(
             identity, credential=answer.credential, expires_at=answer.expires_at, renew_at=answer.renew_at
         )
-    identity = replace(identity, http_port=answer.http_port)
     identity = replace(identity, http_port=answer.http_port)
     if identity.trust.pins and answer.certificates:
         for certificate in answer.certificates:
@@ -215,11 +202,12 @@ def _ask(identity: Identity, now_at: int) -> Identity | None:
     import grpc  # noqa: PLC0415
 
     from isochrone_common.channel import open_channel  # noqa: PLC0415
-    from isochrone_wire.v1.fleet_pb2_grpc import FleetStub  # noqa: PLC0415
+    from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc  # noqa: PLC0415
 
     with open_channel(identity.address, identity.trust, identity.credential) as channel:
         try:
-            response = FleetStub(channel).Renew(request_of(identity, now_at=now_at), timeout=_CALL_SECONDS)
+            request = fleet_pb2.RenewRequest(credential=is_due(identity, now_at=now_at))
+            response = fleet_pb2_grpc.FleetStub(channel).Renew(request, timeout=_CALL_SECONDS)
         except grpc.RpcError:
             return None
     return renewed(identity, response)

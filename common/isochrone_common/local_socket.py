@@ -45,7 +45,8 @@ def select_collector(
     if identity is not None and _is_of(identity, address):
         return (identity.http_address if http else identity.address), identity
     if address is None:
-        address = _listening(environment, http=http) or _loopback(http=http)
+        port = DEFAULT_HTTP_PORT if http else DEFAULT_PORT
+        address = _listening(environment, http=http) or Address("127.0.0.1", port)
     elif address.is_socket and http:
         address = Address(f"{UNIX}{http_socket(Path(address.host.removeprefix(UNIX)))}", 0)
     return address, identity
@@ -53,10 +54,6 @@ def select_collector(
 
 def _is_of(identity: Identity, address: Address | None) -> bool:
     return address in (None, identity.address, identity.http_address)
-
-
-def _loopback(*, http: bool) -> Address:
-    return Address("127.0.0.1", DEFAULT_HTTP_PORT if http else DEFAULT_PORT)
 
 
 def default_socket(environment: Mapping[str, str]) -> Address:

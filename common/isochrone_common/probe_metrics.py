@@ -7,7 +7,7 @@ its limit, as in all statistics: a target that hangs is slow, not absent. `docs/
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import TYPE_CHECKING
 
 from isochrone_wire.model import SECOND_US, Outcome, Quality, RateLimit, Sample, Target
@@ -92,6 +92,10 @@ HISTOGRAMS = (
 KINDS = ("requests", "tokens")
 LIMITS = tuple(f"{part}_{kind}" for kind in KINDS for part in ("limit", "remaining"))
 """The fields of `RateLimit` that are exported."""
+_LIMIT_TEXTS = {
+    "remaining": "What the newest headers of the provider leave.",
+    "limit": "The limit in the newest headers of the provider.",
+}
 
 
 OFFSETS = tuple(accumulate((histogram.classes for histogram in HISTOGRAMS), initial=len(OUTCOMES)))
@@ -114,7 +118,8 @@ class ProbeCounts:
         if sample.outcome is Outcome.OK:
             self.last_success_at = max(self.last_success_at, sample.dispatched_at)
         limits = sample.ratelimit
-        if limits is not None and sample.dispatched_at >= self.limits_at and _is_stated(limits):
+        is_stated = any(getattr(limits, name, None) is not None for name in LIMITS)
+        if is_stated and sample.dispatched_at >= self.limits_at:
             self.limits, self.limits_at = limits, sample.dispatched_at
         for place, histogram in enumerate(HISTOGRAMS):
             if (value := value_of(sample, histogram)) is not None:
@@ -143,14 +148,28 @@ def is_valid(sample: Sample) -> bool:
 
 def families(rows: Iterable[Series]) -> "Iterator[Metric]":
     """Yield the metrics of the probes of some targets and regions."""
+    # An agent without metrics does not load it.
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
     listed = list(rows)
-    yield from (_histogram(place, listed) for place in range(len(HISTOGRAMS)))
-    yield _outcomes(listed)
-    yield _successes(listed)
-    yield _limits(
-        "isochrone_ratelimit_remaining", "What the newest headers of the provider leave.", listed, "remaining"
-    )
-    yield _limits("isochrone_ratelimit_limit", "The limit in the newest headers of the provider.", listed, "limit")
+    yield from _histograms(listed)
+    outcomes = CounterMetricFamily("isochrone_probes", "Rounds that ended, by outcome.", labels=[*LABELS, "outcome"])
+    name, described = "isochrone_last_success_timestamp_seconds", "When the newest probe that succeeded began."
+    successes = GaugeMetricFamily(name, described, labels=LABELS)
+    for labels, row in listed:
+        for outcome, count in zip(OUTCOMES, row.counts, strict=False):
+            if count:
+                outcomes.add_metric([*labels, outcome.value], count)
+        if row.last_success_at:
+            successes.add_metric(labels, row.last_success_at / SECOND_US)
+    yield outcomes
+    yield successes
+    for part, described in _LIMIT_TEXTS.items():
+        limits = GaugeMetricFamily(f"isochrone_ratelimit_{part}", described, labels=[*LABELS, "kind"])
+        for (labels, row), kind in product(listed, KINDS):
+            if (value := getattr(row.limits, f"{part}_{kind}", None)) is not None:
+                limits.add_metric([*labels, kind], value)
+        yield limits
 
 
 def labels_of(region: str, target: Target) -> tuple[str, ...]:
@@ -158,52 +177,14 @@ def labels_of(region: str, target: Target) -> tuple[str, ...]:
     return region, target.name, target.provider, target.model
 
 
-def _is_stated(limits: RateLimit) -> bool:
-    return any(getattr(limits, name) is not None for name in LIMITS)
+def _histograms(rows: Sequence[Series]) -> "Iterator[Metric]":
+    from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415  # as above
 
-
-def _histogram(place: int, rows: Sequence[Series]) -> "Metric":
-    from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415  # see metrics.endpoint
-
-    histogram, begin = HISTOGRAMS[place], OFFSETS[place]
-    family = HistogramMetricFamily(histogram.name, histogram.documentation, labels=LABELS)
-    names = [*map(str, histogram.bounds), "+Inf"]
-    for labels, row in rows:
-        running = list(accumulate(row.counts[begin : begin + histogram.classes]))
-        if running[-1]:
-            family.add_metric(labels, list(zip(names, running, strict=True)), row.sums[place])
-    return family
-
-
-def _outcomes(rows: Sequence[Series]) -> "Metric":
-    from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415  # as above
-
-    family = CounterMetricFamily("isochrone_probes", "Rounds that ended, by outcome.", labels=[*LABELS, "outcome"])
-    for labels, row in rows:
-        for outcome, count in zip(OUTCOMES, row.counts, strict=False):
-            if count:
-                family.add_metric([*labels, outcome.value], count)
-    return family
-
-
-def _successes(rows: Sequence[Series]) -> "Metric":
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415  # as above
-
-    described = "When the newest probe that succeeded began."
-    family = GaugeMetricFamily("isochrone_last_success_timestamp_seconds", described, labels=LABELS)
-    for labels, row in rows:
-        if row.last_success_at:
-            family.add_metric(labels, row.last_success_at / SECOND_US)
-    return family
-
-
-def _limits(name: str, documentation: str, rows: Sequence[Series], part: str) -> "Metric":
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415  # as above
-
-    family = GaugeMetricFamily(name, documentation, labels=[*LABELS, "kind"])
-    for labels, row in rows:
-        for kind in KINDS:
-            value = getattr(row.limits, f"{part}_{kind}", None)
-            if value is not None:
-                family.add_metric([*labels, kind], value)
-    return family
+    for begin, (place, histogram) in zip(OFFSETS, enumerate(HISTOGRAMS), strict=False):
+        family = HistogramMetricFamily(histogram.name, histogram.documentation, labels=LABELS)
+        names = [*map(str, histogram.bounds), "+Inf"]
+        for labels, row in rows:
+            running = list(accumulate(row.counts[begin : begin + histogram.classes]))
+            if running[-1]:
+                family.add_metric(labels, list(zip(names, running, strict=True)), row.sums[place])
+        yield family

@@ -4,15 +4,18 @@ A consumer checks each table, because a wrong one would send traffic and keys el
 cursor; keeps the newest table of each route; and falls back to the plan's static order without a usable table.
 """
 
+import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
 
 from isochrone_wire.durations import MINUTE_US, SECOND_US
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import Target
-from isochrone_wire.routes import RouteEntry, RouteState, RouteTable, is_usable
+from isochrone_wire.routes import RegionTables, RouteEntry, RouteState, RouteTable, is_usable
 from isochrone_wire.text import is_http_url
 from isochrone_wire.workloads import DIALECTS
 
@@ -50,22 +53,18 @@ SENTENCE = "no table may be used: the static order of the plan"
 
 def endpoint(target: Target) -> RouteEntry:
     """A target of the plan as a member without measurements."""
-    return RouteEntry(
-        rank=1,
-        weight=0.0,
-        target=target.name,
-        provider=target.provider,
-        model=target.model,
-        dialect=target.dialect,
-        base_url=target.base_url,
-        credential_ref=target.credential,
-    )
+    place = {name: getattr(target, name) for name in ("provider", "model", "dialect", "base_url")}
+    return RouteEntry(rank=1, weight=0.0, target=target.name, credential_ref=target.credential, **place)
 
 
 def as_static_order(table: RouteTable, endpoints: Mapping[str, RouteEntry]) -> RouteTable:
     """The table with its static order: all traffic to the first, the others as fallbacks. `endpoints`: by target."""
     known = [endpoints[name] for name in table.static_order if name in endpoints]
-    entries = tuple(_unmeasured(entry, rank=rank) for rank, entry in enumerate(known, start=1))
+    names = ("target", "provider", "model", "dialect", "base_url", "credential_ref")
+    entries = tuple(
+        RouteEntry(rank=rank, weight=float(rank == 1), **{name: getattr(entry, name) for name in names})
+        for rank, entry in enumerate(known, start=1)
+    )
     return replace(
         table,
         state=RouteState.INSUFFICIENT_DATA,
@@ -74,19 +73,6 @@ def as_static_order(table: RouteTable, endpoints: Mapping[str, RouteEntry]) -> R
         excluded=(),
         race=None,
         unassigned=0.0,
-    )
-
-
-def _unmeasured(entry: RouteEntry, *, rank: int) -> RouteEntry:
-    return RouteEntry(
-        rank=rank,
-        weight=float(rank == 1),
-        target=entry.target,
-        provider=entry.provider,
-        model=entry.model,
-        dialect=entry.dialect,
-        base_url=entry.base_url,
-        credential_ref=entry.credential_ref,
     )
 
 
@@ -209,3 +195,59 @@ def routing_of(tables: Iterable[RouteTable]) -> Mapping[str, object]:
 
 def _weights(table: RouteTable) -> dict[str, float]:
     return {entry.target: entry.weight for entry in table.entries}
+
+
+_HEADER_LINE = re.compile(
+    r"^# (?P<route>.+): generation (?P<generation>\d+), (?P<state>\w+), fresh_until (?P<fresh_until_at>\S+), "
+    r"stale_until (?P<stale_until_at>\S+), then \w+\.$",
+    re.MULTILINE,
+)
+_NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]+")
+
+
+def key_variable(credential_ref: str) -> str:
+    """The environment variable of a key: `DEEPSEEK_API_KEY` for `deepseek`."""
+    return f"{_NOT_IN_VARIABLES.sub('_', credential_ref).strip('_').upper()}_API_KEY"
+
+
+def priority_groups(table: RouteTable) -> list[tuple[RouteEntry, ...]]:
+    """The members in the order of attempts: those with a weight as one group, then each of the others."""
+    weighted = tuple(entry for entry in table.entries if entry.weight > 0)
+    unweighted: list[tuple[RouteEntry, ...]] = [(entry,) for entry in table.entries if entry.weight <= 0]
+    return [weighted, *unweighted] if weighted else unweighted
+
+
+def table_metadata(tables: RegionTables) -> Iterator[dict[str, str | int]]:
+    """Yield the route, the generation and the instants of each table."""
+    for table in tables.tables:
+        yield {
+            "route": table.route,
+            "generation": table.generation,
+            "state": table.state.value,
+            "built_at": rfc3339(table.built_at),
+            "fresh_until_at": rfc3339(table.fresh_until_at),
+            "stale_until_at": rfc3339(table.stale_until_at),
+            "on_expired": table.on_expired,
+        }
+
+
+def read_json_metadata(text: str) -> Iterator[Mapping[str, str]]:
+    """The metadata of each table in a JSON document that has it as `isochrone`."""
+    yield from json.loads(text)["isochrone"]
+
+
+def header_lines(tables: RegionTables) -> list[str]:
+    """The metadata of the tables as sentences, for the head of a file."""
+    return [
+        f"Isochrone: routes from {tables.client_region}, generation {tables.generation}.",
+        *(
+            f"{one['route']}: generation {one['generation']}, {one['state']}, fresh_until {one['fresh_until_at']}, "
+            f"stale_until {one['stale_until_at']}, then {one['on_expired']}."
+            for one in table_metadata(tables)
+        ),
+    ]
+
+
+def read_header_lines(text: str) -> Iterator[Mapping[str, str]]:
+    """The metadata of each table in a file whose comments are the `header_lines`."""
+    return (found.groupdict() for found in _HEADER_LINE.finditer(text))

@@ -1,5 +1,6 @@
 """`isochrone-agent join`: trade a join token for this machine's identity as a vantage."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -32,34 +33,22 @@ def command(*, request: JoinRequest, plan_key: str | None, data_dir: str | None)
     running agent takes over the new one.
     """
     folder = Path(data_dir) if data_dir else default_data_dir(None)
-    earlier = _earlier(folder)
+    path = folder / identity_file.FILE_NAME
+    earlier: Identity | None = None
+    with suppress(OSError, ValueError):
+        earlier = identity_file.read(path)
+    if plan_key:
+        pinned_key(plan_key)  # raises an error if plans cannot be verified with it
     joined = join_command.join(
         request,
-        folder / identity_file.FILE_NAME,
+        path,
         roles={Role.VANTAGE},
         elsewhere="--data-dir FOLDER",
         own_folder=True,
-        plan_key=_checked(plan_key) if plan_key else earlier.plan_key if earlier else None,
+        plan_key=plan_key or (earlier.plan_key if earlier else None),
     )
-    _print_result(folder, joined, earlier)
-
-
-def _checked(plan_key: str) -> str:
-    """Return the key if plans can be verified with it. Raises `SettingsError`."""
-    pinned_key(plan_key)
-    return plan_key
-
-
-def _earlier(folder: Path) -> Identity | None:
-    try:
-        return identity_file.read(folder / identity_file.FILE_NAME)
-    except (OSError, ValueError):
-        return None
-
-
-def _print_result(folder: Path, joined: Identity, earlier: Identity | None) -> None:
     click.echo(f"joined {joined.address} as vantage {joined.name} in {joined.region}")
-    click.echo(f"identity: {folder / identity_file.FILE_NAME}" + (" (replaced)" if earlier else ""))
+    click.echo(f"identity: {path}" + (" (replaced)" if earlier else ""))
     if earlier is not None and earlier.name != joined.name:
         click.echo(f"note: this was vantage {earlier.name}; waiting samples will be delivered as {joined.name}")
     option = "" if folder == default_data_dir(None) else f" --data-dir {folder}"

@@ -1,13 +1,12 @@
 """Options that several commands share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
-from isochrone_agent.settings import DialOptions, parse_connect_to
 from isochrone_common.cli.command_line import Choice
 
 
@@ -109,8 +108,3 @@ _RUNNING = (
 def running(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of `run`: `settings_file` and those that `load_settings` takes."""
     return reduce(lambda wrapped, option: option(wrapped), reversed(_RUNNING), function)
-
-
-def dial_options(connect_to: Iterable[str], family: str) -> DialOptions:
-    """Combine the two options. Raises `SettingsError`."""
-    return DialOptions(family=0 if family == "any" else int(family), connect_to=parse_connect_to(connect_to))

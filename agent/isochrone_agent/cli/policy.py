@@ -35,7 +35,20 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
     policy = load_policy(settings)
     spent = {spend.provider: spend for spend in read_spend(settings.spool_path, day_of(now_at()))}
     if output == "json":
-        click.echo(json.dumps(_document(policy, spent), indent=2, ensure_ascii=False))
+        document = {
+            "schema": SCHEMA,
+            "path": str(policy.path) if policy.path else None,
+            "allow": list(map(str, policy.destinations.prefixes)),
+            "networks": list(map(str, policy.destinations.networks)),
+            "min_every_us": policy.min_every_us,
+            "max_streams": policy.max_streams,
+            "error_chars": policy.error_chars,
+            "accounts": [
+                {"limits": to_json_value(account.limits), "spent": to_json_value(spent.get(account.limits.provider))}
+                for account in _accounts(policy)
+            ],
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     for name, text in _lines(policy, settings, spent):
         click.echo(f"{name:12}  {text}".rstrip())
@@ -43,22 +56,6 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
 
 def _accounts(policy: Policy) -> list[Account]:
     return [*([policy.total] if policy.total else []), *policy.accounts.values()]
-
-
-def _document(policy: Policy, spent: dict[str, Spend]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "path": str(policy.path) if policy.path else None,
-        "allow": list(map(str, policy.destinations.prefixes)),
-        "networks": list(map(str, policy.destinations.networks)),
-        "min_every_us": policy.min_every_us,
-        "max_streams": policy.max_streams,
-        "error_chars": policy.error_chars,
-        "accounts": [
-            {"limits": to_json_value(account.limits), "spent": to_json_value(spent.get(account.limits.provider))}
-            for account in _accounts(policy)
-        ],
-    }
 
 
 def _lines(policy: Policy, settings: Settings, spent: dict[str, Spend]) -> Iterator[tuple[str, str]]:

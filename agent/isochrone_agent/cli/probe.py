@@ -1,26 +1,26 @@
-"""`isochrone-agent probe`: measures one target now, without a plan or a collector."""
+"""`isochrone-agent probe`: measures one target now, without a plan or a collector; and `catalogue`, its providers."""
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from isochrone_agent.cli import options, probe_report
 from isochrone_agent.cli.probe_report import Burst, LinearFit, Verdict, fit, judge, make_prompt, summarise
 from isochrone_agent.clock import now_at
-from isochrone_agent.errors import CredentialError, SettingsError
-from isochrone_agent.plan.credentials import validate_key
+from isochrone_agent.errors import SettingsError
+from isochrone_agent.plan.credentials import Credential
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import tls_context
+from isochrone_agent.settings import dial_options
 from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import to_json_value
@@ -39,7 +39,7 @@ from isochrone_wire.text import aligned
 from isochrone_wire.workloads import supported_efforts
 
 CATALOGUE_SCHEMA = "isochrone.catalogue/1"
-_HEADINGS = ("name", "dialect", "key variable", "base URL")
+_OUTSIDE = Provider("", "", "", None)
 
 
 @click.command("catalogue", epilog=example("isochrone-agent catalogue"))
@@ -50,17 +50,11 @@ def catalogue_command(*, output: str) -> None:
         entries = [asdict(provider) for provider in CATALOGUE.values()]
         click.echo(json.dumps({"schema": CATALOGUE_SCHEMA, "providers": entries}, indent=2))
         return
-    click.echo(aligned([_HEADINGS, *(_row(provider) for provider in CATALOGUE.values())]))
+    rows = [(one.slug, one.dialect, one.key_env or "none needed", one.base_url) for one in CATALOGUE.values()]
+    click.echo(aligned([("name", "dialect", "key variable", "base URL"), *rows]))
     click.echo(
         "\nProbe one with: isochrone-agent probe NAME/MODEL. Replace {placeholders} in a base URL with --base-url."
     )
-
-
-def _row(provider: Provider) -> tuple[str, str, str, str]:
-    return (provider.slug, provider.dialect, provider.key_env or "none needed", provider.base_url)
-
-
-_DEFAULT_DIALECT = "openai-chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +67,35 @@ class TargetOptions:
     dialect: str
     key_env: str | None
 
+    def target(self, workload: Workload) -> Target:
+        """Return the target with this workload."""
+        place = {name: getattr(self, name) for name in ("provider", "model", "base_url", "dialect")}
+        return Target(id=target_id(**place, workload=workload), name=self.model, **place, workload=workload)
+
 
 def resolve_target_options(
     what: str | None, *, base_url: str | None, model: str | None, dialect: str | None, key_env: str | None
 ) -> TargetOptions:
     """Combine the entry of `what` (`provider/model`) with the options that override it. Raises `SettingsError`."""
-    if not what:
-        options = TargetOptions(
-            provider="",
-            model=model or "",
-            base_url=base_url or "",
-            dialect=dialect or _DEFAULT_DIALECT,
-            key_env=key_env,
-        )
-    elif model:
+    if what and model:
         hint = "use PROVIDER/MODEL (with --base-url for another address), or --model with --base-url"
         raise SettingsError(f"two models are named: {what} and {model}", hint=hint)
-    else:
-        provider, catalogue_model = _parse_catalogue_name(what)
-        options = TargetOptions(
-            provider=provider.slug,
-            model=catalogue_model,
-            base_url=base_url or provider.base_url,
-            dialect=dialect or provider.dialect,
-            key_env=key_env or provider.key_env,
-        )
-    _validate(options)
+    provider, catalogue_model = _parse_catalogue_name(what) if what else (_OUTSIDE, "")
+    options = TargetOptions(
+        provider=provider.slug,
+        model=model or catalogue_model,
+        base_url=base_url or provider.base_url,
+        dialect=dialect or provider.dialect,
+        key_env=key_env or provider.key_env,
+    )
+    if not (options.model and options.base_url):
+        hint = "PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
+        raise SettingsError("no target is given", hint=hint)
+    if not options.base_url.startswith(("http://", "https://")):
+        raise SettingsError(f"{options.base_url!r} does not begin with http:// or https://", hint="see --base-url")
+    if "{" in options.base_url:
+        hint = "set the complete URL with --base-url"
+        raise SettingsError(f"{options.base_url} has a placeholder in braces", hint=hint)
     return options
 
 
@@ -109,17 +106,6 @@ def check_effort(options: TargetOptions, effort: str | None) -> None:
         raise SettingsError(
             f"{options.model} does not support the effort {effort!r}", hint=f"use one of {', '.join(known)}"
         )
-
-
-def _validate(options: TargetOptions) -> None:
-    if not (options.model and options.base_url):
-        hint = "PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
-        raise SettingsError("no target is given", hint=hint)
-    if not options.base_url.startswith(("http://", "https://")):
-        raise SettingsError(f"{options.base_url!r} does not begin with http:// or https://", hint="see --base-url")
-    if "{" in options.base_url:
-        hint = "set the complete URL with --base-url"
-        raise SettingsError(f"{options.base_url} has a placeholder in braces", hint=hint)
 
 
 def _parse_catalogue_name(what: str) -> tuple[Provider, str]:
@@ -260,63 +246,56 @@ def command(
         raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
-    key = _read_key(spec.key_env)
+    key = Credential(name=spec.model, hosts=(), env=spec.key_env).read() if spec.key_env else None
     workload = Workload(
         prompt=prompt,
         max_output_tokens=max_tokens,
         temperature=temperature,
         reasoning_effort=effort,
-        timeouts=_timeouts(timeout),
+        timeouts=Timeouts(
+            first_token_us=round(timeout * SECOND_US),
+            gap_us=round(min(timeout, _GAP_SECONDS) * SECOND_US),
+            total_us=round((timeout + _STREAM_SECONDS) * SECOND_US),
+        ),
         concurrency=burst or 1,
         connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
     )
     prompts = [make_prompt(words) for words in sweep] or [prompt]
-    targets = [_target(spec, replace(workload, prompt=text)) for text in prompts]
-    prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=options.dial_options(connect_to, family))
+    targets = [spec.target(replace(workload, prompt=text)) for text in prompts]
+    prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=dial_options(connect_to, family))
     show_progress = output == "table"
     if show_progress:
-        click.echo(
-            f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_report.header_row(width=_width())}"
-        )
+        header = probe_report.header_row(width=_width())
+        click.echo(f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{header}")
     batches: list[list[Sample]] = []
-    interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
+    interrupted = False
+    try:
+        asyncio.run(_probe_runs(prober, targets * runs, batches, key=key, show_progress=show_progress))
+    except KeyboardInterrupt:
+        interrupted = True
     samples = [sample for batch in batches for sample in batch]
-    bursts = [summarise(batch) for batch in batches] if burst else []
     verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
-    _print_result(samples, bursts, fit(_points(samples)) if sweep else None, verdicts, output)
+    bursts = [summarise(batch) for batch in batches] if burst else []
+    _print_result(samples, bursts, fit(samples) if sweep else None, verdicts, output)
     if summary is not None:
         summary.write(probe_report.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
-    raise SystemExit(_exit_code(samples, verdicts))
-
-
-def _exit_code(samples: Sequence[Sample], verdicts: Sequence[Verdict]) -> int:
     if all(sample.outcome is not Outcome.OK for sample in samples):
-        return 1
-    return 0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT
-
-
-def _interrupted(work: Coroutine[Any, Any, None]) -> bool:
-    """Run `work`; return true if Ctrl-C interrupted it."""
-    try:
-        asyncio.run(work)
-    except KeyboardInterrupt:
-        return True
-    return False
+        raise SystemExit(1)
+    raise SystemExit(0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT)
 
 
 async def _probe_runs(
     prober: Prober,
     targets: Sequence[Target],
-    runs: int,
     batches: list[list[Sample]],
     *,
     key: str | None,
     show_progress: bool,
 ) -> None:
-    for target in (target for _ in range(runs) for target in targets):
+    for target in targets:
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
         for sample in batches[-1] if show_progress else ():
             click.echo(probe_report.sample_row(len(batches), sample, width=_width()))
@@ -345,46 +324,3 @@ def _print_result(
     for verdict in verdicts:
         if not verdict.kept:
             click.echo(f"isochrone-agent: {probe_report.verdict_sentence(verdict)}", err=True)
-
-
-def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:
-    """Return (prompt tokens, TTFT in microseconds) of the successful samples that have both."""
-    fine = [sample for sample in samples if sample.outcome is Outcome.OK]
-    return [(s.prompt_tokens, s.ttft_us) for s in fine if s.prompt_tokens is not None and s.ttft_us is not None]
-
-
-def _timeouts(first_token_seconds: float) -> Timeouts:
-    return Timeouts(
-        first_token_us=round(first_token_seconds * SECOND_US),
-        gap_us=round(min(first_token_seconds, _GAP_SECONDS) * SECOND_US),
-        total_us=round((first_token_seconds + _STREAM_SECONDS) * SECOND_US),
-    )
-
-
-def _target(spec: TargetOptions, workload: Workload) -> Target:
-    number = target_id(
-        provider=spec.provider,
-        model=spec.model,
-        base_url=spec.base_url,
-        dialect=spec.dialect,
-        workload=workload,
-    )
-    return Target(
-        id=number,
-        name=spec.model,
-        provider=spec.provider,
-        model=spec.model,
-        base_url=spec.base_url,
-        dialect=spec.dialect,
-        workload=workload,
-    )
-
-
-def _read_key(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        hint = f"export {variable}=…, or choose another variable with --key-env"
-        raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
-    return validate_key(key, f"the environment variable {variable}")

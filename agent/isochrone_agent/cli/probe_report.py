@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf, isfinite
+from operator import ge, le
 from statistics import median
 
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
@@ -88,29 +89,19 @@ class Verdict:
 def judge(samples: Sequence[Sample], *, max_ttft_us: int | None, min_tokens_per_second: float | None) -> list[Verdict]:
     """The verdict on each limit that is given, a duration in microseconds and a speed."""
     failed = sum(sample.outcome is not Outcome.OK for sample in samples)
+    limits = ((TTFT, max_ttft_us, inf, le), (SPEED, min_tokens_per_second, -inf, ge))
     verdicts = []
-    if max_ttft_us is not None:
-        found = _median(sample.ttft_us if sample.outcome is Outcome.OK else inf for sample in samples)
-        kept = found is not None and found <= max_ttft_us
-        verdicts.append(
-            Verdict(metric=TTFT, limit=max_ttft_us, median=found, runs=len(samples), failed=failed, kept=kept)
-        )
-    if min_tokens_per_second is not None:
-        found = _median(sample.tokens_per_second if sample.outcome is Outcome.OK else -inf for sample in samples)
-        kept = found is not None and found >= min_tokens_per_second
-        verdicts.append(
-            Verdict(
-                metric=SPEED, limit=min_tokens_per_second, median=found, runs=len(samples), failed=failed, kept=kept
+    for metric, limit, worst, keeps in limits:
+        if limit is not None:
+            values = [getattr(sample, metric) if sample.outcome is Outcome.OK else worst for sample in samples]
+            known = [value for value in values if value is not None]
+            found = median(known) if known else inf
+            middle = found if isfinite(found) else None
+            kept = middle is not None and keeps(middle, limit)
+            verdicts.append(
+                Verdict(metric=metric, limit=limit, median=middle, runs=len(samples), failed=failed, kept=kept)
             )
-        )
     return verdicts
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    """The median of the known values; `None` without any, and if it is infinite."""
-    known = [value for value in values if value is not None]
-    found = median(known) if known else inf
-    return found if isfinite(found) else None
 
 
 NORMAL_95 = 1.959964
@@ -129,7 +120,13 @@ class LinearFit:
     points: int
 
 
-def fit(points: Sequence[tuple[int, int]]) -> LinearFit | None:
+def fit(samples: Sequence[Sample]) -> LinearFit | None:
+    """Fit a line to the successful samples; `None` without two different lengths."""
+    pairs = [(sample.prompt_tokens, sample.ttft_us) for sample in samples if sample.outcome is Outcome.OK]
+    return fit_line([(tokens, us) for tokens, us in pairs if tokens is not None and us is not None])
+
+
+def fit_line(points: Sequence[tuple[int, int]]) -> LinearFit | None:
     """Fit a line to points of (prompt tokens, TTFT in microseconds); `None` without two different lengths."""
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x1 != x2)
     if not slopes:
@@ -292,27 +289,20 @@ def footer(
 ) -> list[str]:
     """Return the texts below the table: limits, the summary, bursts, the fit of a sweep, and the legend."""
     lines = [*map(verdict_sentence, verdicts), *summary(samples)]
-    lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
-    if linear_fit is not None:
-        lines.append(_sweep_summary(linear_fit))
+    for number, burst in enumerate(bursts, 1):
+        slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
+        lines.append(
+            f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
+            f"{_rate(burst.tokens_per_second)} tokens/s in total, {slowest} to {fastest} each, "
+            f"first token after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
+        )
+    if (fit := linear_fit) is not None:
+        interval = "" if fit.low is None or fit.high is None else f", 95 % interval {fit.low:.2f} … {fit.high:.2f}"
+        lines.append(
+            f"first token = {ms(fit.fixed_us)} ms + {fit.us_per_token:.2f} µs per prompt token{interval} "
+            f"({fit.points} points, Theil-Sen)"
+        )
     return [_wrapped(line, width, then="  ") for line in (*lines, LEGEND)]
-
-
-def _burst_summary(number: int, burst: Burst) -> str:
-    slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
-    return (
-        f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
-        f"{_rate(burst.tokens_per_second)} tokens/s in total, {slowest} to {fastest} each, "
-        f"first token after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
-    )
-
-
-def _sweep_summary(fit: LinearFit) -> str:
-    interval = "" if fit.low is None or fit.high is None else f", 95 % interval {fit.low:.2f} … {fit.high:.2f}"
-    return (
-        f"first token = {ms(fit.fixed_us)} ms + {fit.us_per_token:.2f} µs per prompt token{interval} "
-        f"({fit.points} points, Theil-Sen)"
-    )
 
 
 def ms(us: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
-from isochrone_agent.spool.inspection import Inspection, inspect_spool, verify_spool
+from isochrone_agent.spool.inspection import inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
 from isochrone_common.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
@@ -42,9 +43,25 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
     """
     found = inspect_spool(_path(data_dir, vantage))
     if output == "json":
-        click.echo(json.dumps(_document(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps({"schema": SCHEMA, **to_json_value(found)}, indent=2, ensure_ascii=False))
         return
-    for name, text in _lines(found):
+    stats = found.depth
+    oldest = f", the oldest since {rfc3339(stats.oldest_at)}" if stats.oldest_at else ""
+    lines = [
+        ("spool", f"{found.path}, {found.bytes / 1e6:.1f} MB"),
+        ("waiting", f"{stats.waiting} samples, {found.unsealed} of them unsealed{oldest}"),
+        ("epoch", f"{found.epoch}, next batch {found.next_seq}"),
+        *[
+            ("sealed", f"{s.samples} samples in {s.batches} batches ({s.first_seq} to {s.last_seq}) of epoch {s.epoch}")
+            for s in found.sealed
+        ],
+        ("finished", f"{stats.finished}, of which the collector has {stats.stored}"),
+        *[("dropped", f"{samples} {reason}") for reason, samples in stats.dropped.items()],
+        *[("quarantine", f"{one.id} {rfc3339(one.recorded_at)} {one.reason}") for one in found.quarantine],
+        *[("damaged", path) for path in found.damaged_files],
+        ("account", "holds" if found.holds else f"does not hold: {stats.account.missing} samples are missing"),
+    ]
+    for name, text in lines:
         click.echo(f"{name:12}  {text}")
 
 
@@ -80,9 +97,8 @@ def quarantine_group() -> None:
 @_of_spool
 def export_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Write every sample in quarantine as a line of JSON, with the reason."""
-    for one in inspect_spool(_path(data_dir, vantage)).quarantine:
-        line = {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason}
-        click.echo(json.dumps(line | {"sample": to_json_value(one.sample)}, ensure_ascii=False))
+    for one, sample in quarantined_samples(_path(data_dir, vantage)):
+        click.echo(json.dumps(to_json_value(one) | {"sample": to_json_value(sample)}, ensure_ascii=False))
 
 
 @quarantine_group.command("retry", epilog=example("isochrone-agent spool quarantine retry --vantage sg-1"))
@@ -94,50 +110,9 @@ def retry_command(*, data_dir: str | None, vantage: str | None) -> None:
     """
     path = _path(data_dir, vantage)
     inspect_spool(path)
-    spool = Spool(path)
-    try:
+    with closing(Spool(path)) as spool:
         click.echo(f"{spool.retry_quarantine()} samples will be delivered again")
-    finally:
-        spool.close()
 
 
 def _path(data_dir: str | None, vantage: str | None) -> Path:
     return Path(data_dir or default_data_dir(vantage)) / "spool.sqlite3"
-
-
-def _document(found: Inspection) -> dict[str, Any]:
-    quarantine = [
-        {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason} for one in found.quarantine
-    ]
-    return {
-        "schema": SCHEMA,
-        "path": str(found.path),
-        "bytes": found.bytes,
-        "epoch": found.epoch,
-        "next_seq": found.next_seq,
-        "unsealed": found.unsealed,
-        "depth": to_json_value(found.stats),
-        "holds": found.holds,
-        "sealed": to_json_value(found.sealed),
-        "quarantine": quarantine,
-        "damaged_files": [str(path) for path in found.damaged_files],
-    }
-
-
-def _lines(found: Inspection) -> list[tuple[str, str]]:
-    stats = found.stats
-    oldest = f", the oldest since {rfc3339(stats.oldest_at)}" if stats.oldest_at else ""
-    return [
-        ("spool", f"{found.path}, {found.bytes / 1e6:.1f} MB"),
-        ("waiting", f"{stats.waiting} samples, {found.unsealed} of them unsealed{oldest}"),
-        ("epoch", f"{found.epoch}, next batch {found.next_seq}"),
-        *[
-            ("sealed", f"{s.samples} samples in {s.batches} batches ({s.first_seq} to {s.last_seq}) of epoch {s.epoch}")
-            for s in found.sealed
-        ],
-        ("finished", f"{stats.finished}, of which the collector has {stats.stored}"),
-        *[("dropped", f"{samples} {reason}") for reason, samples in stats.dropped.items()],
-        *[("quarantine", f"{one.id} {rfc3339(one.recorded_at)} {one.reason}") for one in found.quarantine],
-        *[("damaged", str(path)) for path in found.damaged_files],
-        ("account", "holds" if found.holds else f"does not hold: {stats.account.missing} samples are missing"),
-    ]

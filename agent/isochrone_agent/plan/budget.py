@@ -34,17 +34,10 @@ class Cost:
     tokens: int = 0
     requests: int = 0
 
-    def __add__(self, other: "Cost") -> "Cost":
-        """Return the sum of both."""
-        return Cost(
-            usd=self.usd + other.usd, tokens=self.tokens + other.tokens, requests=self.requests + other.requests
-        )
-
-    def __sub__(self, other: "Cost") -> "Cost":
-        """Return the difference of both."""
-        return Cost(
-            usd=self.usd - other.usd, tokens=self.tokens - other.tokens, requests=self.requests - other.requests
-        )
+    def plus(self, other: "Cost", sign: int = 1) -> "Cost":
+        """Return the sum of both; the difference for `sign` -1."""
+        tokens, requests = self.tokens + sign * other.tokens, self.requests + sign * other.requests
+        return Cost(usd=self.usd + sign * other.usd, tokens=tokens, requests=requests)
 
 
 ZERO_COST = Cost()
@@ -89,52 +82,38 @@ def spend_of(sample: Sample, target: Target) -> Spend:
     day_at = day_of(sample.dispatched_at)
     if not sample.sent:
         return Spend(provider=target.provider, day_at=day_at)
-    prompt_tokens, output_tokens = _charged_tokens(sample, target)
-    known = sample.cost_usd is not None and (prompt_tokens, output_tokens) == (
-        sample.prompt_tokens,
-        sample.output_tokens,
-    )
-    usd = sample.cost_usd if known else _price_usd(target, prompt_tokens, output_tokens)
-    return Spend(
-        provider=target.provider, day_at=day_at, usd=usd or 0.0, tokens=prompt_tokens + output_tokens, requests=1
-    )
+    charged = prompt_tokens, output_tokens = _charged_tokens(sample, target)
+    usd = sample.cost_usd
+    if usd is None or charged != (sample.prompt_tokens, sample.output_tokens):
+        price = target.price or FREE
+        usd = price.cost_usd(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+    return Spend(provider=target.provider, day_at=day_at, usd=usd, tokens=sum(charged), requests=1)
 
 
 def _settle(samples: Sequence[Sample], target: Target, reserved: Spend | None) -> list[tuple[Spend, ...]]:
     charges = [spend_of(sample, target) for sample in samples]
     if reserved is None:
         return [(charge,) for charge in charges]
-    return [(charge, _released_share(reserved, n, len(charges))) for n, charge in enumerate(charges)]
-
-
-def _released_share(reserved: Spend, number: int, count: int) -> Spend:
-    """Return the negative share of sample `number` (from 0) of `count`; the first one takes the remainder."""
-    tokens, requests = (
-        whole // count + (0 if number else whole % count) for whole in (reserved.tokens, reserved.requests)
-    )
-    return replace(reserved, usd=-reserved.usd / count, tokens=-tokens, requests=-requests)
-
-
-def _price_usd(target: Target, prompt_tokens: int, output_tokens: int) -> float:
-    return target.price.cost_usd(prompt_tokens=prompt_tokens, output_tokens=output_tokens) if target.price else 0.0
+    # Every sample releases its share of the reservation, the first one the remainder too.
+    wholes, count = (reserved.tokens, reserved.requests), len(charges)
+    tokens, requests = (whole // count for whole in wholes)
+    share = replace(reserved, usd=-reserved.usd / count, tokens=-tokens, requests=-requests)
+    more_tokens, more_requests = (whole % count for whole in wholes)
+    first = replace(share, tokens=-tokens - more_tokens, requests=-requests - more_requests)
+    return [(charge, share if n else first) for n, charge in enumerate(charges)]
 
 
 def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
-    if _cannot_be_billed_more(sample):
+    is_connected = sample.http_status is not None or sample.outcome is not Outcome.CONNECT_FAILED
+    if not is_connected or sample.http_status in _REFUSED:
+        # The provider refused the request or cannot have processed it.
         return prompt_tokens or 0, output_tokens or 0
     most = estimate_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
         # The count is an estimate from the visible text, and there may be hidden reasoning.
         output_tokens = max(output_tokens or 0, most.output_tokens)
     return most.prompt_tokens if prompt_tokens is None else prompt_tokens, output_tokens
-
-
-def _cannot_be_billed_more(sample: Sample) -> bool:
-    """Return true if the provider refused the request or cannot have processed it."""
-    if sample.http_status is not None:
-        return sample.http_status in _REFUSED
-    return sample.outcome is Outcome.CONNECT_FAILED
 
 
 def budget_of(budgets: Iterable[Budget], *, provider: str, vantage: str) -> Budget | None:
@@ -173,7 +152,7 @@ class BudgetTracker:
         for spend in spends:
             key = (spend.provider, spend.day_at)
             more = Cost(usd=spend.usd, tokens=spend.tokens, requests=spend.requests)
-            self._spent[key] = self._spent.get(key, ZERO_COST) + more
+            self._spent[key] = self._spent.get(key, ZERO_COST).plus(more)
             # The day before is kept because a clock that is set back an hour may return to it.
             self._spent = {known: cost for known, cost in self._spent.items() if known[1] >= spend.day_at - DAY_US}
 
@@ -181,16 +160,9 @@ class BudgetTracker:
         """Raise the totals to stored ones, which may already include spend recorded here."""
         for spend in spends:
             known = self._spent.get((spend.provider, spend.day_at), ZERO_COST)
-            self.record(
-                [
-                    replace(
-                        spend,
-                        usd=max(spend.usd - known.usd, 0.0),
-                        tokens=max(spend.tokens - known.tokens, 0),
-                        requests=max(spend.requests - known.requests, 0),
-                    )
-                ]
-            )
+            names = ("usd", "tokens", "requests")
+            more = {name: max(getattr(spend, name) - getattr(known, name), 0) for name in names}
+            self.record([replace(spend, **more)])
 
     def has_budget(self, target: Target) -> bool:
         """Return true if a budget applies to `target`."""
@@ -198,11 +170,13 @@ class BudgetTracker:
 
     def refusal(self, target: Target, now_at: int) -> str | None:
         """Return why a round of `target` must not start at `now_at`, naming the limit; `None` if it may."""
-        exceeded = (
-            exceeded_limit(max_round_cost(charged), used=self._used(charged.provider, now_at), budget=budget)
-            for charged, budget in self._charged(target)
-        )
-        return next(filter(None, exceeded), None)
+        day_at = day_of(now_at)
+        for charged, budget in self._charged(target):
+            in_flight = self._in_flight.get(charged.provider, ZERO_COST)
+            used = self._spent.get((charged.provider, day_at), ZERO_COST).plus(in_flight)
+            if exceeded := exceeded_limit(max_round_cost(charged), used=used, budget=budget):
+                return exceeded
+        return None
 
     def reservation(self, target: Target, now_at: int) -> tuple[Spend, ...]:
         """Return the spend to store before a round of `target` is sent at `now_at`; empty if no budget applies."""
@@ -228,22 +202,18 @@ class BudgetTracker:
         """Add a round of `target` to those in flight."""
         for charged, _ in self._charged(target):
             in_flight = self._in_flight.get(charged.provider, ZERO_COST)
-            self._in_flight[charged.provider] = in_flight + max_round_cost(charged)
+            self._in_flight[charged.provider] = in_flight.plus(max_round_cost(charged))
 
     def end(self, target: Target, samples: Sequence[Sample]) -> None:
         """Remove a round of `target` from those in flight, and add the spend of its samples."""
         for n, (charged, _) in enumerate(self._charged(target)):
-            self._in_flight[charged.provider] -= max_round_cost(charged)
+            self._in_flight[charged.provider] = self._in_flight[charged.provider].plus(max_round_cost(charged), -1)
             self.record(spend_of(sample, charged) for sample in _uncosted(samples, n))
 
     def _charged(self, target: Target) -> list[tuple[Target, Budget | None]]:
         """Return the target as each account counts it, with the limits: first its provider's."""
         planned = budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
         return [(target, planned), *((account.charge(target), account.limits) for account in self._accounts(target))]
-
-    def _used(self, provider: str, now_at: int) -> Cost:
-        in_flight = self._in_flight.get(provider, ZERO_COST)
-        return self._spent.get((provider, day_of(now_at)), ZERO_COST) + in_flight
 
 
 def _uncosted(samples: Sequence[Sample], account: int) -> Sequence[Sample]:

@@ -61,7 +61,8 @@ def parse_origin(entry: str) -> Origin:
     url = parse_url(text)
     if text.count("/") > len("//") or set("?#@") & set(text):
         raise ValueError(f"{entry!r} is not an origin")
-    if not has_scheme and _is_loopback(url.host):
+    is_loopback = url.host == "localhost" or (is_address(url.host) and ip_address(url.host).is_loopback)
+    if is_loopback and not has_scheme:
         return Origin(scheme=None, host=url.host, port=url.port)
     return origin_of(url)
 
@@ -69,10 +70,6 @@ def parse_origin(entry: str) -> Origin:
 def origin_of(url: Url) -> Origin:
     """Return the origin of a URL."""
     return Origin(scheme=url.scheme, host=url.host, port=url.port or DEFAULT_PORTS[url.scheme])
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or (is_address(host) and ip_address(host).is_loopback)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +214,13 @@ def load_keyring(path: Path | None) -> Keyring:
     problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
     if problems:
         raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table needs env or file, and hosts")
-    return Keyring({name: _credential(name, table) for name, table in tables.items()}, path)
+    credentials = {
+        name: Credential(
+            name=name, hosts=tuple(table["hosts"]), **{key: str(table[key]) for key in ("env", "file") if key in table}
+        )
+        for name, table in tables.items()
+    }
+    return Keyring(credentials, path)
 
 
 def _problems(name: str, table: object) -> list[str]:
@@ -227,14 +230,15 @@ def _problems(name: str, table: object) -> list[str]:
     problems = [f"[{name}] has an unknown key {key!r}{suggestion(key, _FIELDS)}" for key in unknown]
     if ("env" in table) == ("file" in table):
         problems.append(f"[{name}] needs either env or file")
-    return problems + _host_problems(name, table.get("hosts"))
-
-
-def _host_problems(name: str, hosts: object) -> list[str]:
+    hosts = table.get("hosts")
     if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
-        return [f"[{name}] needs hosts, a list of host names, host:port or http://host"]
-    wrong = [host for host in hosts if not _is_origin(host)]
-    return [f"[{name}] has {host!r} in hosts, which is not an origin" for host in wrong]
+        return [*problems, f"[{name}] needs hosts, a list of host names, host:port or http://host"]
+    for host in hosts:
+        try:
+            parse_origin(host)
+        except ValueError:
+            problems.append(f"[{name}] has {host!r} in hosts, which is not an origin")
+    return problems
 
 
 def _catalogue_variable(name: str) -> str | None:
@@ -249,18 +253,3 @@ def _catalogue_credential(name: str) -> Credential | None:
         return None
     origin = origin_of(parse_url(CATALOGUE[name].base_url))
     return Credential(name=name, env=variable, hosts=(str(origin),))
-
-
-def _is_origin(text: str) -> bool:
-    try:
-        parse_origin(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _credential(name: str, table: dict[str, object]) -> Credential:
-    hosts = table["hosts"]
-    assert isinstance(hosts, list)
-    env, file = (str(table[kind]) if kind in table else None for kind in ("env", "file"))
-    return Credential(name=name, hosts=tuple(hosts), env=env, file=file)

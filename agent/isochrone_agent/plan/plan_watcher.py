@@ -131,17 +131,16 @@ class PlanWatcher:
             log.warning("plan.unavailable", status=error.code().name, details=error.details())
             return False
         except (CodecError, DecodeError) as error:
-            self._refused_plan, self._refused_hash = None, content_hash
-            hint = "upgrade this agent, or the collector"
-            self._refuse(version, PlanRefused(f"cannot decode the plan: {error}", hint=hint))
-            return bool(self._rounds.plan_version)
+            refusal = PlanRefused(f"cannot decode the plan: {error}", hint="upgrade this agent, or the collector")
         except Exception as error:  # a bug in the agent must not end it
             log.exception("plan.failed", version=version)
-            self._refused_plan, self._refused_hash = None, content_hash
-            self._refuse(version, _failure(error))
+            refusal = _failure(error)
+        else:
+            if plan is not None and plan.version:
+                await self._consider(plan)
             return bool(self._rounds.plan_version)
-        if plan is not None and plan.version:
-            await self._consider(plan)
+        self._refused_plan, self._refused_hash = None, content_hash
+        self._refuse(version, refusal)
         return bool(self._rounds.plan_version)
 
     async def _reconsider(self) -> bool:
@@ -164,17 +163,14 @@ class PlanWatcher:
         else:
             self._signed_plans.accept(verified)
             self.refused = self._refused_plan = None
-            await self._keep(verified)
+            try:
+                await self._spool.save_plan(verified)
+            except SpoolError as error:
+                # The plan runs anyway; only a start without a collector would lack it.
+                log.error("plan.not_stored", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
             return
         self._refused_plan, self._refused_hash = plan, plan.content_hash
         self._refuse(plan.version, refusal)
-
-    async def _keep(self, plan: Plan) -> None:
-        try:
-            await self._spool.save_plan(plan)
-        except SpoolError as error:
-            # The plan runs anyway; only a start without a collector would lack it.
-            log.error("plan.not_stored", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
     def _refuse(self, version: int, error: PlanRefused) -> None:
         # The version of a plan that cannot be decoded is unknown, unless the receipt of a push named it.
@@ -209,9 +205,7 @@ def _failure(error: Exception) -> PlanRefused:
 
 
 class PlanFile:
-    """Keeps the rounds running on the plan of a file. Its versions count from 1. If a changed file cannot be run, the
-    previous plan stays in force, and `refused` is the version of the file and the reason.
-    """
+    """Keeps the rounds running on a plan file, whose versions count from 1. `refused`: one that cannot be run."""
 
     def __init__(self, path: Path, keyring: Keyring, rounds: ProbeScheduler) -> None:
         self._path = path

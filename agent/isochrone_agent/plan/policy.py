@@ -104,8 +104,12 @@ class Policy:
             return f"its interval is {target.every_us / SECOND_US:g} s, and min_every_seconds is {least:g}"
         if target.workload.concurrency > self.max_streams:
             return f"it has {target.workload.concurrency} concurrent streams, and max_streams is {self.max_streams}"
-        url = request_url(target)
-        return self._url_refusal(url) if url else None
+        if (url := request_url(target)) is None:
+            return None
+        refusal = self.destinations.refusal(url)
+        if refusal or not is_address(url.host):
+            return refusal
+        return self.destinations.address_refusal(url.host, url.port or DEFAULT_PORTS[url.scheme], url.host)
 
     def refusals(self, targets: Iterable[Target]) -> dict[str, str]:
         """Return, by target name, why the targets that must not be probed are refused."""
@@ -121,12 +125,6 @@ class Policy:
             return own
         price = highest_price(self.total.price, *(self.prices[prefix] for prefix in covering))
         return (replace(self.total, price=price), *own)
-
-    def _url_refusal(self, url: Url) -> str | None:
-        refusal = self.destinations.refusal(url)
-        if refusal or not is_address(url.host):
-            return refusal
-        return self.destinations.address_refusal(url.host, url.port or DEFAULT_PORTS[url.scheme], url.host)
 
 
 def describe_refused(reasons: Mapping[str, str]) -> str:

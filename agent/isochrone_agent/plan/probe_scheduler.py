@@ -63,17 +63,18 @@ def waited_us(due: ScheduledRound, *, before: Samples, after: Samples, repeated:
     """
     if not before or not after or not _hung(before):
         return None
-    still_hangs = _hung(after) or _slow(after, due.target.every_us)
-    if not still_hangs and due.begins_at - before[0].dispatched_at >= _blocked_us(
-        due, before[0], after[0], repeated=repeated
-    ):
-        return None
-    return min(_waited_us(due, sample) for sample in before)
-
-
-def _blocked_us(due: ScheduledRound, before: Sample, after: Sample, *, repeated: bool) -> float:
-    """The time after a probe that hung in which rounds are blocked, on average a share of the time between probes."""
     every_us = due.target.every_us
+    is_slow = all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in after)
+    blocked_us = _blocked_us(before[0], after[0], every_us=every_us, repeated=repeated)
+    if not (is_slow or _hung(after)) and due.begins_at - before[0].dispatched_at >= blocked_us:
+        return None
+    # A step of the wall clock may falsify the time from a request until the round.
+    waits = ((due.begins_at - one.dispatched_at - (one.connect_us or 0), one.timeout_us) for one in before)
+    return min(max(0, wait if limit is None else min(wait, limit)) for wait, limit in waits)
+
+
+def _blocked_us(before: Sample, after: Sample, *, every_us: int, repeated: bool) -> float:
+    """The time after a probe that hung in which rounds are blocked, on average a share of the time between probes."""
     share = _REPEATED_SHARE if repeated else _SINGLE_SHARE
     between_us = after.dispatched_at - before.dispatched_at - every_us
     return share * between_us + before.round_at // every_us * _GOLDEN % 1 * every_us
@@ -81,16 +82,6 @@ def _blocked_us(due: ScheduledRound, before: Sample, after: Sample, *, repeated:
 
 def _hung(samples: Samples) -> bool:
     return all(sample.ttft_us is None and sample.outcome not in _ANSWERED for sample in samples)
-
-
-def _slow(samples: Samples, every_us: int) -> bool:
-    return all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in samples)
-
-
-def _waited_us(due: ScheduledRound, before: Sample) -> int:
-    """Return the time from a request until the round, which a step of the wall clock may falsify, within its bounds."""
-    waited = due.begins_at - before.dispatched_at - (before.connect_us or 0)
-    return max(0, waited if before.timeout_us is None else min(waited, before.timeout_us))
 
 
 class InFlightProbe:
@@ -453,7 +444,13 @@ class ProbeScheduler:
 
     async def _probe(self, due: ScheduledRound, state: _TargetState) -> list[Sample]:
         target, samples = due.target, list[Sample]()
-        key = self._key_for(target)
+        # Files with keys may appear and disappear.
+        try:
+            key = self._keyring.key_for(target)
+        except CredentialError as error:
+            self.missing_keys[target.name] = error
+            raise
+        self.missing_keys.pop(target.name, None)
         previous = state.latest
         state.latest = probe = InFlightProbe(target, previous)
         state.in_flight += 1
@@ -481,16 +478,6 @@ class ProbeScheduler:
             self.refused_targets[target.name] = refusals[0].removeprefix(REFUSED)
         elif any(sample.sent for sample in samples):
             self.refused_targets.pop(target.name, None)
-
-    def _key_for(self, target: Target) -> str | None:
-        """Return the key, and keep `missing_keys` current: files with keys may appear and disappear."""
-        try:
-            key = self._keyring.key_for(target)
-        except CredentialError as error:
-            self.missing_keys[target.name] = error
-            raise
-        self.missing_keys.pop(target.name, None)
-        return key
 
     async def _send(self, due: ScheduledRound, key: str | None) -> list[Sample]:
         """Probe once slots are free. After half the interval skip the round: it could not be paired."""

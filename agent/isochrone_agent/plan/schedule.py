@@ -100,7 +100,13 @@ def timings(targets: Sequence[Target], *, vantage: str, routes: Iterable[Route])
     groups: dict[int, list[Target]] = {}
     for target in targets:
         groups.setdefault(phases[target.id], []).append(target)
-    return [_timing(target, groups[phases[target.id]], phases[target.id], vantage) for target in targets]
+    found = []
+    for target in targets:
+        phase_id = phases[target.id]
+        pace_us = min(one.every_us for one in groups[phase_id])
+        spread_us = min(max(one.spread_us for one in groups[phase_id]), pace_us)
+        found.append(Timing(target=target, vantage=vantage, phase_id=phase_id, pace_us=pace_us, spread_us=spread_us))
+    return found
 
 
 def next_rounds(
@@ -113,12 +119,6 @@ def next_rounds(
         for due in islice(timing.coming(now_at), count)
     ]
     return sorted(coming, key=_order)[:count]
-
-
-def _timing(target: Target, group: Sequence[Target], phase_id: int, vantage: str) -> Timing:
-    pace_us = min(one.every_us for one in group)
-    spread_us = min(max(one.spread_us for one in group), pace_us)
-    return Timing(target=target, vantage=vantage, phase_id=phase_id, pace_us=pace_us, spread_us=spread_us)
 
 
 def _sweep(nth: int, phase_id: int) -> int:

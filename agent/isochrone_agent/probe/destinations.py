@@ -137,9 +137,7 @@ def parse_prefix(text: str) -> UrlPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
-    """The allowed destinations. Without `prefixes` any host is allowed whose address is. `redirected` are hosts and
-    ports that an option of this agent sends to another address, which is therefore not checked.
-    """
+    """The allowed destinations, any without `prefixes`; addresses of `redirected` hosts are not checked."""
 
     prefixes: tuple[UrlPrefix, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -161,14 +159,11 @@ class Destinations:
         where = address if host == address else f"{host} is {address}, which"
         if kind := _never_allowed(ip):
             return f"{where} is {kind} address"
-        if _is_public(ip) or any(ip in network for network in self.networks):
+        # `is_global` alone is true for fec0::/10, and in older versions of Python for 64:ff9b:1::/48.
+        is_public = ip.is_global and (isinstance(ip, IPv4Address) or ip in _GLOBAL_UNICAST)
+        if is_public or any(ip in network for network in self.networks):
             return None
         return f"{where} is not a public address, nor in an allowed network"
-
-
-def _is_public(ip: IPv4Address | IPv6Address) -> bool:
-    # `is_global` alone is true for fec0::/10, and in older versions of Python for 64:ff9b:1::/48.
-    return ip.is_global and (isinstance(ip, IPv4Address) or ip in _GLOBAL_UNICAST)
 
 
 def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

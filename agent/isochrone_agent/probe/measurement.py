@@ -168,9 +168,7 @@ def time_resolution_ns(*, kernel: bool, loop_lag_us: int | None) -> int:
 
 
 def chunk_gaps(chunk_ns: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of `Sample` on gaps between chunks, with quantiles by nearest rank; empty with fewer than two
-    chunks. A stall is a gap > max(1 s, 10 x median).
-    """
+    """Return the fields of `Sample` on gaps between chunks. A stall is a gap > max(1 s, 10 x median)."""
     ordered = sorted(after - before for before, after in pairwise(chunk_ns))
     if not ordered:
         return {}

@@ -62,7 +62,9 @@ def parse_wait_us(text: str, *, now_at: int) -> int | None:
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
-        return _bounded(_number_us(float(text), now_at), MAX_WAIT_US)
+        number = float(text)
+        since_epoch_us = (number * unit_us - now_at for least, unit_us in _EPOCHS if number >= least)
+        return _bounded(next(since_epoch_us, number * SECOND_US), MAX_WAIT_US)
     parts = _DURATION_PART.findall(text.lower())
     if parts and "".join(number + unit for number, unit in parts) == text.lower():
         return _bounded(sum(float(number) * _UNIT_US[unit] for number, unit in parts), MAX_WAIT_US)
@@ -73,13 +75,6 @@ def parse_wait_us(text: str, *, now_at: int) -> int | None:
 def parse_count(text: str | None) -> int | None:
     """Parse a count; -1, empty and malformed text are `None`."""
     return int(text) if text is not None and re.fullmatch(r"\d{1,15}", text.strip()) else None
-
-
-def _number_us(number: float, now_at: int) -> float:
-    for least, unit_us in _EPOCHS:
-        if number >= least:
-            return number * unit_us - now_at
-    return number * SECOND_US
 
 
 def _bounded(us: float, most_us: int) -> int | None:

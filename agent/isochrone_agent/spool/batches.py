@@ -125,7 +125,9 @@ def evict_oldest(db: sqlite3.Connection, reason: str, *, leased: Collection[int]
     """
     if drop_oldest_copies(db):
         return True
-    if samples := _drop_quarantined(db):
+    oldest = "select id from quarantine order by id limit ?"
+    drop_quarantined = f"delete from quarantine where id in ({oldest})"  # noqa: S608  # our own words
+    if samples := db.execute(drop_quarantined, (_QUARANTINED_AT_ONCE,)).rowcount:
         reason = QUARANTINE_FULL
     else:
         samples = _drop_sealed(db, leased, ever_leased) or _drop_waiting(db)
@@ -154,11 +156,6 @@ def bounded_reasons(db: sqlite3.Connection, reasons: Mapping[str, int]) -> Count
         known.add(name)
         bounded[name] += samples
     return bounded
-
-
-def _drop_quarantined(db: sqlite3.Connection) -> int:
-    oldest = "select id from quarantine order by id limit ?"
-    return db.execute(f"delete from quarantine where id in ({oldest})", (_QUARANTINED_AT_ONCE,)).rowcount  # noqa: S608  # our own words
 
 
 def _drop_sealed(db: sqlite3.Connection, leased: Collection[int], ever_leased: set[int]) -> int:

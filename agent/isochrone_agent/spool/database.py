@@ -20,9 +20,8 @@ import pwd
 import secrets
 import sqlite3
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +126,18 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
         with Transaction(db):
             for statement in SCHEMA.split(";"):
                 db.execute(statement)
-            db.execute("insert into spool values (?, 1, 0, 0, 0, 0, 0)", (secrets.randbits(62) + 1,))
+            db.execute("insert into spool values (?, 1, 0, 0, 0, 0, 0)", (new_epoch(),))
             db.execute(f"pragma user_version = {FORMAT}")
     elif (found := value(db, "pragma user_version")) != FORMAT:
         raise SpoolError(
             f"the spool {path} was written by another version of the agent (format {found}, not {FORMAT})",
             hint="deliver it with that version first, or move it away",
         )
+
+
+def new_epoch() -> int:
+    """Draw a random epoch."""
+    return secrets.randbits(62) + 1
 
 
 def is_full(error: BaseException) -> bool:
@@ -312,28 +316,20 @@ def read_stats(db: sqlite3.Connection) -> SpoolStats:
     """Read the statistics at one instant. Raises `sqlite3.Error`."""
     db.execute("begin")
     try:
-        waiting, waiting_at = db.execute("select count(*), min(recorded_at) from waiting").fetchone()
+        unsealed, unsealed_at = db.execute("select count(*), min(recorded_at) from waiting").fetchone()
         sealed, sealed_at = db.execute("select coalesce(sum(samples), 0), min(oldest_at) from sealed").fetchone()
         finished, stored, earlier = db.execute("select finished, stored, earlier from spool").fetchone()
-        quarantined = value(db, "select count(*) from quarantine")
-        dropped = dict(db.execute("select reason, samples from dropped order by reason").fetchall())
+        return SpoolStats(
+            waiting=unsealed + sealed,
+            oldest_at=min((at for at in (unsealed_at, sealed_at) if at is not None), default=0),
+            quarantined=value(db, "select count(*) from quarantine"),
+            finished=finished,
+            stored=stored,
+            earlier=earlier,
+            dropped=dict(db.execute("select reason, samples from dropped order by reason").fetchall()),
+        )
     finally:
         db.execute("rollback")
-    return SpoolStats(
-        waiting=waiting + sealed,
-        oldest_at=min((at for at in (waiting_at, sealed_at) if at is not None), default=0),
-        quarantined=quarantined,
-        finished=finished,
-        stored=stored,
-        earlier=earlier,
-        dropped=dropped,
-    )
-
-
-def with_uncounted(stats: SpoolStats, uncounted: Counter[str]) -> SpoolStats:
-    """`stats` plus the lost samples that could not be counted on disk yet, by reason."""
-    dropped = Counter(stats.dropped) + uncounted
-    return replace(stats, finished=stats.finished + uncounted.total(), dropped=dict(dropped)) if uncounted else stats
 
 
 RESERVE_BYTES = 2_000_000
@@ -366,11 +362,7 @@ class LockFile:
 
 
 class DiskReserve:
-    """A file of `RESERVE_BYTES` beside `spool`, deleted when the disk is full: a transaction that frees space needs
-    space itself.
-
-    Methods raise `OSError` only if the folder is gone.
-    """
+    """A file of `RESERVE_BYTES`, deleted on a full disk: a transaction that frees space needs space itself."""
 
     def __init__(self, spool: Path) -> None:
         self._path = spool.with_name(spool.name + ".reserve")
@@ -383,7 +375,9 @@ class DiskReserve:
         with contextlib.suppress(OSError):
             self._exists = self._path.exists() and self._path.stat().st_size == RESERVE_BYTES
             if not self._exists and _free_bytes(self._path.parent) > _MIN_FREE_RESERVES * RESERVE_BYTES:
-                self._write()
+                with self._path.open("wb", buffering=0) as file:
+                    os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+                self._exists = True
         return self._exists
 
     @property
@@ -396,11 +390,6 @@ class DiskReserve:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         self._exists = False
-
-    def _write(self) -> None:
-        with self._path.open("wb", buffering=0) as file:
-            os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
-        self._exists = True
 
 
 def _free_bytes(folder: Path) -> int:

@@ -1,11 +1,8 @@
-"""Inspection and verification of a spool, read-only, also while an agent writes it.
-
-Damage is reported as a problem in the result, not raised.
-"""
+"""Inspection and verification of a spool, read-only, also while an agent writes it. Damage is not raised."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +20,7 @@ from isochrone_wire.v1 import sample_pb2
 MAX_PROBLEMS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EpochShare:
     """The sealed batches of one epoch."""
 
@@ -34,57 +31,73 @@ class EpochShare:
     last_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One sample that the collector refused, with its id in the spool. `body` is the encoded sample."""
+    """One sample that the collector refused, with its id in the spool."""
 
     id: int
     recorded_at: int
     reason: str
-    body: bytes
-
-    @property
-    def sample(self) -> Sample | None:
-        """The sample, or `None` if it cannot be decoded."""
-        return _decoded(self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
     """The contents of a spool. `holds`: the account adds up; `damaged_files`: the old files of salvaged spools."""
 
-    path: Path
+    path: str
     bytes: int
     epoch: int
     next_seq: int
     unsealed: int
-    stats: SpoolStats
+    depth: SpoolStats
     holds: bool
     sealed: tuple[EpochShare, ...]
     quarantine: tuple[Quarantined, ...]
-    damaged_files: tuple[Path, ...]
+    damaged_files: tuple[str, ...]
 
 
 def inspect_spool(path: Path) -> Inspection:
     """Read the statistics, epochs, quarantine and account. Raises `SpoolError` when the spool cannot be opened."""
-    try:
-        with closing(_open(path)) as db:
-            return _inspect(db, path)
-    except sqlite3.Error as error:
-        hint = "run `isochrone-agent spool verify` for details; the agent salvages what can be read when it starts"
-        raise SpoolError(f"the spool {path} cannot be read: {error}", hint=hint) from error
+    # Without the write-ahead logs of damaged files, and without the copy of a log that was only truncated.
+    damaged = (file for file in path.parent.glob(f"{path.name}.damaged-*") if not file.name.endswith("-wal"))
+    with _readable(path) as db:
+        stats = read_stats(db)
+        epoch, next_seq = db.execute("select epoch, next_seq from spool").fetchone()
+        shares = db.execute("select epoch, count(*), sum(samples), min(seq), max(seq) from sealed group by epoch")
+        return Inspection(
+            path=str(path),
+            bytes=sum(file.stat().st_size for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()),
+            epoch=epoch,
+            next_seq=next_seq,
+            unsealed=database.value(db, "select count(*) from waiting"),
+            depth=stats,
+            holds=stats.account.holds,
+            sealed=tuple(EpochShare(*row) for row in shares.fetchall()),
+            quarantine=tuple(
+                Quarantined(*row) for row in db.execute("select id, recorded_at, reason from quarantine order by id")
+            ),
+            damaged_files=tuple(sorted(map(str, damaged))),
+        )
+
+
+def quarantined_samples(path: Path) -> list[tuple[Quarantined, Sample | None]]:
+    """Return the quarantine, with `None` for a sample that cannot be decoded. Raises `SpoolError`."""
+    with _readable(path) as db:
+        rows = db.execute("select id, recorded_at, reason, body from quarantine order by id").fetchall()
+    return [(Quarantined(*row), _decoded(body)) for *row, body in rows]
 
 
 def verify_spool(path: Path) -> list[str]:
-    """Check the whole spool and return a sentence for each problem, at most `MAX_PROBLEMS`.
-
-    Raises `SpoolError` when the spool is missing or has another format.
-    """
+    """Return a sentence for each problem, at most `MAX_PROBLEMS`. Raises `SpoolError` without a spool."""
     problems = list[str]()
     try:
-        with closing(_open(path)) as db:
+        with _opened(path) as db:
             for check in _CHECKS:
-                problems += _problems(check, db)
+                try:
+                    for problem in check(db):
+                        problems.append(problem)
+                except sqlite3.Error as error:
+                    problems.append(f"part of the file cannot be read: {error}")
     except sqlite3.Error as error:
         problems.append(f"the file cannot be read: {error}")
     return problems[:MAX_PROBLEMS]
@@ -99,56 +112,26 @@ def read_spend(path: Path, day_at: int) -> tuple[Spend, ...]:
         return ()
 
 
-def _open(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.exists():
         hint = "name the agent's data folder with --data-dir, or its --vantage"
         raise SpoolError(f"there is no spool at {path}", hint=hint)
-    with ExitStack() as undo:
-        db = undo.enter_context(closing(database.connect_read_only(path)))
+    with closing(database.connect_read_only(path)) as db:
         if (version := database.value(db, "pragma user_version")) != FORMAT:
-            raise SpoolError(
-                f"the spool {path} has format {version}, and this agent reads {FORMAT}", hint="compare versions"
-            )
-        undo.pop_all()
-    return db
+            sentence = f"the spool {path} has format {version}, and this agent reads {FORMAT}"
+            raise SpoolError(sentence, hint="compare versions")
+        yield db
 
 
-def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
-    stats = read_stats(db)
-    epoch, next_seq = db.execute("select epoch, next_seq from spool").fetchone()
-    shares = db.execute("select epoch, count(*), sum(samples), min(seq), max(seq) from sealed group by epoch")
-    rows = db.execute("select id, recorded_at, reason, body from quarantine order by id")
-    return Inspection(
-        path=path,
-        bytes=sum(file.stat().st_size for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()),
-        epoch=epoch,
-        next_seq=next_seq,
-        unsealed=database.value(db, "select count(*) from waiting"),
-        stats=stats,
-        holds=stats.account.holds,
-        sealed=tuple(
-            EpochShare(epoch=row[0], batches=row[1], samples=row[2], first_seq=row[3], last_seq=row[4])
-            for row in shares.fetchall()
-        ),
-        quarantine=tuple(Quarantined(id=row[0], recorded_at=row[1], reason=row[2], body=row[3]) for row in rows),
-        damaged_files=_damaged_files(path),
-    )
-
-
-def _damaged_files(path: Path) -> tuple[Path, ...]:
-    # Without their write-ahead logs, and without the copy of a log that was only truncated.
-    files = path.parent.glob(f"{path.name}.damaged-*")
-    return tuple(sorted(file for file in files if not file.name.endswith("-wal")))
-
-
-def _problems(check: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> list[str]:
-    found = list[str]()
+@contextmanager
+def _readable(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        for problem in check(db):
-            found.append(problem)
+        with _opened(path) as db:
+            yield db
     except sqlite3.Error as error:
-        found.append(f"part of the file cannot be read: {error}")
-    return found
+        hint = "run `isochrone-agent spool verify` for details; the agent salvages what can be read when it starts"
+        raise SpoolError(f"the spool {path} cannot be read: {error}", hint=hint) from error
 
 
 def _check_file(db: sqlite3.Connection) -> Iterator[str]:

@@ -25,7 +25,6 @@ damaged the log.
 
 import contextlib
 import os
-import secrets
 import shutil
 import sqlite3
 import struct
@@ -33,10 +32,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -180,10 +179,8 @@ class DamagedDatabase:
         with contextlib.suppress(sqlite3.DatabaseError):
             self._db.execute("pragma writable_schema = on")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_failure: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._db.close()
 
     def counters(self) -> Counters | None:
@@ -336,26 +333,17 @@ def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
 
     Raises `OSError` and `sqlite3.Error` if not even an empty spool can be created; the damaged file is then unchanged.
     """
-    result = _salvage_with_fallbacks(path, make_room)
-    damaged_file = _replace_damaged(path)
-    log.error(
-        "spool.salvaged",
-        reason=reason,
-        salvaged=result.salvaged,
-        lost=result.lost,
-        lost_is_known=result.lost_is_known,
-        damaged_file=str(damaged_file),
-    )
-
-
-def _salvage_with_fallbacks(path: Path, make_room: Callable[[], None]) -> _Result:
+    result: _Result | None = None
     for attempt in (_salvage_copy, partial(_salvage_in_place, copy=_copy_readable)):
         try:
-            return attempt(path)
+            result = attempt(path)
+            break
         except (OSError, sqlite3.Error) as error:
             log.warning("spool.salvage_failed", path=str(path), reason=str(error))
             make_room()
-    return _salvage_in_place(path, copy=_copy_counters)
+    result = result or _salvage_in_place(path, copy=_copy_counters)
+    damaged_file = _replace_damaged(path)
+    log.error("spool.salvaged", reason=reason, damaged_file=str(damaged_file), **asdict(result))
 
 
 def _salvage_copy(path: Path) -> _Result:
@@ -365,13 +353,13 @@ def _salvage_copy(path: Path) -> _Result:
             shutil.copyfile(path, copy)
         _apply_log(_read_log(path), copy)
         replace_first_page(copy, folder / "empty")
-        with DamagedDatabase(copy) as damaged:
+        with closing(DamagedDatabase(copy)) as damaged:
             return _rebuild(damaged, path, folder, _copy_readable)
 
 
 def _salvage_in_place(path: Path, *, copy: _Copy) -> _Result:
     is_intact = not _read_log(path).lost_commits
-    with _scratch(path) as folder, DamagedDatabase(path, read_only=True) as damaged:
+    with _scratch(path) as folder, closing(DamagedDatabase(path, read_only=True)) as damaged:
         # Without the end of the log, samples may look unsealed that were delivered already.
         result = _rebuild(damaged, path, folder, copy if is_intact else _copy_counters)
     return replace(result, lost_is_known=result.lost_is_known and is_intact)
@@ -454,7 +442,7 @@ def _write_counters(
     finished = known.stored + salvaged + dropped.total()
     db.execute("delete from spool")
     # All stored samples were stored under earlier epochs.
-    row = (secrets.randbits(62) + 1, 1, last_id, sealed_to, finished, known.stored, known.stored)
+    row = (database.new_epoch(), 1, last_id, sealed_to, finished, known.stored, known.stored)
     db.execute("insert into spool values (?, ?, ?, ?, ?, ?, ?)", row)
     db.executemany("insert or ignore into spend values (?, ?, ?, ?, ?)", damaged.spend())
     if (plan := damaged.plan()) is not None:

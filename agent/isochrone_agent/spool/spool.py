@@ -23,7 +23,6 @@ Every method of `Spool` blocks; `AsyncSpool` calls them in a thread.
 """
 
 import asyncio
-import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -48,10 +47,9 @@ from isochrone_agent.spool.database import (
     SpoolStats,
     Transaction,
     read_stats,
-    with_uncounted,
 )
 from isochrone_wire import codec
-from isochrone_wire.model import Account, BatchRange, Plan, Quality, Sample, Spend
+from isochrone_wire.model import BatchRange, Plan, Quality, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
 SPOOL_FULL = "spool_full"
@@ -118,16 +116,14 @@ class Spool:
         return f"<Spool {self._path} epoch={self.epoch}>"
 
     def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
-        """Write `sample` and add `spends`, its cost; on return both survive a crash.
-
-        Raises `SpoolError` when it cannot be written. The sample is then lost and counted.
-        """
+        """Write `sample` and add `spends`; both then survive a crash. Raises `SpoolError`: lost and counted."""
         body = codec.encode(sample).SerializeToString()
 
         def change() -> None:
             batches.record(self._db, self.epoch, now_at(), body)
             database.add_spends(self._db, spends)
-            self._keep_within_limit()
+            while self._used_pages() > self._pages and self._drop_oldest(SPOOL_FULL):
+                pass
 
         try:
             self._change(change)
@@ -168,7 +164,10 @@ class Spool:
                 batches.count_dropped(self._db, reasons)
 
         self._replace_batch(batch, change)
-        self._shrink()
+        # Return some free pages to the file system; only a few at a time, because samples wait meanwhile.
+        if database.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
+            # Not with `execute`, which would stop after one page.
+            self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
 
     def split(self, batch: SealedBatch, reason: str) -> None:
         """Replace a batch that the collector refused by two halves with new numbers. A single sample goes into
@@ -231,7 +230,7 @@ class Spool:
             if batches.delete_batch(self._db, batch):
                 self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=batch.bodies)
 
-        self.epoch, self._epoch_begun = _new_epoch(), False
+        self.epoch, self._epoch_begun = database.new_epoch(), False
         self._replace_batch(batch, change)
 
     def retry_quarantine(self) -> int:
@@ -249,11 +248,9 @@ class Spool:
 
     def stats(self) -> SpoolStats:
         """The numbers of samples in the spool, sealed or not, and the counters."""
-        return with_uncounted(read_stats(self._db), self._uncounted)
-
-    def account(self) -> Account:
-        """The account of all samples ever recorded in this spool."""
-        return self.stats().account
+        stats, lost = read_stats(self._db), self._uncounted
+        # Lost samples that could not be counted on disk yet.
+        return replace(stats, finished=stats.finished + lost.total(), dropped=dict(Counter(stats.dropped) + lost))
 
     def spend(self, day_at: int) -> tuple[Spend, ...]:
         """The cost so far of the day (UTC) that began at `day_at`, by provider."""
@@ -308,7 +305,7 @@ class Spool:
                 raise
             recovery.salvage(self._path, str(error), make_room=self._disk_reserve.release)
             self._connection = database.connect(self._path)
-        self.epoch = _new_epoch()
+        self.epoch = database.new_epoch()
         self._epoch_begun = self._disk_is_full = False
         try:
             self._attempt(lambda: None)
@@ -361,20 +358,22 @@ class Spool:
         except sqlite3.Error as error:
             log.warning("spool.checkpoint_failed", reason=str(error))
 
-    def _leave_disk_full_mode(self) -> None:
+    def _attempt(self, change: Callable[[], Result]) -> Result:
+        with Transaction(self._db):
+            if not self._epoch_begun:
+                # All stored samples were stored under earlier epochs.
+                self.epoch_history = database.write_epoch_history(self._db, self.epoch, self.epoch_history)
+                self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
+            if self._uncounted:
+                self._db.execute("update spool set finished = finished + ?", (self._uncounted.total(),))
+                batches.count_dropped(self._db, self._uncounted)
+            result = change()
+        self._epoch_begun = True
+        self._uncounted.clear()
         if self._disk_reserve.allocate() and self._disk_is_full:
             self._disk_is_full = False
             self._db.execute(f"pragma max_page_count = {_MAX_PAGES}").fetchall()
             log.info("spool.disk_has_room", path=str(self._path))
-
-    def _attempt(self, change: Callable[[], Result]) -> Result:
-        with Transaction(self._db):
-            self._begin_epoch()
-            self._count_lost()
-            result = change()
-        self._epoch_begun = True
-        self._uncounted.clear()
-        self._leave_disk_full_mode()
         return result
 
     def _salvage_and_reopen(self, error: Exception) -> None:
@@ -382,17 +381,6 @@ class Spool:
         self._disconnect()
         recovery.salvage(self._path, str(error), make_room=self._disk_reserve.release)
         self._open()
-
-    def _begin_epoch(self) -> None:
-        if not self._epoch_begun:
-            # All stored samples were stored under earlier epochs.
-            self.epoch_history = database.write_epoch_history(self._db, self.epoch, self.epoch_history)
-            self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
-
-    def _count_lost(self) -> None:
-        if self._uncounted:
-            self._db.execute("update spool set finished = finished + ?", (self._uncounted.total(),))
-            batches.count_dropped(self._db, self._uncounted)
 
     def _seal_waiting(self) -> bool:
         """Seal waiting samples, if any; return whether there were any."""
@@ -413,19 +401,18 @@ class Spool:
     def _unleased(self, *, newest: bool) -> SealedBatch | None:
         excluded = ",".join(map(str, self._leased | self._parked))
         query = f"select * from sealed where id not in ({excluded}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
-        try:
+
+        def read() -> SealedBatch | None:
             row = self._db.execute(query).fetchone()
             return database.read_sealed(row) if row else None
+
+        try:
+            return read()
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
             if not recovery.is_damage(error):
                 raise
             self._salvage_and_reopen(error)
-            row = self._db.execute(query).fetchone()
-            return database.read_sealed(row) if row else None
-
-    def _keep_within_limit(self) -> None:
-        while self._used_pages() > self._pages and self._drop_oldest(SPOOL_FULL):
-            pass
+            return read()
 
     def _used_pages(self) -> int:
         total: int = database.value(self._db, "pragma page_count")
@@ -434,16 +421,6 @@ class Spool:
 
     def _drop_oldest(self, reason: str) -> bool:
         return batches.evict_oldest(self._db, reason, leased=self._leased, ever_leased=self._ever_leased)
-
-    def _shrink(self) -> None:
-        """Return some free pages to the file system; only a few at a time, because samples wait meanwhile."""
-        if database.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
-            # Not with `execute`, which would stop after one page.
-            self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
-
-
-def _new_epoch() -> int:
-    return secrets.randbits(62) + 1
 
 
 Params = ParamSpec("Params")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from isochrone_client.gateways.expressible import expressible, host, identifier, metadata
-from isochrone_common.gateways import priority_groups, read_json_metadata
+from isochrone_common.route_consumer import priority_groups, read_json_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _PROVIDER = {

@@ -7,7 +7,7 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from isochrone_client.errors import ClientError
-from isochrone_common.gateways import table_metadata
+from isochrone_common.route_consumer import table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9._-]")

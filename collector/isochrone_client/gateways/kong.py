@@ -17,7 +17,7 @@ from typing import Any
 from isochrone_client.gateways.expressible import expressible, host, identifier
 from isochrone_client.gateways.yaml_text import Template, dump_yaml
 from isochrone_common.envoy import ROUTE_HEADER
-from isochrone_common.gateways import header_lines, key_variable, priority_groups, read_header_lines
+from isochrone_common.route_consumer import header_lines, key_variable, priority_groups, read_header_lines
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _WHOLE = 10_000

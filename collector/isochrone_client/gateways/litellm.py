@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.gateways.yaml_text import dump_yaml
-from isochrone_common.gateways import header_lines, key_variable, priority_groups, read_header_lines
+from isochrone_common.route_consumer import header_lines, key_variable, priority_groups, read_header_lines
 from isochrone_wire.routes import RegionTables, RouteEntry
 
 # LiteLLM's prefix for each dialect, and the suffix it needs after the base URL.

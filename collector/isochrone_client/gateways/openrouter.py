@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.gateways.expressible import expressible, host, metadata
-from isochrone_common.gateways import read_json_metadata
+from isochrone_common.route_consumer import read_json_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _SELF = "openrouter.ai"

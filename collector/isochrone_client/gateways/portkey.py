@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.errors import ClientError
-from isochrone_common.gateways import priority_groups, read_json_metadata, table_metadata
+from isochrone_common.route_consumer import priority_groups, read_json_metadata, table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 MAX_BYTES = 8_000

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from isochrone_common.gateways import priority_groups
+from isochrone_common.route_consumer import priority_groups
 from isochrone_wire.routes import RouteTable
 
 ROUTE_LABEL = "isochrone/route"

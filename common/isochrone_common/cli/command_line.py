@@ -110,7 +110,7 @@ class CommandGroup(click.Group):
             error.show()
             code = error.exit_code
         except click.ClickException as error:
-            print_error(_in_lower_case(error.format_message()), _help_hint(error))
+            print_error(*_in_lower_case(error))
             code = error.exit_code
         except click.Abort as error:
             code = _INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1
@@ -273,10 +273,7 @@ def _discard_unwritten() -> None:
         os.close(nowhere)
 
 
-def _in_lower_case(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
-
-
-def _help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{context.command_path} --help" if context else ""
+def _in_lower_case(error: click.ClickException) -> tuple[str, str]:
+    """Return the sentence and the hint of an error of click."""
+    sentence, context = error.format_message(), getattr(error, "ctx", None)
+    return sentence[:1].lower() + sentence[1:], f"{context.command_path} --help" if context else ""

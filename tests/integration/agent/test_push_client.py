@@ -15,7 +15,7 @@ import pytest
 from isochrone_agent import push_client as uplink_module
 from isochrone_agent import retry_policy
 from isochrone_agent.collector_client import CollectorClient
-from isochrone_agent.push_client import Conditions, PushClient
+from isochrone_agent.push_client import PushClient
 from isochrone_agent.retry_policy import Backoff
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.channel import UNKNOWN_TARGETS_KEY
@@ -25,7 +25,7 @@ from isochrone_wire.model import DAY_US, Batch, Heartbeat, Outcome, Quality, Sam
 from isochrone_wire.v1 import fleet_pb2
 from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged
 
-NO_CONDITIONS = Conditions()
+NO_CONDITIONS = Heartbeat()
 VANTAGE = Vantage(name="t-1", region="test")
 
 
@@ -54,7 +54,7 @@ async def delivering(
     *,
     backlog: int = 0,
     batch: int = 5,
-    conditions: Conditions = NO_CONDITIONS,
+    conditions: Heartbeat = NO_CONDITIONS,
 ) -> AsyncIterator[tuple[AsyncSpool, PushClient]]:
     """A running push_client, with `backlog` samples sealed in batches of `batch`."""
     async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as spool:
@@ -489,7 +489,9 @@ async def test_a_push_carries_the_whole_heartbeat(tmp_path: Path) -> None:
     has a hundred providers at most, however many the plans of a hostile collector name.
     """
     collector = FaultyCollector()
-    conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
+    conditions = Heartbeat(
+        plan_version=7, rounds_missed=4, refused_plan_version=8, refused_plan_reason="no such dialect"
+    )
     async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (spool, _):
         await until_empty(spool)
         now_at = time.time_ns() // 1000

@@ -11,8 +11,8 @@ from isochrone_agent.settings import (
     Drain,
     checked_collector_address,
     default_data_dir,
+    dial_options,
     load_settings,
-    parse_connect_to,
     parse_size,
 )
 from isochrone_common import identity_file
@@ -140,14 +140,14 @@ def test_the_data_folder_is_named_after_the_vantage(tmp_path: Path, monkeypatch:
 )
 def test_connect_to(text: str, pair: tuple[tuple[str, int], tuple[str, int]]) -> None:
     """The format is curl's."""
-    assert parse_connect_to([text]) == dict([pair])
+    assert dial_options([text], "any").connect_to == dict([pair])
 
 
 @pytest.mark.parametrize("text", ["", "a:1:b", "a:x:b:2", "a:1:b:2:c"])
 def test_bad_connect_to(text: str) -> None:
     """Any other format is refused with an example."""
     with pytest.raises(SettingsError, match="HOST:PORT:ADDRESS:PORT"):
-        parse_connect_to([text])
+        dial_options([text], "any")
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,6 @@ IDENTITY = Identity(
 def test_a_credential_is_renewed_when_that_is_due(identity: Identity, now_at: int, *, due: bool) -> None:
     """It is due from the named instant on, never without a lifetime, and never in plain text."""
     assert identity_file.is_due(identity, now_at=now_at) is due
-    assert identity_file.request_of(identity, now_at=now_at).credential is due
 
 
 def test_a_response_gives_credential_and_certificates() -> None:

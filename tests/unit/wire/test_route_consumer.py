@@ -7,7 +7,6 @@ import pytest
 
 from fixtures.fake_collector import TARGETS
 from isochrone_common.envoy import clusters, route_configuration
-from isochrone_common.gateways import key_variable
 from isochrone_common.route_consumer import (
     CLEARLY_LATER_US,
     FollowedTables,
@@ -16,6 +15,7 @@ from isochrone_common.route_consumer import (
     as_static_order,
     defect,
     endpoint,
+    key_variable,
     routing_of,
 )
 from isochrone_wire.durations import DAY_US

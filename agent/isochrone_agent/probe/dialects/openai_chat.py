@@ -58,17 +58,15 @@ class OpenAIChat(Dialect):
         delta = choice.get("delta") or {}
         signals: list[Signal] = []
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
-            signals.append(Reasoning(len(reasoning), summarised=self._summarised(delta)))
+            details = delta.get("reasoning_details") or ()
+            summarised = any(detail.get("type") == "reasoning.summary" for detail in details)
+            signals.append(Reasoning(len(reasoning), summarised=summarised))
         if text := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
             signals.append(Answer(len(text)))
         if reason := choice.get("finish_reason"):
             broken = {"message": f"the provider failed: {reason}"}
             signals.append(in_band_failure(broken) if reason in _FAILED else Finished(str(reason)))
         return signals
-
-    @staticmethod
-    def _summarised(delta: dict[str, Any]) -> bool:
-        return any(detail.get("type") == "reasoning.summary" for detail in delta.get("reasoning_details") or ())
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:

@@ -22,8 +22,7 @@ from isochrone.routing import background, table_file
 from isochrone.routing.attempts import DEFAULT_RATIO, Choice, Cooldowns, HedgeBudget, choice, order
 from isochrone.routing.background import BackgroundLoop
 from isochrone.routing.subscription import CollectorClock, Subscription
-from isochrone_common.gateways import key_variable
-from isochrone_common.route_consumer import FollowedTables
+from isochrone_common.route_consumer import FollowedTables, key_variable
 from isochrone_wire.routes import RouteEntry, RouteTable
 
 DEFAULT_CACHE_FOLDER = Path("~/.cache/isochrone")

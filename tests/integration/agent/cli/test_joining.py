@@ -228,10 +228,10 @@ async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_
         first = connection.current
         for text in ("junk", identity_file.to_text(settings.identity).replace("us-1", "us-2")):
             settings.identity_path.write_text(text)
-            connection.refresh()
+            await connection.refresh()
             assert connection.current is first
         identity_file.write(settings.identity_path, settings.identity)
-        connection.refresh()
+        await connection.refresh()
         assert connection.current is not first
 
 

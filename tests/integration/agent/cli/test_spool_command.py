@@ -71,7 +71,7 @@ def test_quarantine_can_be_looked_at_and_retried(open_spool: Spool, tmp_path: Pa
     open_spool.close()
     assert "1 samples will be delivered again" in spool(tmp_path, "quarantine", "retry").output
     again = Spool(tmp_path / "spool.sqlite3")
-    assert (again.stats().quarantined, again.stats().waiting, again.account().holds) == (0, 5, True)
+    assert (again.stats().quarantined, again.stats().waiting, again.stats().account.holds) == (0, 5, True)
 
 
 def test_no_spool_is_said(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_damaged_spool_without_room_for_another_stops_nothing(small_disk: Path
         opened.acknowledge(batch)
         opened.close()
         opened = Spool(small_disk / "spool.sqlite3")
-        account = opened.account()
+        account = opened.stats().account
         opened.close()
         assert (account.finished, account.stored, account.holds) == (recorded + 20, 20, True)
         assert account.dropped == {"spool_damaged": recorded}
@@ -143,12 +143,12 @@ def test_a_disk_that_fills_up_costs_what_it_must(small_disk: Path) -> None:
         newest = opened.lease()
         assert newest is not None
         opened.acknowledge(newest)
-        assert (opened.account().stored, opened.account().holds) == (newest.samples, True)
+        assert (opened.stats().account.stored, opened.stats().account.holds) == (newest.samples, True)
         opened.close()
         opened = Spool(small_disk / "spool.sqlite3")
         ballast.unlink()
         opened.record(Sample(target_id=1, round_at=4000, outcome=Outcome.OK, dispatched_at=1))
-        account = opened.account()
+        account = opened.stats().account
         opened.close()
         assert (account.finished, account.holds, account.dropped["disk_full"] > 0) == (4001, True, True)
         assert spool(small_disk, "verify").exit_code == 0

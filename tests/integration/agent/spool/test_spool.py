@@ -61,7 +61,7 @@ def test_committed_samples_survive_a_kill(tmp_path: Path) -> None:
         storing += sum(int(word[1]) for word in words if word[0] == "storing")
         assert inspection.verify_spool(path) == []
         spool = Spool(path)
-        account = spool.account()
+        account = spool.stats().account
         spool.close()
         assert account.holds
         assert recorded <= account.finished <= recorded + KILLS
@@ -140,10 +140,10 @@ def test_a_damaged_log_causes_no_silent_loss(
     log[at] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
     spool = Spool(path)
-    account = spool.account()
+    account = spool.stats().account
     assert (account.finished, account.holds) == (9, True)
     [log_copy] = tmp_path.glob("spool.sqlite3.damaged-*-wal")
-    assert inspection.inspect_spool(path).damaged_files == (Path(str(log_copy).removesuffix("-wal")),)
+    assert inspection.inspect_spool(path).damaged_files == ((str(log_copy).removesuffix("-wal")),)
     for number in (101, 102):
         spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
     rounds = _rounds(spool, seen)
@@ -162,7 +162,7 @@ def test_a_truncated_log_is_not_damage(left_behind: tuple[Path, set[tuple[int, i
         path, log = _copied(left_behind[0], tmp_path / str(turn))
         Path(f"{path}-wal").write_bytes(log[: chance.randrange(len(log))])
         spool = Spool(path)
-        assert spool.account().holds
+        assert spool.stats().account.holds
         spool.close()
         assert not list(path.parent.glob("*damaged*"))
 
@@ -173,7 +173,7 @@ def test_a_damaged_last_transaction_is_dropped(left_behind: tuple[Path, set[tupl
     log[-100] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
     spool = Spool(path)
-    assert (spool.account().finished, spool.account().holds) == (8, True)
+    assert (spool.stats().account.finished, spool.stats().account.holds) == (8, True)
     assert [file.name.endswith("-wal") for file in tmp_path.glob("*damaged*")] == [True]
     assert inspection.inspect_spool(path).damaged_files == ()
 

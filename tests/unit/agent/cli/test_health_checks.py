@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from isochrone_agent.cli import health_checks
-from isochrone_agent.cli.doctor import _names
 from isochrone_agent.settings import load_settings
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import Plan, Target
@@ -27,11 +26,13 @@ TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="http://127.
 async def test_an_invalid_base_url_is_a_failed_check(base_url: str, words: str) -> None:
     """The result names the target and the fault; the hosts of the other targets are still resolved."""
     nowhere = replace(TARGET, name="p/nowhere", base_url=base_url)
-    found = await _names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET, nowhere)))
+    found = await health_checks.check_names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET, nowhere)))
     assert found.verdict is Verdict.FAIL
     assert found.sentence.startswith("p/nowhere: the base URL")
     assert words in found.sentence
-    assert (await _names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET,)))).sentence == "127.0.0.1"
+    assert (
+        await health_checks.check_names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET,)))
+    ).sentence == "127.0.0.1"
 
 
 GIB = 1 << 30
@@ -42,19 +43,6 @@ OURS, THEIRS = bytes(32), bytes([1] * 32)
 def test_a_spool_needs_room(gib: float, verdict: str) -> None:
     """Less than 512 MiB free is a warning, less than 64 MiB a failure."""
     assert health_checks.judge_disk(int(gib * GIB), where="/data").verdict == verdict
-
-
-def test_the_problems_of_a_spool_are_listed() -> None:
-    """The first problems of a damaged spool are listed; an intact one reports the number of waiting samples."""
-    assert health_checks.judge_spool([], waiting=7).sentence == "7 waiting, and everything in the spool is readable"
-    found = health_checks.judge_spool(["a", "b", "c", "d"], waiting=7)
-    assert (found.verdict, found.sentence) == (Verdict.FAIL, "a; b; c")
-
-
-@pytest.mark.parametrize(("mode", "verdict"), [(0o600, "ok"), (0o400, "ok"), (0o640, "fail"), (0o604, "fail")])
-def test_an_identity_is_a_secret(mode: int, verdict: str) -> None:
-    """A process that can read the identity file can push as this vantage."""
-    assert health_checks.judge_identity_file(mode, where="/data/identity.json").verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -93,22 +81,6 @@ def test_the_clock_is_synchronised(synchronised: bool, error_ms: int, verdict: s
     kernel = health_checks.KernelClock(synchronised=synchronised, max_error_us=error_ms * 1000)
     assert health_checks.judge_clock(kernel).verdict == verdict
     assert health_checks.judge_clock(None).verdict == "warn"
-
-
-def test_what_is_missing_is_named() -> None:
-    """Targets without a key are a failure with their reason and hint; hosts without an address are listed."""
-    keys = health_checks.judge_keys("a/y: the variable A is not set", "export A=…", ["b"])
-    assert (keys.verdict, keys.sentence) == (Verdict.FAIL, "a/y: the variable A is not set")
-    assert keys.hint == "export A=…; until then these targets are skipped_not_ready"
-    names = health_checks.judge_names({"api.example": "Name or service not known"}, [])
-    assert (names.verdict, names.sentence) == (Verdict.FAIL, "api.example: Name or service not known")
-
-
-def test_what_is_there_is_named_once() -> None:
-    """Available credentials and hosts are listed once each; having none is fine if none is needed."""
-    assert health_checks.judge_keys("", "", ["b", "a", "b"]).sentence == "a, b"
-    assert health_checks.judge_keys("", "", []).sentence == "no target needs a key"
-    assert health_checks.judge_names({}, ["b.example", "a.example"]).sentence == "a.example, b.example"
 
 
 @pytest.mark.parametrize(

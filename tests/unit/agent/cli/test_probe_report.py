@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_agent.cli import probe_report
-from isochrone_agent.cli.probe_report import fit, judge, make_prompt, summarise, verdict_sentence
+from isochrone_agent.cli.probe_report import fit_line, judge, make_prompt, summarise, verdict_sentence
 from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Quality, Sample
@@ -243,7 +243,7 @@ def test_a_burst_without_success_has_no_figures() -> None:
 
 def test_a_line_is_found_exactly() -> None:
     """Points on a line yield that line."""
-    line = fit([(100 * n, 50_000 + 3 * 100 * n) for n in range(1, 8)])
+    line = fit_line([(100 * n, 50_000 + 3 * 100 * n) for n in range(1, 8)])
     assert line is not None
     assert (line.fixed_us, line.us_per_token, line.low, line.high) == pytest.approx((50_000, 3, 3, 3))
 
@@ -252,7 +252,7 @@ def test_one_slow_answer_does_not_bend_the_line() -> None:
     """A point ten times too high changes the slope by less than 10 %."""
     points = [(100 * n, 50_000 + 300 * n) for n in range(1, 12)]
     points[-1] = (points[-1][0], 10 * points[-1][1])
-    line = fit(points)
+    line = fit_line(points)
     assert line is not None
     assert line.us_per_token == pytest.approx(3, rel=0.1)
 
@@ -265,7 +265,7 @@ def test_the_interval_covers_the_truth() -> None:
         points = [
             (x, round(80_000 + 4 * x + draw.gauss(0, 3_000))) for x in (100, 500, 1000, 2000, 4000) for _ in range(4)
         ]
-        line = fit(points)
+        line = fit_line(points)
         assert line is not None
         assert line.low is not None
         assert line.high is not None
@@ -276,7 +276,7 @@ def test_the_interval_covers_the_truth() -> None:
 @pytest.mark.parametrize("points", [[], [(100, 5)], [(100, 5), (100, 6)]])
 def test_no_line_without_two_lengths(points: list[tuple[int, int]]) -> None:
     """A slope needs two different lengths."""
-    assert fit(points) is None
+    assert fit_line(points) is None
 
 
 @pytest.mark.parametrize("words", [4, 100, 5000])

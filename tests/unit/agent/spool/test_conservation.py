@@ -104,7 +104,7 @@ def test_the_account_holds_at_every_instant(steps: list[Callable[[_Scenario], No
         scenario = _Scenario(Path(folder, "spool.sqlite3"), drain)
         for step in steps:
             step(scenario)
-            account = scenario.spool.account()
+            account = scenario.spool.stats().account
             assert account.holds, account
             assert account.finished == scenario.recorded
         scenario.spool.close()

@@ -85,10 +85,10 @@ def test_readable_samples_are_salvaged(tmp_path: Path, template: tuple[bytes, in
     path = tmp_path / "spool.sqlite3"
     path.write_bytes(content)
     spool = Spool(path)
-    assert spool.account().holds
+    assert spool.stats().account.holds
     spool.record(sample(9999))
     batches = drained(spool)
-    assert spool.account().holds
+    assert spool.stats().account.holds
     rounds = [one.round_at for _, _, samples in batches for one in samples]
     assert all(one == sample(one.round_at) for _, _, samples in batches for one in samples)
     assert len(rounds) == len(set(rounds))
@@ -105,7 +105,7 @@ def test_a_lost_header_loses_no_sample(tmp_path: Path, template: tuple[bytes, in
     damage_header(content, Random(1))
     (tmp_path / "spool.sqlite3").write_bytes(content)
     spool = Spool(tmp_path / "spool.sqlite3")
-    account = spool.account()
+    account = spool.stats().account
     assert (account.finished, account.stored, account.spooled, account.dropped) == (1500, 80, 1420, {})
     assert spool.epoch != epoch
     assert spool.stats().earlier == 80
@@ -126,8 +126,8 @@ def test_unreadable_samples_are_counted(tmp_path: Path, template: tuple[bytes, i
     spool = Spool(tmp_path / "spool.sqlite3")
     batches = drained(spool)
     assert (template[1], 7) not in {(epoch, seq) for epoch, seq, _ in batches}
-    assert spool.account().dropped == {"spool_damaged": 40}
-    assert spool.account().holds
+    assert spool.stats().account.dropped == {"spool_damaged": 40}
+    assert spool.stats().account.holds
 
 
 def test_damage_while_running_is_salvaged_too(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_damage_while_running_is_salvaged_too(tmp_path: Path) -> None:
     spool._db.execute("update waiting set body = x'00' where id = 2")
     batch = spool.lease()
     assert batch is not None
-    assert (batch.samples, spool.account().dropped) == (2, {"spool_damaged": 1})
+    assert (batch.samples, spool.stats().account.dropped) == (2, {"spool_damaged": 1})
     spool.record(sample(3))
-    assert spool.account().holds
+    assert spool.stats().account.holds
     spool.close()
     assert inspection.verify_spool(tmp_path / "spool.sqlite3") == []
 
@@ -158,7 +158,7 @@ def test_an_interrupted_salvage_is_completed(tmp_path: Path, template: tuple[byt
         path.write_bytes(content)
     (tmp_path / "spool.sqlite3-wal").write_bytes(b"old log" if done == "" else b"")
     spool = Spool(path)
-    assert (spool.account().finished, spool.account().spooled) == (1500, 1420)
+    assert (spool.stats().account.finished, spool.stats().account.spooled) == (1500, 1420)
 
 
 def test_damaged_files_do_not_accumulate(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_salvage_without_room_for_a_copy(tmp_path: Path, *, is_writable: bool) -
         assert (spool.lease() is not None) == is_writable
     spool.record(sample(3))
     lost = 1 if is_writable else 3
-    assert (spool.account().dropped, spool.account().holds) == ({"spool_damaged": lost}, True)
+    assert (spool.stats().account.dropped, spool.stats().account.holds) == ({"spool_damaged": lost}, True)
     assert spool.stats().waiting == 4 - lost
     assert len(list(tmp_path.glob("spool.sqlite3.damaged-*"))) >= 1
 
@@ -214,4 +214,8 @@ def test_a_failed_salvage_is_tried_again(tmp_path: Path) -> None:
     spool.record(sample(3))
     batch = spool.lease()
     assert batch is not None
-    assert (batch.samples, spool.account().dropped, spool.account().holds) == (3, {"spool_damaged": 1}, True)
+    assert (batch.samples, spool.stats().account.dropped, spool.stats().account.holds) == (
+        3,
+        {"spool_damaged": 1},
+        True,
+    )

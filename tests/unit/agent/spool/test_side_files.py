@@ -19,7 +19,7 @@ def test_a_second_agent_is_refused(tmp_path: Path) -> None:
         Spool(tmp_path / "spool.sqlite3")
     assert "--data-dir" in caught.value.hint
     first.close()
-    assert Spool(tmp_path / "spool.sqlite3").account().finished == 1
+    assert Spool(tmp_path / "spool.sqlite3").stats().account.finished == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")

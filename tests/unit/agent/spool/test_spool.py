@@ -50,7 +50,7 @@ def test_recorded_samples_survive_reopening(tmp_path: Path) -> None:
     second = Spool(tmp_path / "deep" / "spool.sqlite3")
     assert rounds(second.lease()) == [0, 1, 2]
     assert second.last_plan() == Plan(version=4, baseline="a")
-    assert second.account() == Account(finished=3, stored=0, spooled=3)
+    assert second.stats().account == Account(finished=3, stored=0, spooled=3)
 
 
 def test_a_sealed_batch_never_changes(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_numbers_are_not_reused_after_the_spool_was_empty(tmp_path: Path) -> Non
         spool.acknowledge(batch)
         seen.append(batch.seq)
     assert seen == [1, 2, 3]
-    assert spool.account() == Account(finished=3, stored=3, spooled=0)
+    assert spool.stats().account == Account(finished=3, stored=3, spooled=0)
 
 
 def test_a_restored_file_repeats_no_number(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_rejected_samples_are_counted_as_dropped(tmp_path: Path) -> None:
     """Samples that the collector rejected count as dropped for its reason; the rest counts as stored."""
     spool = spool_of(tmp_path, range(5))
     spool.acknowledge(leased(spool), rejected={"unknown_target": 2})
-    assert spool.account() == Account(finished=5, stored=3, spooled=0, dropped={"unknown_target": 2})
+    assert spool.stats().account == Account(finished=5, stored=3, spooled=0, dropped={"unknown_target": 2})
 
 
 def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
     """
     spool = spool_of(tmp_path, range(200))
     spool.acknowledge(leased(spool), rejected={f"{number}{'x' * 10_000}": 1 for number in range(200)})
-    dropped = spool.account().dropped
+    dropped = spool.stats().account.dropped
     assert (len(dropped), dropped[batches.OTHER]) == (batches.MAX_REASONS + 1, 200 - batches.MAX_REASONS)
     assert max(map(len, dropped)) < 100
-    assert spool.account().holds
+    assert spool.stats().account.holds
     assert spool.redeliver(spool.replay_ranges()) == 1
-    assert (dict(spool.account().dropped), spool.account().holds) == ({}, True)
+    assert (dict(spool.stats().account.dropped), spool.stats().account.holds) == ({}, True)
 
 
 def test_a_refused_batch_is_halved_down_to_one_sample(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_refused_batch_is_halved_down_to_one_sample(tmp_path: Path) -> None:
         else:
             delivered += rounds(batch)
             spool.acknowledge(batch)
-        assert spool.account().holds
+        assert spool.stats().account.holds
     assert (sorted(delivered), len(set(tried))) == ([0, 1, 2, 4], len(tried))
     assert (spool.stats().waiting, spool.stats().quarantined) == (0, 1)
 
@@ -201,7 +201,7 @@ def test_a_batch_whose_number_is_taken_gets_one_of_a_new_epoch(tmp_path: Path) -
     assert (rounds(again), again.seq) == ([3, 4, 5], 1)
     assert again.epoch == spool.epoch != epoch
     spool.acknowledge(again)
-    assert spool.account() == Account(finished=6, stored=6, spooled=0)
+    assert spool.stats().account == Account(finished=6, stored=6, spooled=0)
     assert spool.stats().earlier == 3
 
 
@@ -229,7 +229,7 @@ def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
     for number in range(900):
         spool.record(sample(number, error=os.urandom(80).hex()))
     files = sum(file.stat().st_size for file in tmp_path.iterdir() if not file.name.endswith("-shm"))
-    account = spool.account()
+    account = spool.stats().account
     assert account.holds
     assert account.dropped["spool_full"] > 0
     assert spool._used_pages() * database.PAGE_BYTES <= limit
@@ -259,7 +259,7 @@ def test_a_batch_in_flight_is_not_dropped(tmp_path: Path) -> None:
         assert spool._drop_oldest("spool_full")
         assert not spool._drop_oldest("spool_full")
     spool.acknowledge(batch)
-    assert spool.account() == Account(finished=2, stored=1, spooled=0, dropped={"spool_full": 1})
+    assert spool.stats().account == Account(finished=2, stored=1, spooled=0, dropped={"spool_full": 1})
 
 
 def test_the_quarantine_is_dropped_first(tmp_path: Path) -> None:
@@ -272,10 +272,10 @@ def test_the_quarantine_is_dropped_first(tmp_path: Path) -> None:
     assert spool.stats().quarantined > 0
     for number in range(40, 100):
         spool.record(sample(number, error=os.urandom(900).hex()))
-    dropped = spool.account().dropped
+    dropped = spool.stats().account.dropped
     assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.stats().quarantined) == (40, 40)
     assert spool._used_pages() * database.PAGE_BYTES <= 200_000
-    assert spool.account().holds
+    assert spool.stats().account.holds
 
 
 def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
@@ -308,15 +308,15 @@ def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for number in range(3, 20):
         with contextlib.suppress(SpoolError):
             spool.record(sample(number, error="x" * 3000))
-        assert spool.account().holds
-    assert spool.account().dropped["disk_full"] > 0
+        assert spool.stats().account.holds
+    assert spool.stats().account.dropped["disk_full"] > 0
     monkeypatch.undo()
     spool.record(sample(20))
-    account = spool.account()
+    account = spool.stats().account
     spool.close()
     again = Spool(tmp_path / "spool.sqlite3")
     assert (account.finished, account.holds) == (21, True)
-    assert again.account() == account
+    assert again.stats().account == account
 
 
 def test_lost_samples_are_counted_in_memory_first(tmp_path: Path) -> None:
@@ -333,11 +333,11 @@ def test_lost_samples_are_counted_in_memory_first(tmp_path: Path) -> None:
         for number in range(4):
             with pytest.raises(SpoolError, match="full"):
                 spool.record(sample(number))
-    assert spool.account() == Account(finished=5, stored=0, spooled=1, dropped={"disk_full": 4})
+    assert spool.stats().account == Account(finished=5, stored=0, spooled=1, dropped={"disk_full": 4})
     spool.record(sample(5))
     spool.close()
     again = Spool(tmp_path / "spool.sqlite3")
-    assert again.account() == Account(finished=6, stored=0, spooled=2, dropped={"disk_full": 4})
+    assert again.stats().account == Account(finished=6, stored=0, spooled=2, dropped={"disk_full": 4})
 
 
 def test_spend_is_recorded_with_the_sample(tmp_path: Path) -> None:
