@@ -32,7 +32,6 @@ WHERE id = ANY(ARRAY(SELECT id FROM incident WHERE recovered_at < %(before_at)s 
 SELECT id
 FROM alert
 WHERE raised_at < %(before_at)s
-    AND next_attempt_at IS NULL
     AND id NOT IN (SELECT alert_id FROM alert_delivery WHERE next_attempt_at IS NOT NULL OR is_open)
     AND id NOT IN (SELECT DISTINCT ON (subject) id FROM alert ORDER BY subject, raised_at DESC, id)
     AND coalesce(details ->> 'incident', '') NOT IN (
