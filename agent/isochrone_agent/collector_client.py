@@ -30,7 +30,7 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 CALL_SECONDS = 30
 RENEWAL_RETRY_SECONDS = 15.0
 _RENEWAL_CALL_SECONDS = 10.0
-# How long calls in flight may continue on a channel that has a successor.
+# The time for which calls in flight may continue on a channel that has a successor.
 _GRACE_SECONDS = 30.0
 
 log = structlog.get_logger()

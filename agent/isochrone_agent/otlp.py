@@ -74,7 +74,7 @@ class OtlpExport:
     """The export of one agent to a receiver over HTTP. `dropped` counts probes whose spans were not delivered."""
 
     def __init__(self, endpoint: str, vantage: Vantage, *, every_seconds: float = EVERY_SECONDS) -> None:
-        # What fails is logged here, once.
+        # A failure is logged here, once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         resource = Resource.create(
             {

@@ -21,7 +21,7 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class RetryAction(Enum):
-    """What the agent does after a push.
+    """The action of the agent after a push.
 
     STORED: continue. RETRY: push the same batch again after a growing wait. SLOW_DOWN: push it again after the wait
     that the collector asks for. SPLIT: push it in two halves, until the refused sample is alone and goes into

@@ -2,7 +2,7 @@
 
 `ProbeScheduler` turns a round that is due into a task, which ends in one sample (a burst: one per stream) in the spool.
 `PushClient` delivers the spool at its own pace. Without a collector the last plan keeps running and the spool fills.
-Without a plan nothing is probed. With `--plan` there is no collector, and samples are only exported.
+An agent without a plan probes nothing. An agent with `--plan` has no collector, and only exports samples.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ class Collector:
 
     @property
     def agents_address(self) -> str:
-        """The collector's address for agents, as far as it is known: the default port, if only that of HTTP is."""
+        """The collector's address for agents, if it has one: the default port, if only that of HTTP is."""
         if self.identity is not None:
             return str(self.identity.address)
         if self.address.is_socket:

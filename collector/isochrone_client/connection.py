@@ -223,7 +223,7 @@ class Connections:
         return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=_START_HINT)
 
     def _foreign(self, reason: str) -> UnreachableError:
-        """Return the error of a server that is no collector."""
+        """Return the error of a server that is not a collector."""
         is_grpc = self._address.port == DEFAULT_PORT
         hint = f"port {DEFAULT_PORT} is for agents; commands use {DEFAULT_HTTP_PORT}" if is_grpc else _START_HINT
         return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=hint)

@@ -67,7 +67,7 @@ def display_unit(unit: str) -> str:
 
 
 def display_unit_size(unit: str) -> float:
-    """How many of `unit` make one of its display unit: 1000 for `us`, otherwise 1."""
+    """The number of `unit` in one display unit: 1000 for `us`, otherwise 1."""
     return _DISPLAY_UNITS[unit][1] if unit in _DISPLAY_UNITS else 1.0
 
 
@@ -126,11 +126,11 @@ class Amount:
 
     @property
     def known(self) -> tuple[float, ...]:
-        """The numbers that are known and finite."""
+        """The finite numbers."""
         return tuple(value for value in self.values if value is not None and math.isfinite(value))
 
     def text(self, decimals: int) -> str:
-        """The text of the cell; `UNKNOWN` if no number is known."""
+        """The text of the cell; `UNKNOWN` without a number."""
         if not self.known:
             return UNKNOWN
         return self.pattern.format(

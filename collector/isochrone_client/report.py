@@ -422,7 +422,7 @@ def _facts(asked: _Questions, found: _Answers) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(asked: _Questions, found: _Answers, span: Window | None) -> Iterator[str]:
-    """What is slower where, or why that is not known; and what happens now."""
+    """The slower targets and regions, or why there is no result; and the present problems."""
     yield from _missing(asked, found) or [_comparison(found.differences)]
     if span is not None:
         incidents = found.incidents.incidents if found.incidents else ()

@@ -45,7 +45,7 @@ TABLE = Output()
 
 
 def render_options(output: Output = TABLE) -> RenderOptions:
-    """The width of stdout, and its colours: none if it is no terminal."""
+    """The width of stdout, and its colours: none unless it is a terminal."""
     plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return RenderOptions(width=terminal_width(sys.stdout), colour=not plain, wide=output.wide)
 

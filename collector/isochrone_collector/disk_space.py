@@ -12,7 +12,7 @@ _MOST_BYTES = 16 << 30
 
 
 class DiskLevel(IntEnum):
-    """How much room there is: enough, little (an alert), too little for backlogs, too little for any push."""
+    """The free space: enough, little (an alert), too little for backlogs, too little for any push."""
 
     ENOUGH = 0
     LOW = 1

@@ -133,7 +133,7 @@ class DeadlineExceeded(RequestError):  # noqa: N818  # named for what is wrong
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
     """The database is away, restarting, or asked for a retry. Act: the client, by a retry, which will succeed later.
 
-    `at_once` if there is no need to wait: a transaction gave way to another, or only the connection was lost.
+    `at_once` if no wait is needed: a transaction gave way to another, or only the connection was lost.
     `condition` names the condition of the database; see `store.postgres.conditions`.
     """
 
@@ -154,7 +154,7 @@ class ClockSkew(DatabaseUnavailable):
 
 
 class PartitionMissing(DatabaseUnavailable):
-    """Samples have rounds without a partition. Act: nobody; on retry they are set aside as late."""
+    """Samples have rounds without a partition. Act: nothing; on retry they are set aside as late."""
 
 
 class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name that the operator's message uses

@@ -83,7 +83,7 @@ _OWN_KEYS = {
     Format.OPSGENIE: {"key"},
     Format.TEMPLATE: {"body", "headers"},
 }
-# A change of a route calls nobody out at night, unless `kinds` has it.
+# A change of a route calls no one out at night, unless `kinds` has it.
 _PAGING = frozenset(AlertKind) - {AlertKind.ROUTE_SWITCHED}
 _DEFAULT_KINDS = {Format.PAGERDUTY: _PAGING, Format.OPSGENIE: _PAGING}
 

@@ -19,7 +19,7 @@ _MAX_LATITUDE, _MAX_LONGITUDE = 90.0, 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionPlace:
-    """A point in degrees, positive to the north and to the east, and the name of its city if it is known."""
+    """A point in degrees, positive to the north and to the east, and the name of its city, if it has one."""
 
     latitude: float
     longitude: float

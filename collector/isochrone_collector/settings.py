@@ -85,13 +85,13 @@ class Settings:
     data_dir: Path
     tls: Tls | None = None
     https: bool = False
-    # Where it is not required, a socket that cannot be made is only logged.
+    # If it is not required, a socket that cannot be made is only logged.
     unix_socket: Address | None = None
     unix_socket_required: bool = False
     http: Address | None = None
     # Further names of this machine in requests over HTTP without TLS.
     http_hosts: tuple[str, ...] = ()
-    # Whether the status of targets needs no credential.
+    # `True` if the status of targets needs no credential.
     public_page: bool = False
     # The targets that it has.
     public_targets: NameFilter = EVERY_NAME

@@ -177,7 +177,7 @@ def store(path: Path, earlier: Identity, later: Identity) -> bool:
 def renew_if_due(path: Path, identity: Identity) -> Identity:
     """Renew the identity in the file of a command if that is due, and ask for new certificates at most once an hour.
 
-    Return the identity to use from now on. A failure is no failure of the command: the present credential stays valid,
+    Return the identity to use from now on. A failure does not end the command: the present credential stays valid,
     and the next command tries again.
     """
     now_at = time.time_ns() // 1000

@@ -41,7 +41,7 @@ def encode_metrics(families: "Iterable[Metric]", accept: str) -> tuple[bytes, st
     try:
         encode, media_type = choose_encoder(accept)
     except (TypeError, ValueError):
-        # A version that is no number.
+        # A version that is not a number.
         encode, media_type = choose_encoder("")
     process = ProcessCollector(registry=None).collect()
     return encode(_CallbackCollector(lambda: chain(families, process))), media_type

@@ -125,7 +125,7 @@ _CONVERSIONS: Mapping[type, Callable[[Any], Any]] = {
 
 
 class JsonError(ValueError):
-    """Data that do not represent a value. The message begins with the field: `rows.3.ttft_us: 'fast' is no int`."""
+    """Data that do not represent a value. The message begins with the field: `rows.3.ttft_us: 'fast' is not an int`."""
 
     def __init__(self, problem: str, *path: str) -> None:
         super().__init__(f"{'.'.join(path)}: {problem}" if path else problem)

@@ -276,7 +276,7 @@ def check_policy(settings: Settings, plan: Plan | None) -> CheckResult:
     if refused := describe_refused(policy.refusals(plan.targets if plan else ())):
         hint = "correct the plan, or allow them in the agent's policy; until then these targets are skipped_not_ready"
         return fail("policy", f"{policy} refuses {refused}", hint)
-    # Whoever controls a collector on this machine could send such requests without the agent.
+    # A user who controls a collector on this machine could send such requests without the agent.
     if not (policy.limits_volume or settings.collector.is_loopback):
         hint = "limit the requests per day in policy.toml: see docs/agent.md, section Policy"
         return warn("policy", f"{policy}, without a limit per day: the collector decides how much is sent", hint)

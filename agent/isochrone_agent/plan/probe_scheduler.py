@@ -20,7 +20,7 @@ be one failure per timeout instead of one per round. The laws of these rounds:
    time waited until then. It stays skipped, without a value.
 4. The last round behind a probe that hung is probed late, when that probe has ended: otherwise the next probe, and with
    it the end of an outage, would be up to an interval later.
-5. Without a next probe (the agent stops, the target is paused) nothing is known, and the rounds stay skipped.
+5. Without a next probe (the agent stops, the target is paused) there is no result, and the rounds stay skipped.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class InFlightProbe:
         self._samples.set_result(samples)
 
     def followed_by(self, samples: Samples) -> None:
-        """Record the samples of the next probe; none if there is no such probe. Later calls have no effect."""
+        """Record the samples of the next probe, if there is one. Later calls have no effect."""
         if not self._next.done():
             self._next.set_result(samples)
 

@@ -127,7 +127,7 @@ def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | 
     if streamed is None or not chunks:
         return None
     first = speed_chunks.first_chunks
-    # With one token per chunk this share is exact.
+    # This share is exact with one token per chunk.
     exact = streamed == chunks
     share = first if exact else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
     return min(stated if stated and first == 1 < chunks else share, streamed)

@@ -71,7 +71,7 @@ def tiers(*, client: ReadClient, output: Output, selection: Selection) -> None:
 
 
 @click.command("regions", epilog=options.example("isochrone regions", "isochrone regions --metric e2e --window 7d"))
-# What the command shows in any case.
+# The part that the command shows in any case.
 @click.option("--best", is_flag=True, hidden=True, expose_value=False)
 @options.metric_option("The metric to compare.")
 @options.selecting

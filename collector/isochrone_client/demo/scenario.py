@@ -17,7 +17,7 @@ EVERY, OVERLAP = "2s", "allow"
 # Commands to try while a demo runs; each is also an example in the help of its command.
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
-    # From every region the best of these models is much faster than glm-4-32b, and the last one much slower.
+    # The best of these models is much faster than glm-4-32b from every region, and the last one much slower.
     "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
     "isochrone report --file report.html",
     "isochrone routes",
@@ -55,7 +55,7 @@ _KNOWN_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedEvent:
-    """What happens to a provider, in seconds after the start, and for how long; an end has no duration."""
+    """A fault of a provider: its start and duration in seconds; an end has no duration."""
 
     after_seconds: int
     sentence: str
@@ -214,7 +214,7 @@ class Timeline:
 
 
 def _is_known(cell: Cell) -> bool:
-    """Return whether the size of a change is known: the rounds of the window agree on it."""
+    """Return whether the rounds of the window agree on the size of a change."""
     row = cell.firm
     if row is None or cell.changed is None or row.shift_low is None or row.shift_high is None:
         return False

@@ -108,7 +108,7 @@ class Cluster:
         params: Mapping[str, str] | None = None,
         content: str | None = None,
     ) -> Object | None:
-        """The document of an answer; `None` if there is no such object or kind."""
+        """The document of an answer; `None` for an unknown object or kind."""
         try:
             answer = self._http.request(method, path, headers=self._headers(headers), params=params, content=content)
         except httpx.HTTPError as error:

@@ -258,7 +258,7 @@ Selected = tuple[dict[str, Any], str]
 
 
 def field_places(page: Page[Row]) -> dict[str, tuple[str, ...]]:
-    """Where the field of each name is in a record of the page; JSON's names first, then those of CSV."""
+    """The place of the field of each name in a record of the page; JSON's names first, then those of CSV."""
     tops = {field.path[0]: field.path[:1] for field in page.fields}
     return tops | {field.header: field.path for field in page.fields if field.header not in tops}
 

@@ -119,7 +119,7 @@ def arrange(extents: Sequence[Extent], width: int) -> tuple[Place, ...]:
     short = [extent.short or extent for extent in extents]
     kept = list(range(len(extents)))
     if _line_width(extents) > width:
-        # Of columns with the same priority the last one is left out first.
+        # The last of several columns with the same priority is left out first.
         optional = sorted((index for index in kept if short[index].priority), key=lambda index: short[index].priority)
         while optional and _line_width([short[index] for index in kept]) > width:
             kept.remove(optional.pop())

@@ -5,7 +5,7 @@ The laws:
 1. An alert is stored with a delivery for each receiver before it is sent, and stays there.
 2. Delivery is at least once: the leader retries at increasing intervals until the receiver accepts the alert, for up to
    a day, and the end of a problem that the receiver knows for up to a week. A repetition of an attempt has the same id.
-3. Everything about one problem arrives in order. Each receiver has a job and connections of its own: none waits for
+3. Everything about one problem arrives in order. Each receiver has its own job and connections: none waits for
    another one.
 4. Silences hold alerts (see `alerts.notifications`); open incidents are repeated, unless they are silenced
    or acknowledged.

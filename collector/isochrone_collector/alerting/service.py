@@ -1,7 +1,7 @@
 """Alerts of all collectors on one database: raised and stored once, with a delivery to each receiver; silences and
 acknowledgements by operators; and the state of alerting for metrics.
 
-Without a receiver alerts are still raised, but they are not delivered later.
+Alerts without a receiver are still raised, but not delivered later.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class AlertService:
         _log.warning("alert.raised", id=alert_name(message.id), kind=message.kind.value, subject=message.subject)
 
     async def try_raise(self, message: AlertMessage) -> bool:
-        """Raise an alert in a transaction of its own, and return whether the database could record it."""
+        """Raise an alert in a separate transaction, and return whether the database could record it."""
         try:
             async with self._database.connection() as connection:
                 await self.raise_alert(connection, message)

@@ -83,7 +83,7 @@ class TargetIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What happened to an incident, with its state from then on, and the number of regions that measure its target.
+    """An event of an incident, with its state from then on, and the number of regions that measure its target.
     `at_once` is the number of targets that fail from most vantages, if these are most of the targets.
     """
 

@@ -178,7 +178,7 @@ def id_of(*parts: object) -> int:
 
 
 class Action(StrEnum):
-    """What an alert does to its problem. `BEGIN` is also an escalation; an `EVENT` has no end."""
+    """The effect of an alert on its problem. `BEGIN` is also an escalation; an `EVENT` has no end."""
 
     BEGIN = "begin"
     ACKNOWLEDGE = "acknowledge"

@@ -8,7 +8,7 @@ The laws:
 2. The end of a problem that the receiver knows is never held. What has no end, such as a switch of a route, is not sent
    if it is matched when it is due. An escalation that a silence does not match is sent, with everything before it.
 3. Alerts of one group wait for each other until the window of the receiver has passed since the oldest of them was due.
-   Without a window each problem is a group of its own.
+   Each problem is a separate group if there is no window.
 4. A notification has alerts of one group that do the same: begin, acknowledge, end. The rest of the group waits until
    it is delivered, so that the receiver gets everything about a problem in order. Groups do not wait for each other.
 5. A group keeps its key while the receiver knows of an open problem in it; it is resolved when none is left. The key is
@@ -279,7 +279,7 @@ def _notification(alerts: list[Pending], name: str, known: Collection[OpenProble
     action = alerts[0].topic.action
     of_group = [one for one in known if _group(one.topic, window_us) == name]
     keys = {one.topic.dedup_key: one.key for one in known}
-    # What began under another key ends under it.
+    # An alert that began under another key ends under it.
     default = of_group[0].key if of_group else alerts[0].topic.dedup_key
     together = list(takewhile(lambda one: one.topic.action is action, alerts))[:MAX_TOGETHER]
     key = keys.get(together[0].topic.dedup_key, default)

@@ -12,7 +12,7 @@ Kinds = NDArray[np.int8]
 
 
 class Kind(IntEnum):
-    """How a probe counts: as a success, as a failure, or as neither (throttled, never sent)."""
+    """The result that a probe counts as: success, failure, or neither (throttled, never sent)."""
 
     OK = 0
     FAILED = 1

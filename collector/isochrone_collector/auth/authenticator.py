@@ -111,7 +111,7 @@ LOCAL = Principal(role=Role.OPERATOR, name="local", has_credential=False)
 
 class Authenticator:
     """The collector's copy of the credentials. Unless credentials are `required`, every caller is `local`. `sessions`
-    are those of browsers, and `proxy` authenticates users of its own.
+    are those of browsers, and `proxy` authenticates its users.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Authenticator:
         return self._admit(row, roles)
 
     def authenticate_proxy(self, headers: Callable[[str], Sequence[str]], address: str) -> Principal | None:
-        """Return the user whom the trusted proxy names in a request from an IP address, as a reader `oidc:USER`; `None`
+        """Return the user in a trusted proxy's header of a request from an IP address, as a reader `oidc:USER`; `None`
         without a proxy, and for requests of others. Each user is logged once an hour. Raises `Unauthenticated` for a
         user that cannot be read.
         """

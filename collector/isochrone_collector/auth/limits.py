@@ -63,8 +63,8 @@ _WAIT_S = 10.0
 # The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
 _ARRIVAL_S = 5.0
 _HURRIED_S = 0.25
-# How long a caller without a credential that calls too often waits for its refusal at least, how many are refused per
-# second, and how many may wait, with 30 kB each.
+# For callers without a credential that call too often: the least wait for the refusal, the refusals per second, and the
+# calls that may wait, with 30 kB each.
 _PAUSE_S = 1.0
 _REFUSED_PER_S = 200.0
 _PAUSED_CALLS = 4_000
@@ -264,7 +264,7 @@ def network_of(host: str) -> str:
 async def _acquire(semaphore: asyncio.Semaphore) -> None:
     """Acquire a semaphore. Raises `ResourceExhausted` after 10 s."""
     try:
-        # Without a timer if there is no need to wait.
+        # There is no timer if no wait is needed.
         async with asyncio.timeout(_WAIT_S if semaphore.locked() else None):
             await semaphore.acquire()
     except TimeoutError:

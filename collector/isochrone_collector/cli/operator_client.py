@@ -1,4 +1,4 @@
-"""What operators' commands share: the client of a collector, options, and the question for confirmation."""
+"""The shared parts of operators' commands: the client of a collector, options, and the question for confirmation."""
 
 import functools
 import json

@@ -93,7 +93,7 @@ def history(*, limit: int, output: str, client: OperatorClient) -> None:
 def show(*, version: int | None, output: str, client: OperatorClient) -> None:
     """Print a plan as it was written.
 
-    Without VERSION that is the plan in force. The text is unchanged, so that it can be edited and applied again.
+    The default is the plan in force. The text is unchanged, so that it can be edited and applied again.
     `plan rollback VERSION --dry-run` shows what going back to it would change and cost.
     """
     found = client.call("GetPlan", PlanDocument, version=version)

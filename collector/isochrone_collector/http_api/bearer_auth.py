@@ -1,7 +1,7 @@
 """Bearer authentication over HTTP for readers and operators; the health paths and the files of the page are open to
 all, and metrics to this machine. A browser may read with the cookie of a session instead, or through a trusted proxy.
 
-Where there are no credentials, a page in a browser of this machine could send requests under a name of its own that it
+Without credentials, a page in a browser of this machine could send requests under a name of its own that it
 makes resolve to this address (DNS rebinding). Its requests have that name in the Host header.
 """
 
@@ -99,7 +99,7 @@ async def authenticate(authenticator: Authenticator, request: Request) -> Princi
 
 
 def proxy_user(authenticator: Authenticator, request: Request) -> Principal | None:
-    """Return the user whom a trusted proxy states; `None` in requests of others. Raises `Unauthenticated`."""
+    """Return the user in the header of a trusted proxy; `None` in requests of others. Raises `Unauthenticated`."""
     address = request.client.host if request.client else ""
     return authenticator.authenticate_proxy(request.headers.getlist, address)
 

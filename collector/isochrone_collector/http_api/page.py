@@ -8,7 +8,7 @@
    a session are accepted from pages of this collector only.
 3. Callers of the status without a credential cost little: all share one answer, which is computed at most once a second
    and takes at most a twentieth of the time, and each address has a limit of requests.
-4. A badge is a small SVG image without a script, style sheet, font or address of its own. Every value is escaped, and
+4. A badge is a small SVG image without a script, style sheet, font or address. Every value is escaped, and
    characters that XML does not allow are replaced.
 """
 

@@ -312,7 +312,7 @@ class _Entry(Generic[Answer]):
 
     @property
     def lasts_s(self) -> float:
-        """How long the answer is shared, in seconds."""
+        """The time for which the answer is shared, in seconds."""
         return max(MIN_SHARED_S, _SHARED_SHARE * (self.took_s or 0.0))
 
 

@@ -115,7 +115,7 @@ class EventStream(Response, Generic[Item]):
         return True
 
     async def _copy(self, send: Send) -> None:
-        # Without a task for each event: a table goes to a thousand readers at once.
+        # There is no task for each event: a table goes to a thousand readers at once.
         if self.media_type == EVENTS:
             await send(_body(_RETRY))
         with suppress(StopAsyncIteration):

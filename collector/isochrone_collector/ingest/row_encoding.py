@@ -54,7 +54,7 @@ _WORDS_OF_EIGHTS = 3 * (len(_EIGHTS) + len(RATES) + 1)
 _WORDS_OF_FOURS = 2 * (2 + len(_FOURS))
 _SINCE_2000 = np.array([POSTGRES_EPOCH_AT if COLUMNS[name] == "timestamptz" else 0 for name in _EIGHTS], np.int64)
 
-# The functions of `compute` make their options anew for each call, which takes as long as to join twenty rows.
+# The functions of `compute` make new options for each call, which takes as long as to join twenty rows.
 _join, _AS_EMPTY = compute.get_function("binary_join_element_wise"), compute.JoinOptions("replace", "")
 _NOTHING = pa.scalar(b"")
 
@@ -184,7 +184,7 @@ def _newest_limits(
     limits, limits_at = np.full((of, len(LIMITS)), UNKNOWN, np.int64), np.zeros(of, np.int64)
     (limited,) = np.nonzero(present[:, _LIMIT_COLUMNS].any(axis=1))
     if len(limited):
-        # Of rows that are assigned twice the last one stays, which is the newest.
+        # The last of rows that are assigned twice stays: the newest.
         limited = limited[np.argsort(began_at[limited], kind="stable")]
         found = np.where(present[:, _LIMIT_COLUMNS], numbers[:, _LIMIT_COLUMNS], UNKNOWN)
         limits[row[limited]], limits_at[row[limited]] = found[limited], began_at[limited]

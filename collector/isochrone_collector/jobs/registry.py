@@ -62,7 +62,7 @@ class JobHealth:
         return self.failures >= _FAILURES and at - self.since_at >= _PATIENCE_US and not self._runs_well(at)
 
     def is_working(self, at: int) -> bool:
-        """Return whether the job is known to work."""
+        """Return whether the job works."""
         return self._runs_well(at) or (self.succeeded_at is not None and not self.failures)
 
     def _runs_well(self, at: int) -> bool:

@@ -1,6 +1,6 @@
 """Watches that raise alerts: over the clock, the disk, the fleet of vantages, and the published route tables.
 
-All but the clock watch and the disk watch run on the leader. A remote database has a disk of its own, which is not
+All but the clock watch and the disk watch run on the leader. A remote database has its own disk, which is not
 watched.
 """
 

@@ -147,7 +147,7 @@ class Plans:
                     self.known_targets = frozenset(row.id for row in await table.targets(connection))
                 self.current = plan
                 _log.info("plan.loaded", version=self.version, targets=len(plan.targets) if plan else 0)
-            # Now, because those who wait for a refresh need its result.
+            # Now, because callers that wait for a refresh need its result.
             self._refreshed_at = began_at
 
     async def refresh_after_now(self) -> None:
@@ -180,7 +180,7 @@ class Plans:
     async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
         """Put the document of an earlier version into force as a new version, unless `dry_run`; return the changes.
 
-        Raises `UnknownName` if there is no such version, and like `apply`.
+        Raises `UnknownName` for an unknown version, and like `apply`.
         """
         applied_by = _checked_name(applied_by)
         _, document = await self._stored(to_version)

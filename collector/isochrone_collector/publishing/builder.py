@@ -124,7 +124,7 @@ class RouteBuilder:
             began_s = now_s()
             if not self._is_paused():
                 await self._build_once()
-            # At most half of the time is spent deciding, except for a burst after a pause.
+            # Deciding takes at most half of the time, except for a burst after a pause.
             rests_until_s = max(rests_until_s, began_s - _BURST_S) + 2 * (now_s() - began_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_US / SECOND_US):

@@ -52,7 +52,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found so far: the points of each series, and its values if there are distributions."""
+    """The results so far: the points of each series, and its values if there are distributions."""
 
     points: TargetSeries = field(default_factory=dict)
     values: PackedValues = field(default_factory=dict)

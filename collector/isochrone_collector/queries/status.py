@@ -2,7 +2,7 @@
 
 The laws; the first that applies counts:
 
-1. `stale`: no request was sent for 15 minutes and for three of the target's intervals. Nothing is known of now.
+1. `stale`: no request was sent for 15 minutes and for three of the target's intervals. There is no present state.
 2. `failing`: an incident that includes the region is open.
 3. `slow`: the median first token of the last hour is more than half above that of the last day, and of five requests.
 4. `ok`: everything else.

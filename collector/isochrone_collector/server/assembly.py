@@ -154,7 +154,7 @@ async def _publishing(
 async def _disk_watch(settings: Settings, alerts: AlertService, clock: ClockGuard) -> DiskWatch:
     """Create the disk watch, with the free space measured."""
     disk_watch = DiskWatch(
-        # Without a database URL the data folder has the embedded PostgreSQL.
+        # The data folder has the embedded PostgreSQL unless there is a database URL.
         folder=settings.data_dir if settings.database_url is None else None,
         low_percent=settings.disk_low_percent,
         alerting=alerts,

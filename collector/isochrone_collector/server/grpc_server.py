@@ -1,6 +1,6 @@
 """The gRPC servers: their services, and the addresses they listen on.
 
-The Unix socket has a server of its own, because an interceptor does not see how a call came in.
+The Unix socket has its own server, because an interceptor does not see how a call came in.
 """
 
 import os

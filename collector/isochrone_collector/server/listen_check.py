@@ -1,6 +1,6 @@
 """Check of the addresses to listen on, before anything starts.
 
-PostgreSQL would take seconds to start and to stop in vain, and gRPC writes a line of its own to stderr if it cannot
+PostgreSQL would take seconds to start and to stop in vain, and gRPC writes its own line to stderr if it cannot
 bind. It replaces a Unix socket even while another collector listens on it.
 """
 

@@ -97,12 +97,12 @@ async def of_window(connection: Connection, window: Window) -> list[PlanSpanRow]
 
 
 async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
-    """Return the origin of one version; `None` if there is no such version."""
+    """Return the origin of one version; `None` for an unknown version."""
     return await fetch_one(connection, "plan_of_version", PlanHistoryRow, version=version)
 
 
 async def document(connection: Connection, version: int) -> str | None:
-    """Return the original document of one version; `None` if there is no such version."""
+    """Return the original document of one version; `None` for an unknown version."""
     found = await fetch(connection, "plan_document", _DocumentRow, version=version)
     return found[0].document if found else None
 

@@ -3,7 +3,7 @@
 1. A version is a digest of the content. All collectors give equal resources the same version, so an Envoy that changes
    to another collector, or reconnects, receives only what changed.
 2. A cluster stays for a minute after its last use, for Envoys that have the earlier routes.
-3. Without a route there is no snapshot, because an empty configuration would replace a good one.
+3. A region without a route has no snapshot, because an empty configuration would replace a good one.
 """
 
 import json

@@ -156,7 +156,7 @@ def serve(
 ) -> None:
     """Run the simulated providers: APIs in five dialects that send every token at a planned instant.
 
-    When ready, it prints its endpoints: a table on a terminal, otherwise one line of JSON:
+    Once ready, it prints its endpoints: a table on a terminal, otherwise one line of JSON:
     {"ready": true, "endpoints": {REGION: BASE_URL}}, plus "ca", the file to trust, with --self-signed. GET /truth
     returns the ground truth as JSON lines. Stop it with SIGTERM or Ctrl-C.
 

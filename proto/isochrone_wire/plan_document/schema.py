@@ -74,7 +74,7 @@ CLASSES: Mapping[str, int | None] = {
     "batch": None,
     "custom": None,
 }
-"""Class → its limit on the 95th percentile of TTFT in milliseconds, the strictest first; `None` is no limit."""
+"""Class → its limit on the 95th percentile of TTFT in milliseconds, the strictest first; `None`: unlimited."""
 
 _DEFAULTS = Timeouts()
 
@@ -363,7 +363,7 @@ class SloShape(Shape):
 
     @property
     def limit_ms(self) -> float | None:
-        """Return the limit on the 95th percentile of TTFT in milliseconds; `None` is no limit."""
+        """Return the limit on the 95th percentile of TTFT in milliseconds; `None`: unlimited."""
         return CLASSES[self.class_] if self.ttft_p95_ms is None else self.ttft_p95_ms
 
     def value(self) -> Slo:

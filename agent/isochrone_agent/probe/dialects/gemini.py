@@ -1,7 +1,7 @@
 """Google's Gemini API: every event is a complete response object with the new parts and the usage so far.
 
 Thoughts are streamed as summaries, and counted separately from the tokens of the candidate; the output is their sum.
-There is no terminal event: `finishReason` marks the end.
+`finishReason` marks the end, not a terminal event.
 """
 
 import json
@@ -64,7 +64,7 @@ class Gemini(Dialect):
         return [
             Usage(
                 prompt_tokens=count(usage.get("promptTokenCount")),
-                # Before the answer begins there is no count for it, only for the thoughts.
+                # Before the answer begins, only thoughts have a count.
                 output_tokens=None if answer is None and not thoughts else (answer or 0) + (thoughts or 0),
                 reasoning_tokens=thoughts,
                 cached_tokens=count(usage.get("cachedContentTokenCount")),

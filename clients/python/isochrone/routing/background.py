@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 
 class _Registered(NamedTuple):
-    lock: Any  # an RLock has no type of its own
+    lock: Any  # RLock is a function and has no type
     in_child: Callable[[Any], None]
 
 
@@ -98,7 +98,7 @@ class BackgroundLoop:
             raise
 
     def renew_lock(self) -> None:
-        """Begin anew in a forked process, where no other thread is left to release a lock."""
+        """Begin again in a forked process, where no other thread is left to release a lock."""
         self._starting = threading.Lock()
 
     def stop(self) -> None:

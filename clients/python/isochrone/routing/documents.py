@@ -29,7 +29,7 @@ class RoutingError(Exception):
 
 
 class TableError(RoutingError):
-    """A document that is no route table, or one on which clients must not act; the client ignores it."""
+    """A document that is not a route table, or one on which clients must not act; the client ignores it."""
 
 
 def read_table(text: str | bytes) -> RouteTable:

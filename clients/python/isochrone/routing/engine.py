@@ -4,7 +4,7 @@ Theory of operation: until the first content of a stream another member may stil
 before the caller gets it, and a response without a stream is read to its end. An attempt ends as an `Attempt`, with a
 response or an error; a failed one is followed by the next member, and the caller gets the last failure if there is
 none. A hedged request has two attempts at once: the first content wins, and the other attempt is cancelled, which
-closes its connection. No attempt outlives the request with a response that nobody reads.
+closes its connection. No attempt outlives the request with an unread response.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from isochrone_wire.routes import RouteEntry, RouteTable
 _THROTTLED = 429
 _ERRORS_FROM = 400
 _SERVER_ERRORS = (408, *range(500, 600))
-# Refusals of a key, or for want of payment: failures of a member that has a key of its own.
+# Refusals of a key, or for want of payment: failures of a member with its own key.
 _ACCOUNT_ERRORS = (401, 402)
 _RETRIABLE = (
     httpcore.NetworkError,

@@ -15,7 +15,7 @@ from isochrone_wire.routes import RouteEntry
 
 Headers = list[tuple[bytes, bytes]]
 _DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
-# With the caller's key go the accounts that it belongs to.
+# The accounts that the caller's key belongs to go with it.
 _KEY_HEADERS = (
     b"authorization",
     b"x-api-key",

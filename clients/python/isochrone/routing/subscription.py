@@ -166,7 +166,7 @@ class Subscription:
 
 
 async def _beginning(response: httpcore.Response) -> str:
-    """The first data of a refusal, which names what is known."""
+    """The first data of a refusal, which lists the existing names."""
     async for data in response.aiter_stream():
         return data[:_MOST_REFUSAL_BYTES].decode(errors="replace").strip()
     return ""

@@ -5,7 +5,7 @@ The laws:
 1. A region's value in a round is the median of its probes, of all its vantages.
 2. Probes that timed out rank above all others, with their limit as the value. A round is censored if the upper middle
    of its probes is: its true median is then at least the value.
-3. The network part of a round is the median of its probes for which it is known.
+3. The network part of a round is the median of its probes that have one.
 
 Pairing of rounds: for each target and region, the rounds it shares with the baseline.
 

@@ -314,7 +314,7 @@ def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[in
 def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
-    # How many times as much the sums of the rounds vary as with independent values of mean 0.
+    # The variance of the sums of the rounds, relative to that of independent values of mean 0.
     squares = np.array([own @ own for own in ranks])
     effects = np.divide([own @ own for own in sums], squares, out=np.ones(len(sums)), where=squares > 0)
     of_few, of_many = (inflation(_laid_out(sums), cosines=count) for count in (_COSINES_OF_FEW, _COSINES_OF_MANY))

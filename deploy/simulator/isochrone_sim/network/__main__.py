@@ -1,6 +1,6 @@
 """Run a wide-area network: python -m isochrone_sim.network REGION=ROUND_TRIP_MS …
 
-When the network is ready, this prints one line of JSON: the `address` of the hub, and the words to put before a command
+Once the network is ready, this prints one line of JSON: the `address` of the hub, and the words to put before a command
 that is to run in the `hub` or in one of the `regions`. If the network cannot be created here, the reason is the last
 line of the error output, and the exit code is 1.
 

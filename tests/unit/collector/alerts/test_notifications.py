@@ -101,7 +101,7 @@ def test_a_target_that_fails_later_joins_the_open_group() -> None:
 
 
 def test_problems_of_different_keys_end_apart() -> None:
-    """What began under another key ends under it."""
+    """An alert that began under another key ends under it."""
     alerts = [recovers("openai/a"), recovers("openai/b")]
     [first] = notifications(alerts, known(fails("openai/a"), "one"), known(fails("openai/b"), "two"))
     assert (first.key, subjects(first), first.state) == ("one", ["openai/a"], State.RESOLVE)
