@@ -46,18 +46,14 @@ _HASH_BYTES = 16
 
 
 class RawPush:
-    """The bytes of a push, decoded on first use. Every property and method raises `BadRequest` for bytes that cannot be
-    decoded.
-    """
+    """The bytes of a push, decoded on first use: `BadRequest` if they cannot be."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     @cached_property
     def envelope(self) -> internal_pb2.PushEnvelope:
-        """The request as a message whose samples are bytes. Raises `BadRequest` for a huge sample too, before it is
-        decoded.
-        """
+        """The request with its samples as bytes. Raises `BadRequest`, also for a huge sample."""
         try:
             envelope = internal_pb2.PushEnvelope.FromString(self._content)
         except DecodeError as error:
@@ -72,9 +68,7 @@ class RawPush:
         return [*self.envelope.samples]
 
     def batch(self, received_at: int) -> PushBatch:
-        """Return the push, not yet validated, that arrived at `received_at` of the collector's clock. Raises
-        `CodecError` too.
-        """
+        """Return the push as it arrived at `received_at`, not yet validated. Raises `CodecError` too."""
         return PushBatch(
             vantage=codec.decode(Vantage, self.envelope.vantage),
             epoch=self.envelope.epoch,
@@ -111,9 +105,7 @@ class RawPush:
 
 
 def decode_push(content: bytes, received_at: int) -> PushBatch:
-    """Return the batch of a push that arrived as `content` at `received_at` of the collector's clock. Raises
-    `BadRequest` and `CodecError`.
-    """
+    """Return the push that arrived as `content` at `received_at`. Raises `BadRequest` and `CodecError`."""
     return RawPush(content).batch(received_at)
 
 
@@ -143,9 +135,7 @@ _NUMPY_TYPES = {name: _TYPES[name].to_pandas_dtype() for name in (*NUMBERS, *RAT
 
 
 def decode(samples: list[bytes]) -> SampleColumns:
-    """Decode encoded samples, which protobuf must accept. Values are not checked here. Raises `ValueError` if one is
-    not a message.
-    """
+    """Decode encoded samples, without checks of values. Raises `ValueError` if one is not a message."""
     batch = _decoder.list_to_record_batch(samples)
     columns = batch.columns
     arrays = dict(zip(_TYPES, (*columns, *columns[_LIMITS].flatten()), strict=True))
@@ -187,9 +177,7 @@ def _sizes(texts: Sequence[Array]) -> NDArray[np.int32]:
 
 
 def _present(validities: Sequence[Any], *, rows: int) -> Flags:
-    """Return a row per array with a flag per value: is it not null? Arrow keeps a bit for each, or nothing if all are
-    present.
-    """
+    """Return a row per array with a flag per value: is it present? Arrow keeps bits, or nothing if all are."""
     size = -(-rows // 8)
     all_set = b"\xff" * size
     bits = b"".join([all_set if validity is None else validity[:size] for validity in validities])

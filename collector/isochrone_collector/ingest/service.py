@@ -13,7 +13,6 @@ The receipt is sent after the commit, never before.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import structlog
@@ -125,9 +124,7 @@ class Ingest:
         self._encoder = encoder or RowEncoder()
 
     async def load(self) -> None:
-        """Read all vantages at once, which a whole fleet that reconnects would otherwise make the collector read one by
-        one. Raises `DatabaseUnavailable`.
-        """
+        """Read all vantages at once, for a fleet that reconnects. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
             self._regions = {row.id: row.region for row in await vantages.vantages(connection)}
             self._owners_of_vantages.load(await vantages.deliverers(connection, self._regions))
@@ -201,17 +198,14 @@ class Ingest:
                 # Another collector may have applied the plan that has these targets.
                 await self._plans.refresh_after_now()
                 encoded = await self._encode_with_unknown_targets(batch)
-        self._check_room(batch, encoded)
+        is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
+        if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
+            # There is room for current samples only.
+            raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
         earlier = await commits.submit(_Work(heartbeat=self._heartbeat_of(batch), encoded=encoded), rows=encoded.stored)
         if earlier is not None:
             return self._receipt_of_duplicate(batch, encoded, earlier)
         return self._receipt(batch, stored=encoded.stored, rejections=_rejections(encoded.rejections))
-
-    def _check_room(self, batch: PushBatch, encoded: EncodedBatch) -> None:
-        """Refuse a backlog while there is room for current samples only. Raises `DiskLow`."""
-        is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
-        if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
-            raise DiskLow("disk_low: the disk of the database has no room for old rounds; they stay in the spool")
 
     async def _encode_with_unknown_targets(self, batch: PushBatch) -> EncodedBatch:
         """Return the encoded batch. Raises `UnknownTargets` if targets are still unknown, unless it is stored."""
@@ -237,10 +231,7 @@ class Ingest:
             return await self._encoder.encode(batch, context)
 
     async def _commit(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
-        """Commit a group in one transaction, and retry failures that may be over already.
-
-        Returns, per push, the ledger row of an earlier push of the same batch, or `None`.
-        """
+        """Commit a group, with retries; return each push's ledger row if it was stored before, or `None`."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._commit_once(group)
@@ -271,16 +262,13 @@ class Ingest:
                 self.probe_totals.add(batch.origin.region, batch.probe_counts, samples=batch.rows.rows)
                 self.recent.add(batch)
         self._owners_of_vantages.load(recording.deliverers)
-        self._forget(recording.unrecorded)
+        # Another agent delivers for these, or a restored database does not have them.
+        self._owners_of_vantages.forget(recording.unrecorded)
+        for vantage_id in recording.unrecorded:
+            self._regions.pop(vantage_id, None)
         if any(work.encoded for work in group):
             self._on_stored(self._small.rows + self._large.rows)
         return found
-
-    def _forget(self, vantage_ids: AbstractSet[int]) -> None:
-        """Read these vantages again: another agent delivers, or a restored database does not have them."""
-        self._owners_of_vantages.forget(vantage_ids)
-        for vantage_id in vantage_ids:
-            self._regions.pop(vantage_id, None)
 
     def _heartbeat_of(self, batch: PushBatch) -> HeartbeatReport:
         return HeartbeatReport(

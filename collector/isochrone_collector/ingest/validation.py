@@ -253,9 +253,7 @@ def rejection_reason(sample: Sample, *, now_at: int, known_targets: Collection[i
 
 
 def late_reason(round_at: int, window: Window, *, now_at: int) -> str | None:
-    """Return the reason why a round is set aside, or `None`. `no_partition` means that the partition of a current round
-    could not be created.
-    """
+    """Return why a round is set aside, or `None`. `no_partition`: that of a current round could not be created."""
     if window.from_at <= round_at < window.until_at:
         return None
     if round_at > now_at:

@@ -255,7 +255,9 @@ def _is_repeated(row: Row, others: Collection[StoredRow], count: int, lineage: A
 def set_aside(batch: EncodedBatch, rows: Sequence[Row], places: AbstractSet[int]) -> EncodedBatch:
     """Return the batch with the rows at these places among the late ones."""
     kept = [row for place, row in enumerate(rows) if place not in places]
-    late = b"".join(_late(rows[place].content) for place in sorted(places))
+    reason = REASON.encode()
+    columns, ending = _int16.pack(len(LATE_ORDER)), _int32.pack(len(reason)) + reason
+    late = b"".join(columns + rows[place].content[_int16.size :] + ending for place in sorted(places))
     return replace(
         batch,
         rows=EncodedRows(ORDER, len(kept), b"".join(row.content for row in kept)),
@@ -265,11 +267,6 @@ def set_aside(batch: EncodedBatch, rows: Sequence[Row], places: AbstractSet[int]
         probe_counts=None,
         records=None,
     )
-
-
-def _late(row: bytes) -> bytes:
-    reason = REASON.encode()
-    return _int16.pack(len(LATE_ORDER)) + row[_int16.size :] + _int32.pack(len(reason)) + reason
 
 
 MAX_MISSING = 1_000
@@ -293,15 +290,11 @@ class LostBatches:
             for kept in batch.kept:
                 if 0 <= kept.last_seq - kept.first_seq < _MAX_RANGE:
                     missing += await batches.missing(connection, batch.vantage.id, kept)
-            if missing:
-                await self._record(connection)
+            at = self._clock()
+            # Once a day, for the alert.
+            if missing and at - await job_state.batches_lost_at(connection) > DAY_US:
+                await job_state.record_batches_lost(connection, at)
         if missing:
             count = sum(one.last_seq - one.first_seq + 1 for one in missing)
             _log.error("database.lost_batches", vantage=batch.vantage.name, batches=count)
         return tuple(missing[:MAX_MISSING])
-
-    async def _record(self, connection: Connection) -> None:
-        """Record the instant, once a day, for the alert."""
-        at = self._clock()
-        if at - await job_state.batches_lost_at(connection) > DAY_US:
-            await job_state.record_batches_lost(connection, at)

@@ -20,9 +20,7 @@ _ALL = 0.995
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Day:
-    """The daily consumption of one vantage at one provider, with the names of the limits; `usd_per_day` is `None` if no
-    target has a price.
-    """
+    """The daily consumption of a vantage at a provider; `usd_per_day` is `None` if no target has a price."""
 
     provider: str
     requests_per_day: int

@@ -16,6 +16,7 @@ from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.plans import PlanHistoryRow, PlanOrigin, PlanRow
 from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_common.plan_signature import SignatureError, SignedPlan, format_key, signer, verify
 from isochrone_wire.answers import Window
 from isochrone_wire.json_format import rfc3339
@@ -49,16 +50,11 @@ class PastPlans:
         self._reading = asyncio.Lock()
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
-        """Return the plans that were in force during a window, with their spans of time. Raises `SchemaError` and
-        `DatabaseUnavailable`.
-        """
+        """Return the plans of a window with their spans. Raises `SchemaError` and `DatabaseUnavailable`."""
         spans = []
         for row in await table.of_window(connection, window):
             facts = await self._facts_of(row.version, row.applied_at, partial(table.document, connection))
-            span = PlanSpan(
-                from_at=row.applied_at, until_at=row.until_at, every_us=facts.every_us, phase_ids=facts.phase_ids
-            )
-            spans.append(span)
+            spans.append(PlanSpan(from_at=row.applied_at, until_at=row.until_at, **fields_of(facts)))
         return spans
 
     async def count_targets(self, row: PlanHistoryRow) -> int:
@@ -151,9 +147,7 @@ class Plans:
             self._refreshed_at = began_at
 
     async def refresh_after_now(self) -> None:
-        """Return once there was a refresh after this call. Concurrent callers share one refresh, and there is at most
-        one a second, so that pushes with unknown targets cannot keep the database busy.
-        """
+        """Return after a refresh that began after this call; there is one a second at most, shared by all callers."""
         called_at = self._clock()
         async with self._refreshing:
             if self._refreshed_at > called_at:
@@ -178,10 +172,7 @@ class Plans:
         return await self._apply(document, dry_run=dry_run, applied_by=applied_by, signature=signature)
 
     async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str, signature: bytes = b"") -> PlanChange:
-        """Put the document of an earlier version into force as a new version, unless `dry_run`; return the changes.
-
-        Raises `UnknownName` for an unknown version, and like `apply`.
-        """
+        """Put an earlier version into force again, unless `dry_run`. Raises `UnknownName`, and as `apply`."""
         applied_by = _checked_name(applied_by)
         _, document = await self._stored(to_version)
         return await self._apply(
@@ -193,19 +184,24 @@ class Plans:
         async with self._database.connection() as connection:
             rows = await table.history(connection, limit=min(limit or _DEFAULT_HISTORY, MAX_HISTORY))
         counts = [await self._past.count_targets(row) for row in rows]
-        return PlanHistory(plans=tuple(map(_version, rows, counts)))
+        return PlanHistory(
+            plans=tuple(
+                PlanVersion(
+                    version=row.version,
+                    applied_at=row.applied_at,
+                    applied_by=row.applied_by,
+                    targets=targets,
+                    restores=row.restores,
+                    signed_by=signer(row.signature or b""),
+                )
+                for row, targets in zip(rows, counts, strict=True)
+            )
+        )
 
     async def document(self, version: int | None) -> PlanDocument:
         """Return the document of one plan, or of the plan in force. Raises `UnknownName` and `DatabaseUnavailable`."""
         row, document = await self._stored(version)
-        return PlanDocument(
-            version=row.version,
-            document=document,
-            applied_at=row.applied_at,
-            applied_by=row.applied_by,
-            restores=row.restores,
-            signature=row.signature or b"",
-        )
+        return PlanDocument(**fields_of(row) | {"document": document, "signature": row.signature or b""})
 
     async def _apply(
         self,
@@ -220,12 +216,9 @@ class Plans:
         reading = await self._documents.read(document)
         if reading.plan is None:
             return PlanChange(version=self.version, problems=reading.problems)
+        now_at, signed = self._clock(), signature or None
         origin = PlanOrigin(
-            document=document,
-            applied_at=self._clock(),
-            applied_by=applied_by,
-            restores=restores,
-            signature=signature or None,
+            document=document, applied_at=now_at, applied_by=applied_by, restores=restores, signature=signed
         )
         async with self._database.transaction() as connection:
             await table.lock(connection)
@@ -251,14 +244,11 @@ class Plans:
         if not dry_run:
             # Two plans never have the same instant, even if the clocks of two collectors differ.
             applied_at = max(origin.applied_at, newest.applied_at + 1 if newest else 0)
-            await self._put_into_force(connection, plan, replace(origin, applied_at=applied_at))
+            await table.insert(connection, plan, replace(origin, applied_at=applied_at))
+            action = "plan.rollback" if is_rollback else "plan.apply"
+            await audit.record(connection, at=self._clock(), action=action, target=str(plan.version))
         change = compare(old, plan, vantages=len(await vantages.vantages(connection)))
         return replace(change, changed=True, altered=(*signature_changes(in_force, signature), *change.altered))
-
-    async def _put_into_force(self, connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
-        await table.insert(connection, plan, origin)
-        action = "plan.apply" if origin.restores is None else "plan.rollback"
-        await audit.record(connection, at=self._clock(), action=action, target=str(plan.version))
 
     async def _stored(self, version: int | None) -> tuple[PlanHistoryRow, str]:
         """Return a plan of the history with its document; `None` means the newest. Raises `UnknownName`."""
@@ -283,17 +273,6 @@ def _checked_name(applied_by: str) -> str:
     if len(applied_by) > MAX_NAME_CHARS or not applied_by.isprintable():
         raise BadRequest(f"applied_by must be printable, at most {MAX_NAME_CHARS} characters")
     return applied_by or "unknown"
-
-
-def _version(row: PlanHistoryRow, targets: int) -> PlanVersion:
-    return PlanVersion(
-        version=row.version,
-        applied_at=row.applied_at,
-        applied_by=row.applied_by,
-        targets=targets,
-        restores=row.restores,
-        signed_by=signer(row.signature or b""),
-    )
 
 
 def _plan_in_force(row: PlanRow) -> Plan:

@@ -72,9 +72,7 @@ class _Draft:
 
 
 class RouteBuilder:
-    """The builder of one collector; it calls `on_published` with the tables that it has published, in the order of
-    their generations, and publishes none while `is_paused`.
-    """
+    """The builder of one collector: it calls `on_published` with its tables, in order, unless `is_paused`."""
 
     def __init__(
         self,
@@ -105,17 +103,12 @@ class RouteBuilder:
         self._levels_read_at = 0
 
     def wake(self, *, more_follow: bool = False) -> None:
-        """Build now: another plan is in force, or samples were stored. If `more_follow` that are being stored already,
-        they are awaited for a moment.
-        """
+        """Build now, or in a moment if `more_follow` that are being stored."""
         self._more_follow = more_follow
         self._stored.set()
 
     async def build(self) -> None:
-        """Build tables while this collector leads; ends only by being cancelled or by an error.
-
-        Raises `DatabaseUnavailable`, and `Conflict` if another collector leads as well.
-        """
+        """Build tables while this collector leads, without end. Raises `DatabaseUnavailable` and `Conflict`."""
         await self._load_published()
         now_s = asyncio.get_running_loop().time
         rests_until_s = now_s()
@@ -176,9 +169,7 @@ class RouteBuilder:
         self._built_plan = plan.content_hash
 
     async def _read(self, plan: Plan, at: int, *, is_new: bool) -> set[Series]:
-        """Read the probes stored since the last read, or those of the window; return the series they affect and all
-        series of new regions.
-        """
+        """Read the probes stored since the last read, or of the window; return the series they affect."""
         cache, before = self._probe_cache, len(self._probe_cache.regions)
         ids, from_at = [target.id for target in plan.targets], at - _longest_us(plan)
         async with self._database.connection() as connection:

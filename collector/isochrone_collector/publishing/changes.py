@@ -73,9 +73,7 @@ class Changes:
         self._sent.set()
 
     async def watch(self) -> AsyncGenerator[ChangeEvent, None]:
-        """Yield a heartbeat at once, then a notice for new data and a heartbeat after each `heartbeat_us` without one.
-        Ends when this collector stops. Raises `ResourceExhausted`.
-        """
+        """Yield notices, and heartbeats at once and after `heartbeat_us` without one. Raises `ResourceExhausted`."""
         if self._watchers >= self._max_watchers:
             raise ResourceExhausted(
                 f"the limit of {self._max_watchers} open pages is reached: close one, or retry later"

@@ -38,9 +38,7 @@ _SWITCHES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD})
 
 
 class Publisher:
-    """The newest table of every route and region, and the most recent tables in the order of their generations.
-    `on_published` is called after new ones.
-    """
+    """The newest table of every route and region, and recent ones in order; `on_published` is called after new ones."""
 
     def __init__(
         self,
@@ -90,9 +88,7 @@ class Publisher:
         self._woken.set()
 
     def add(self, committed: list[RouteTable]) -> None:
-        """Add tables that this collector has committed, in the order of their generations. If this publisher lacks
-        earlier ones, or reads just now, it reads these as well.
-        """
+        """Add tables that this collector has committed, in order; reads earlier ones if it lacks them."""
         if self._reading.locked() or committed[0].generation != self._generation + 1:
             self.wake()
         else:
@@ -179,9 +175,7 @@ class Publisher:
             self._watchers -= 1
 
     async def _wait_for_table(self, client_region: str, route: str, seen: int, *, until_s: float) -> None:
-        """Wait for a new table of a region and a route, or the end of this collector, at most until `until_s`. Returns
-        at once if there is any generation after `seen`.
-        """
+        """Wait for a generation after `seen`, or the end of this collector, at most until `until_s`."""
         if self._generation > seen or self._is_closed:
             return
         # `asyncio.timeout` would cost as much as to send a table.

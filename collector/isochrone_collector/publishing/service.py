@@ -21,9 +21,7 @@ from isochrone_wire import __version__
 
 
 class Publishing:
-    """The route tables of one collector: built while it leads, and published in any case by `publisher`. `changes` has
-    notices of all new data.
-    """
+    """The route tables of one collector, built while it leads; `changes` has notices of all new data."""
 
     def __init__(
         self,
@@ -67,9 +65,7 @@ class Publishing:
         ]
 
     def stored(self, waiting: int) -> None:
-        """Wake the leader's builder and open pages: samples were committed by this collector, where others are still
-        `waiting`.
-        """
+        """Wake the builder and open pages: samples were committed, and others are still `waiting`."""
         self.changes.add(Topic.SAMPLES)
         if self._is_leader():
             self._builder.wake(more_follow=waiting > 0)

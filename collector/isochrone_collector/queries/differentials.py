@@ -53,9 +53,7 @@ def participations(
     now_at: int,
     history: History = NO_HISTORY,
 ) -> dict[TargetRegion, Participation]:
-    """Return the participation of each of these targets in each region, over all its vantages. `history` has the
-    success of the past week.
-    """
+    """Return the participation of these targets in each region; `history` has the success of the past week."""
     oldest = participation.oldest_rounds(probes)
     presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
     return participation.participations(probes, participation.planned(presences, spans, target_ids), history)
@@ -69,9 +67,7 @@ def planned_probes(
     window: Window,
     now_at: int,
 ) -> dict[TargetRegion, int]:
-    """Return the probes of each target that the plans asked the vantages of each region for, by what is known without
-    their samples.
-    """
+    """Return the probes of each target that the plans asked of the vantages of each region."""
     presences = [_presence(vantage, window, None, now_at) for vantage in vantages]
     return participation.planned(presences, spans, target_ids)
 
@@ -90,9 +86,7 @@ def region_problems(
 
 
 def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[str, str]) -> dict[TargetRegion, str]:
-    """Map a target and region to why they are not compared: the region's own problem, too little recorded, or too many
-    failures.
-    """
+    """Map a series to why it is not compared: the region's own problem, too little recorded, or too many failures."""
     reasons = {
         key: region_problem.get(key[1]) or participation.coverage_problem(key[1]) or participation.losses(key[1])
         for key, participation in found.items()
@@ -117,9 +111,7 @@ FAMILY_PROBES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Query:
-    """A resolved query; `regions` are compared with the baseline, all regions with probes if it is empty. `planned` are
-    the targets of the plan.
-    """
+    """A resolved query: the `regions` to compare, all if empty, and the `planned` targets."""
 
     resolved: ResolvedSelection
     metric: Metric

@@ -9,16 +9,15 @@ from isochrone_collector.queries.context import QueryContext, ResolvedSelection,
 from isochrone_collector.store import alerts as alert_table
 from isochrone_collector.store import drift, silences
 from isochrone_collector.store import incidents as incident_table
-from isochrone_collector.store.drift import DriftRow, WatchedRow
-from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_collector.store.drift import DriftRow
+from isochrone_collector.store.postgres.values import fields_of
+from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import AlertList, DriftEvent, DriftList, Incident, IncidentList
 from isochrone_wire.operations import incident_name
 
 
 async def incidents(context: QueryContext, window: Window, *, past: bool, id: int) -> IncidentList:  # noqa: A002  # the name in the .proto
-    """Return the newest thousand incidents of a window, newest first: those that are open, and with `past` those that
-    have recovered. With an `id`, which is not 0, return only that incident. Raises `BadRequest` and `UnknownName`.
-    """
+    """Return open incidents, and `past` ones, or that of an `id` other than 0. Raises `BadRequest`, `UnknownName`."""
     check_window(window)
     async with context.database.connection() as connection:
         if id:
@@ -50,7 +49,9 @@ async def drift_events(context: QueryContext, selection: Selection) -> DriftList
         resolved = await resolve(connection, selection)
         rows = await drift.of_window(connection, resolved.scope)
         rounds = await drift.watched(connection, resolved.scope)
-    enough = [count >= MIN_ROUNDS for row in rounds for count in _counts(row)]
+    # A metric without values has no series.
+    counts = [count for row in rounds for count in (row.ttft, row.tokens_per_second) if count]
+    enough = [count >= MIN_ROUNDS for count in counts]
     return DriftList(
         window=selection.window,
         events=tuple(_drift_event(row, resolved) for row in rows),
@@ -59,25 +60,8 @@ async def drift_events(context: QueryContext, selection: Selection) -> DriftList
     )
 
 
-def _counts(row: WatchedRow) -> list[int]:
-    """Return the rounds of each series of a target and region; a metric without values has none."""
-    return [count for count in (row.ttft, row.tokens_per_second) if count]
-
-
 def _drift_event(row: DriftRow, resolved: ResolvedSelection) -> DriftEvent:
     target = resolved.targets[row.target_id]
-    return DriftEvent(
-        target=resolved.names[row.target_id],
-        provider=target.provider,
-        model=target.model,
-        region=row.region,
-        metric=Metric(row.metric),
-        changed_at=row.changed_at,
-        detected_at=row.detected_at,
-        before=row.before,
-        after=row.after,
-        change_percent=100 * (row.after / row.before - 1),
-        p_value=row.p_value,
-        n_before=row.n_before,
-        n_after=row.n_after,
-    )
+    found = fields_of(row) | {"target": resolved.names[target.id], "provider": target.provider, "model": target.model}
+    del found["target_id"]
+    return DriftEvent(**found, change_percent=100 * (row.after / row.before - 1))

@@ -21,6 +21,7 @@ from isochrone_collector.queries.context import QueryContext, ResolvedSelection,
 from isochrone_collector.store import hourly_levels, leaderboards, summaries
 from isochrone_collector.store.leaderboards import SeriesValues
 from isochrone_collector.store.postgres.pool import Connection
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope, requests
 from isochrone_wire.answers import Metric, Order, Selection, Source, Window
 from isochrone_wire.insights import LatencyBudgetList, Leaderboard, TierList
@@ -39,7 +40,10 @@ async def leaderboard(
 
     Raises `BadRequest` for an unknown order or quantity.
     """
-    by = _order_of(order)
+    try:
+        by = Order(order or Order.TTFT.value)
+    except ValueError:
+        raise BadRequest(unknown("order", order, list(Order))) from None
     for name in needed:
         if name not in NEEDED:
             raise BadRequest(unknown("quantity", name, NEEDED))
@@ -94,26 +98,13 @@ def entry_of(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
     """Return the entry of a series."""
     target = resolved.targets[row.target_id]
     return Entry(
-        target_id=row.target_id,
-        region=row.region,
         target=resolved.names[row.target_id],
         provider=target.provider,
         model=target.model,
-        values=row.values,
-        outcome_counts=row.outcome_counts,
         usd_per_m_input=target.usd_per_m_input,
         usd_per_m_output=target.usd_per_m_output,
-        newest_at=row.newest_at,
-        hours=row.hours,
-        succeeded=row.succeeded,
+        **fields_of(row),
     )
-
-
-def _order_of(name: str) -> Order:
-    try:
-        return Order(name or Order.TTFT.value)
-    except ValueError:
-        raise BadRequest(unknown("order", name, [order.value for order in Order])) from None
 
 
 MAX_TOKENS = 1_000_000
@@ -190,18 +181,10 @@ def _uses_of(names: Sequence[str], *, answer_tokens: int, limit_us: int, min_spe
         raise BadRequest(f"limit_us is {limit_us}: it must be 0 to {DAY_US}")
     if limit_us and names:
         raise BadRequest("a limit takes the place of the uses: name either")
-    chosen = (_own_use(answer_tokens, limit_us),) if limit_us else _named(names)
-    return tuple(replace(use, answer_tokens=answer_tokens or None, min_speed=min_speed or None) for use in chosen)
-
-
-def _own_use(answer_tokens: int, limit_us: int) -> Use:
-    metric = Metric.E2E if answer_tokens else Metric.TTFT
-    return Use(name="limit", meaning="the limit asked for", metric=metric, limit_us=limit_us)
-
-
-def _named(names: Sequence[str]) -> tuple[Use, ...]:
-    known = {use.name: use for use in USES}
+    metric, known = Metric.E2E if answer_tokens else Metric.TTFT, {use.name: use for use in USES}
+    own = Use(name="limit", meaning="the limit asked for", metric=metric, limit_us=limit_us)
     for name in names:
         if name not in known:
             raise UnknownName.among("use", name, known)
-    return tuple(use for use in USES if not names or use.name in names)
+    chosen = [own] if limit_us else [use for use in USES if not names or use.name in names]
+    return tuple(replace(use, answer_tokens=answer_tokens or None, min_speed=min_speed or None) for use in chosen)

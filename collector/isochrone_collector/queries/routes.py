@@ -12,16 +12,13 @@ from isochrone_collector.store import routes, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.routes import FullTableRow
 from isochrone_wire.answers import Selection
-from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEventList, RouteTable
+from isochrone_wire.routes import Explanation, RouteEventList, RouteTable
 
 NO_TABLE = "there is no route table yet: it takes a plan with `routes`, and 6 samples of a member"
 
 
 async def explanation(context: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
-    """Explain one table, or the newest for generation 0, by replaying its decision from the stored inputs.
-
-    Raises `UnknownName` and `DatabaseUnavailable`.
-    """
+    """Explain a table (generation 0: the newest) by a replay. Raises `UnknownName` and `DatabaseUnavailable`."""
     async with context.database.connection() as connection:
         row = await routes.in_full(connection, client_region=client_region, route=route, generation=generation)
         if row is None:
@@ -30,29 +27,16 @@ async def explanation(context: QueryContext, client_region: str, route: str, *, 
 
 
 async def events(context: QueryContext, selection: Selection, *, route: str = "") -> RouteEventList:
-    """Return the route events in a window, newest first.
-
-    Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`.
-    """
+    """Return route events, newest first. Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`."""
     check_window(selection.window)
     async with context.database.connection() as connection:
         check_regions(selection.regions, await vantages.regions(connection))
         if route:
-            _check_route(route, {known for _, known in await routes.known(connection)})
-        rows = await routes.events(connection, selection.window, regions=selection.regions, route=route)
-    found = tuple(
-        RouteEvent(
-            generation=row.generation,
-            client_region=row.client_region,
-            route=row.route,
-            at=row.at,
-            change=ChangeKind(row.change),
-            sentence=row.sentence,
-            weights=row.weights,
-        )
-        for row in rows
-    )
-    return RouteEventList(window=selection.window, events=found)
+            known = {name for _, name in await routes.known(connection)}
+            if route not in known:
+                raise UnknownName.among("route", route, known)
+        found = await routes.events(connection, selection.window, regions=selection.regions, route=route)
+    return RouteEventList(window=selection.window, events=tuple(found))
 
 
 def _explained(row: FullTableRow) -> Explanation:
@@ -82,8 +66,3 @@ async def _unknown(connection: Connection, client_region: str, route: str, gener
         f"there is no generation {generation} of {route!r} in {client_region!r}; "
         "it may be of another route or region, or no longer stored"
     )
-
-
-def _check_route(name: str, known: set[str]) -> None:
-    if name not in known:
-        raise UnknownName.among("route", name, known)

@@ -40,10 +40,7 @@ _KEEPALIVE_US = 10 * SECOND_US
 
 
 class ArrivalCursor:
-    """Cursor over the batches received since `since_at` (microseconds since the epoch).
-
-    Another cursor may resume from `resume_at`: every batch received before it has been reported.
-    """
+    """Cursor over batches received since `since_at`; every batch received before `resume_at` has been reported."""
 
     def __init__(self, since_at: int) -> None:
         self._since_at = since_at
@@ -135,10 +132,7 @@ async def export(
 
 
 async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncGenerator[SampleList, None]:
-    """Yield samples received from `since_at` (0: now) on, as they are stored, each once.
-
-    The first portion comes at once; empty portions follow as keepalives. Raises `BadRequest`.
-    """
+    """Yield samples received from `since_at` (0: now) on, and empty portions as keepalives. Raises `BadRequest`."""
     now_at = context.clock()
     if since_at and now_at - since_at > _MAX_AGE_US:
         raise BadRequest(f"since_at is more than {_MAX_AGE_US // DAY_US} days ago; export older samples instead")
@@ -166,12 +160,9 @@ async def _arrived(
         resolved = await resolve_names(connection, selection)
         fresh = cursor.advance(await sample_table.arrivals(connection, window, resolved.scope.regions), window)
     for group in grouped(fresh, samples=_PAGE):
-        yield _values(await _samples_of(context, resolved, group), resolved)
-
-
-async def _samples_of(context: QueryContext, resolved: ResolvedSelection, group: Sequence[Arrival]) -> list[Record]:
-    async with context.database.connection() as connection:
-        return await sample_table.of_batches(connection, resolved.scope, group)
+        async with context.database.connection() as connection:
+            records = await sample_table.of_batches(connection, resolved.scope, group)
+        yield _values(records, resolved)
 
 
 async def _pages(

@@ -41,9 +41,7 @@ MAX_ANSWER_POINTS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The metric of the values, the limit of the goodput in microseconds, if there is one, and the maximum number of
-    bins of the distributions, 0 for none.
-    """
+    """The metric of the values, the limit of the goodput in microseconds, and the most bins, 0 for none."""
 
     metric: Metric
     limit_us: int | None
@@ -125,9 +123,7 @@ def _measured(probes: Probes, asked: _Asked, *, bucket_us: int) -> tuple[TargetS
 async def _summarised(
     connection: Connection, scope: Scope, asked: _Asked, *, bucket_us: int, kept_at: int
 ) -> tuple[_Found, list[Window]]:
-    """Return what comes from summaries of a long window, and the windows of the rest. Raises `BadRequest` if there are
-    too many points.
-    """
+    """Return what summaries have of a long window, and the windows of the rest. Raises `BadRequest`."""
     whole_pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(whole_pieces)
     buckets = _summarised_buckets(scope.window, span, bucket_us=bucket_us, kept_at=kept_at) if span else None
@@ -165,9 +161,7 @@ def _common(one: Window, other: Window) -> Window:
 async def _of_pieces(
     connection: Connection, scope: Scope, asked: _Asked, pieces: Sequence[Piece], *, bucket_us: int
 ) -> _Found:
-    """Return the points and values of these pieces; the scope's window is ignored. Raises `BadRequest` if there are too
-    many points.
-    """
+    """Return the points and values of these pieces. Raises `BadRequest` if there are too many points."""
     regions = await probe_queries.region_names(connection, scope)
     named = replace(scope, regions=regions)
     outcomes = await summaries.outcomes_over_time(connection, named, pieces)

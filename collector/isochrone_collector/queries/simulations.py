@@ -12,7 +12,6 @@ from isochrone_collector.analysis.simulation import (
     Policy,
     PolicyError,
     PolicyInput,
-    Replay,
     SentProbes,
     SharedRounds,
     find_shared_rounds,
@@ -47,17 +46,18 @@ class _Record:
 
 
 async def simulations(context: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
-    """Return one line per region and policy; the default policies if none is given. Without samples of two members
-    there is no line. Raises `BadRequest`.
-    """
+    """Return one line per region and policy, none without samples of two members. Raises `BadRequest`."""
     if len(policies) > _MAX_POLICIES:
         raise BadRequest(f"{len(policies)} policies; the maximum is {_MAX_POLICIES}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        _check_members(selection, resolved)
+        if selection.targets and len(resolved.targets) < _FEWEST_MEMBERS:
+            names = ", ".join(resolved.names[target_id] for target_id in resolved.targets)
+            raise BadRequest(f"a simulation needs at least two interchangeable targets; only {names} is selected")
         sent = await sent_probes(connection, resolved.scope, most=_MAX_PROBES)
         region_of = {row.id: row.region for row in await vantages.vantages(connection)}
-    members = _members(sent, resolved, _planned(context) if not selection.targets else None)
+    planned = {target.id for target in context.targets().targets}
+    members = _members(sent, resolved, None if selection.targets else planned)
     if len(members) < _FEWEST_MEMBERS:
         return SimulationList(window=selection.window, members=tuple(members.values()))
     slot_us = max(resolved.targets[member].every_us for member in members)
@@ -66,17 +66,6 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
         return await asyncio.to_thread(_answer, record, selection.window, tuple(policies) or DEFAULTS)
     except PolicyError as error:
         raise BadRequest(str(error)) from error
-
-
-def _planned(context: QueryContext) -> set[int]:
-    return {target.id for target in context.targets().targets}
-
-
-def _check_members(selection: Selection, resolved: ResolvedSelection) -> None:
-    """Raise `BadRequest` if a single target is selected: it has no alternative in any window."""
-    if selection.targets and len(resolved.targets) < _FEWEST_MEMBERS:
-        names = ", ".join(resolved.names[target_id] for target_id in resolved.targets)
-        raise BadRequest(f"a simulation needs at least two interchangeable targets; only {names} is selected")
 
 
 def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
@@ -141,22 +130,19 @@ def _lines(region: _Region, played: Sequence[Policy], *, is_joint: bool) -> Iter
     for one in played:
         refusal = _NOT_JOINT if region.ready and one.several and not is_joint else ""
         if region.ready and not refusal:
-            yield _line(region, one, pooled([one.play(given) for given in region.ready]))
+            replay = pooled([one.play(given) for given in region.ready])
+            yield Simulation(
+                policy=one.name,
+                region=region.name,
+                rounds=replay.ttft.n,
+                requests=replay.requests,
+                failed=replay.ttft.n - replay.ttft.known,
+                switches=replay.switches,
+                ttft_p50_us=replay.ttft.quantile(0.5),
+                ttft_p95_us=replay.ttft.quantile(0.95),
+                usd=None if np.isnan(replay.usd) else replay.usd,
+                note="; ".join(filter(None, (region.note, one.note))),
+            )
         else:
             note = "; ".join(filter(None, (region.note, refusal)))
             yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=note)
-
-
-def _line(region: _Region, played: Policy, replay: Replay) -> Simulation:
-    return Simulation(
-        policy=played.name,
-        region=region.name,
-        rounds=replay.ttft.n,
-        requests=replay.requests,
-        failed=replay.ttft.n - replay.ttft.known,
-        switches=replay.switches,
-        ttft_p50_us=replay.ttft.quantile(0.5),
-        ttft_p95_us=replay.ttft.quantile(0.95),
-        usd=None if np.isnan(replay.usd) else replay.usd,
-        note="; ".join(filter(None, (region.note, played.note))),
-    )

@@ -38,9 +38,7 @@ def status_of(
     *,
     window: Window,
 ) -> StatusList:
-    """Return the status at the end of the `window`, whose standings are those of the `day`; `hour` are those of its
-    last hour.
-    """
+    """Return the status at the end of the `window` of the standings `day`; `hour` are those of its last hour."""
     shown = sorted((target for target in targets if not target.paused), key=lambda target: target.name)
     names = {target.name for target in shown}
     incidents = tuple(_incident(one) for one in opened if one.kind in _KINDS and one.subject in names)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from isochrone_collector.store.postgres.pool import Connection, IdRow, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.operations import Role
 
 _LOCK_KEY = 4_600_006
@@ -11,9 +12,7 @@ _LOCK_KEY = 4_600_006
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialRow:
-    """One credential; valid from `created_at` until `expires_at` or `revoked_at`, if any. It is the successor of the
-    credential `renews`; its own successor is derived with `renewal_key`, and has the same lifetime.
-    """
+    """A credential. `renews` is the one it succeeds; its own successor is derived with `renewal_key`."""
 
     id: int
     name: str
@@ -55,9 +54,7 @@ class CredentialCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvitationRow:
-    """One join token; earlier credentials of the name stay valid for `overlap_us` (microseconds) after its use. The
-    credential has a lifetime of `lifetime_us`, if any.
-    """
+    """A join token; earlier credentials of the name end `overlap_us` (microseconds) after its use."""
 
     id: int
     name: str
@@ -108,19 +105,7 @@ async def invitation(connection: Connection, invitation_id: int) -> InvitationRo
 
 async def invite(connection: Connection, row: InvitationRow) -> None:
     """Record an invitation."""
-    await execute(
-        connection,
-        "insert_invitation",
-        id=row.id,
-        name=row.name,
-        role=row.role,
-        region=row.region,
-        secret_hash=row.secret_hash,
-        overlap_us=row.overlap_us,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        lifetime_us=row.lifetime_us,
-    )
+    await execute(connection, "insert_invitation", **fields_of(row))
 
 
 async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bool:
@@ -130,19 +115,7 @@ async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bo
 
 async def issue(connection: Connection, row: CredentialRow) -> None:
     """Record a new credential."""
-    await execute(
-        connection,
-        "insert_credential",
-        id=row.id,
-        name=row.name,
-        role=row.role,
-        region=row.region,
-        secret_hash=row.secret_hash,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        lifetime_us=row.lifetime_us,
-        renews=row.renews,
-    )
+    await execute(connection, "insert_credential", **fields_of(row))
 
 
 async def end_earlier(connection: Connection, row: CredentialRow, *, expires_at: int) -> None:
@@ -156,9 +129,7 @@ async def set_renewal_key(connection: Connection, credential_id: int, renewal_ke
 
 
 async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at: int) -> None:
-    """End at that instant, unless they end sooner, the credentials of which one of `used` is the successor and has no
-    recorded use yet.
-    """
+    """End the credentials whose successors, among `used`, are used for the first time, unless they end sooner."""
     await execute(connection, "end_renewed_credentials", used=list(used), expires_at=expires_at)
 
 
@@ -180,8 +151,7 @@ async def revoke_all_invitations(connection: Connection, *, revoked_at: int) -> 
 
 async def revoke_roles(connection: Connection, roles: Iterable[Role], *, keep: str, revoked_at: int) -> int:
     """End the valid credentials of these roles, except those of the name `keep`; return their number."""
-    parameters = {"roles": [role.value for role in roles], "keep": keep, "revoked_at": revoked_at}
-    return len(await fetch(connection, "revoke_roles", IdRow, **parameters))
+    return len(await fetch(connection, "revoke_roles", IdRow, roles=list(roles), keep=keep, revoked_at=revoked_at))
 
 
 async def revoke_credential(connection: Connection, credential_id: int, *, revoked_at: int) -> None:

@@ -1,14 +1,12 @@
 """Alerts, and their deliveries to receivers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from psycopg.types.json import Jsonb
+from dataclasses import dataclass, fields, replace
 
 from isochrone_collector.alerts.message import Action, AlertMessage, topic_of
 from isochrone_collector.alerts.notifications import OpenProblem, Pending
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
 from isochrone_wire.operations import AlertDelivery, DeliveryState
@@ -17,31 +15,7 @@ _MAX_PENDING = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRow:
-    """A stored alert."""
-
-    id: int
-    kind: str
-    subject: str
-    sentence: str
-    details: dict[str, Any]
-    raised_at: int
-
-    @property
-    def message(self) -> AlertMessage:
-        """Return its message."""
-        return AlertMessage(
-            id=self.id,
-            kind=AlertKind(self.kind),
-            subject=self.subject,
-            sentence=self.sentence,
-            details=self.details,
-            raised_at=self.raised_at,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PendingRow(MessageRow):
+class _PendingRow(AlertMessage):
     next_attempt_at: int
     first_attempt_at: int | None
     attempts: int
@@ -50,10 +24,14 @@ class _PendingRow(MessageRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenRow(MessageRow):
+class _OpenRow(AlertMessage):
     key: str
     delivered_at: int
     is_pending: bool
+
+
+def _message(row: AlertMessage) -> AlertMessage:
+    return AlertMessage(**{one.name: getattr(row, one.name) for one in fields(AlertMessage)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +52,9 @@ class _DeliveryRow:
 
     @property
     def delivery(self) -> AlertDelivery:
-        state = DeliveryState.GIVEN_UP
-        if self.is_silenced:
-            state = DeliveryState.SILENCED
-        elif self.delivered_at is not None:
-            state = DeliveryState.DELIVERED
-        elif self.is_pending:
-            state = DeliveryState.PENDING
+        state = DeliveryState.PENDING if self.is_pending else DeliveryState.GIVEN_UP
+        if self.is_silenced or self.delivered_at is not None:
+            state = DeliveryState.SILENCED if self.is_silenced else DeliveryState.DELIVERED
         return AlertDelivery(
             receiver=self.receiver,
             state=state,
@@ -109,23 +83,12 @@ async def schedule(
 async def pending(connection: Connection, receiver: str) -> list[Pending]:
     """Return the alerts that a receiver is to get, oldest first."""
     rows = await fetch(connection, "pending_deliveries", _PendingRow, receiver=receiver, limit=_MAX_PENDING)
-    return [
-        Pending(
-            message=row.message,
-            next_attempt_at=row.next_attempt_at,
-            first_attempt_at=row.first_attempt_at,
-            attempts=row.attempts,
-            repeats=row.repeats,
-            is_silenced=row.is_silenced,
-        )
-        for row in rows
-    ]
+    own = [one.name for one in fields(Pending) if one.name != "message"]
+    return [Pending(message=_message(row), **{name: getattr(row, name) for name in own}) for row in rows]
 
 
 async def count_overdue(connection: Connection, due_by: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of alerts that each of some receivers should have: those that were due by its instant, or have
-    been tried, without those that a silence holds.
-    """
+    """Return the number of alerts of each receiver that were due by its instant or tried, and are not silenced."""
     rows = await fetch(connection, "count_overdue", _Overdue, receivers=list(due_by), due_at=list(due_by.values()))
     return dict.fromkeys(due_by, 0) | {row.receiver: row.n for row in rows}
 
@@ -134,7 +97,7 @@ async def open_problems(connection: Connection, receiver: str) -> list[OpenProbl
     """Return what a receiver knows of problems whose end it has not got, with the newest of their beginnings."""
     found: dict[str, OpenProblem] = {}
     for row in await fetch(connection, "open_deliveries", _OpenRow, receiver=receiver):
-        message = row.message
+        message = _message(row)
         topic = topic_of(message)
         is_acknowledged = topic.action is Action.ACKNOWLEDGE
         known = found.get(topic.dedup_key)
@@ -225,69 +188,46 @@ class NewestRow:
     raised_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AlertRow:
-    id: int
-    kind: str
-    subject: str
-    sentence: str
-    raised_at: int
-
-    def alert(self, delivered: tuple[AlertDelivery, ...]) -> Alert:
-        worst = max(delivered, key=lambda one: (one.delivered_at is None, one.attempts), default=None)
-        ends = [one.delivered_at or 0 for one in delivered if one.state is not DeliveryState.SILENCED]
-        return Alert(
-            id=self.id,
-            kind=AlertKind(self.kind),
-            subject=self.subject,
-            sentence=self.sentence,
-            raised_at=self.raised_at,
-            delivered_at=max(ends) if ends and all(ends) else None,
-            attempts=worst.attempts if worst else 0,
-            last_error=worst.last_error if worst else "",
-            deliveries=delivered,
-        )
+def _with(alert: Alert, delivered: tuple[AlertDelivery, ...]) -> Alert:
+    """Return an alert with its deliveries."""
+    if not delivered:
+        return alert
+    worst = max(delivered, key=lambda one: (one.delivered_at is None, one.attempts))
+    ends = [one.delivered_at or 0 for one in delivered if one.state is not DeliveryState.SILENCED]
+    return replace(
+        alert,
+        delivered_at=max(ends) if ends and all(ends) else None,
+        attempts=worst.attempts,
+        last_error=worst.last_error,
+        deliveries=delivered,
+    )
 
 
 async def record(connection: Connection, message: AlertMessage) -> bool:
     """Store an alert; return whether it was not raised before."""
-    return await execute(
-        connection,
-        "raise_alert",
-        id=message.id,
-        kind=message.kind.value,
-        subject=message.subject,
-        sentence=message.sentence,
-        details=Jsonb(dict(message.details)),
-        raised_at=message.raised_at,
-    )
+    return await execute(connection, "raise_alert", **fields_of(message))
 
 
 async def of_window(connection: Connection, window: Window) -> tuple[Alert, ...]:
     """Return the newest alerts raised in a window, newest first."""
-    parameters = {"from_at": window.from_at, "until_at": window.until_at, "limit": MAX_LISTED}
-    return await _with_deliveries(connection, await fetch(connection, "alerts_of_window", _AlertRow, **parameters))
+    found = await fetch(connection, "alerts_of_window", Alert, **fields_of(window), limit=MAX_LISTED)
+    deliveries = await of_alerts(connection, [alert.id for alert in found])
+    return tuple(_with(alert, deliveries.get(alert.id, ())) for alert in found)
 
 
 async def by_id(connection: Connection, alert_id: int) -> Alert:
     """Return the current state of one alert. Raises `LookupError`."""
-    rows = await _with_deliveries(connection, await fetch(connection, "alert_by_id", _AlertRow, id=alert_id))
-    if not rows:
+    found = await fetch_one(connection, "alert_by_id", Alert, id=alert_id)
+    if found is None:
         raise LookupError(alert_id)
-    return rows[0]
+    return _with(found, (await of_alerts(connection, [alert_id])).get(alert_id, ()))
 
 
 async def newest(connection: Connection, kinds: Iterable[AlertKind]) -> list[NewestRow]:
     """Return the last alert of some kinds about each subject."""
-    return await fetch(connection, "newest_alerts", NewestRow, kinds=[kind.value for kind in kinds])
+    return await fetch(connection, "newest_alerts", NewestRow, kinds=list(kinds))
 
 
 async def newest_of_thread(connection: Connection, thread: str, alert_id: int) -> AlertMessage | None:
     """Return the last alert about a problem: an incident, or the alert with this id, which began it."""
-    rows = await fetch(connection, "newest_of_thread", MessageRow, thread=thread, id=alert_id)
-    return rows[0].message if rows else None
-
-
-async def _with_deliveries(connection: Connection, rows: list[_AlertRow]) -> tuple[Alert, ...]:
-    found = await of_alerts(connection, [row.id for row in rows])
-    return tuple(row.alert(found.get(row.id, ())) for row in rows)
+    return await fetch_one(connection, "newest_of_thread", AlertMessage, thread=thread, id=alert_id)

@@ -42,9 +42,7 @@ def principal() -> str:
 
 
 async def record(connection: Connection, *, at: int, action: str, target: str, principal: str | None = None) -> None:
-    """Record an action of the current actor, in the transaction of `connection`. `principal` is the name of a caller
-    that is known only now, because it joins.
-    """
+    """Record an action in the caller's transaction, by the current actor or the `principal` that just joins."""
     actor = _actor.get()
     await execute(
         connection,
@@ -62,12 +60,5 @@ async def entries(
     connection: Connection, *, since_at: int, principal: str = "", action: str = "", most: int
 ) -> list[AuditEntry]:
     """Return the newest actions since an instant, newest first; empty texts select all principals and actions."""
-    return await fetch(
-        connection,
-        "audit_since",
-        AuditEntry,
-        since_at=since_at,
-        principal=principal,
-        action=action,
-        most=most,
-    )
+    asked = {"since_at": since_at, "principal": principal, "action": action, "most": most}
+    return await fetch(connection, "audit_since", AuditEntry, **asked)

@@ -15,11 +15,10 @@ The laws:
 
 import asyncio
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from psycopg import sql
@@ -30,21 +29,9 @@ from isochrone_collector.analysis.probe_records import RECORD, Records, joined, 
 from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, query
-from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, columns_of, fields_of
 from isochrone_collector.store.probe_queries import record_of
 from isochrone_wire.model import MINUTE_US, BatchRange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
-    """The result of a batch: the numbers of samples received and stored, (index, reason) of each rejected one, and the
-    hash of its content.
-    """
-
-    samples: int
-    stored: int
-    rejections: list[tuple[int, str]] | None
-    content_hash: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -57,28 +44,18 @@ class BatchKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedRow:
-    """A row of the ledger with its key."""
+class LedgerRow(BatchKey):
+    """A batch in the ledger: samples received and stored, (index, reason) of each rejected one, and its hash."""
 
-    vantage_id: int
-    epoch: int
-    seq: int
     samples: int
     stored: int
-    rejections: list[tuple[int, str]] | None
+    rejections: Sequence[tuple[int, str]] | None
     content_hash: bytes
 
     @property
     def key(self) -> BatchKey:
-        """Return the key of the batch."""
+        """Return its key."""
         return BatchKey(vantage_id=self.vantage_id, epoch=self.epoch, seq=self.seq)
-
-    @property
-    def ledger(self) -> LedgerRow:
-        """Return the result of the batch."""
-        return LedgerRow(
-            samples=self.samples, stored=self.stored, rejections=self.rejections, content_hash=self.content_hash
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +128,9 @@ class _NumberRow:
     seq: int
 
 
+_KEY = ("vantage_id", "epoch", "seq")
+
+
 async def store(connection: Connection, batches: Sequence[EncodedBatch]) -> list[LedgerRow | None]:
     """Store batches inside the caller's transaction. Return for each `None` if it was stored now, else its ledger
     entry.
@@ -162,7 +142,16 @@ async def store(connection: Connection, batches: Sequence[EncodedBatch]) -> list
     stored = [batch for key, batch in first.items() if key in claimed]
     await copy(connection, "sample", [batch.rows for batch in stored])
     await copy(connection, "sample_late", [batch.late_rows for batch in stored])
-    ledger = {batch.key: _as_ledger(batch) for batch in stored}
+    ledger = {
+        batch.key: LedgerRow(
+            **fields_of(batch.key),
+            samples=batch.samples,
+            stored=batch.stored,
+            rejections=batch.rejections,
+            content_hash=batch.content_hash,
+        )
+        for batch in stored
+    }
     ledger |= await _earlier(connection, [key for key in first if key not in claimed])
     return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
 
@@ -181,37 +170,20 @@ async def stored_rounds(
     connection: Connection, vantage_id: int, rounds: Collection[tuple[int, int]]
 ) -> list[StoredRow]:
     """Return the stored samples of a vantage in some rounds, each a target id and an instant."""
-    instants = [round_at for _, round_at in rounds]
-    return await fetch(
-        connection,
-        "stored_rounds",
-        StoredRow,
-        vantage_id=vantage_id,
-        target_id=[target_id for target_id, _ in rounds],
-        round_at=instants,
-        from_at=min(instants),
-        until_at=max(instants),
-    )
+    target_ids, instants = zip(*rounds, strict=True)
+    asked = {"vantage_id": vantage_id, "target_id": target_ids, "round_at": instants}
+    return await fetch(connection, "stored_rounds", StoredRow, **asked, from_at=min(instants), until_at=max(instants))
 
 
 async def _claim(connection: Connection, batches: Mapping[BatchKey, EncodedBatch]) -> set[BatchKey]:
     # Batches are claimed in one order, or two collectors could wait for each other.
     ordered = [batches[key] for key in sorted(batches)]
-    keys = _arrays(batch.key for batch in ordered)
-    return set(await fetch(connection, "claim_batches", BatchKey, **keys, **_ledger_arrays(ordered)))
-
-
-def _ledger_arrays(batches: Sequence[EncodedBatch]) -> dict[str, list[Any]]:
-    return {
-        "samples": [batch.samples for batch in batches],
-        "stored": [batch.stored for batch in batches],
-        "late": [batch.late_rows.rows for batch in batches],
-        "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in batches],
-        "received_at": [batch.origin.received_at for batch in batches],
-        "oldest_round_at": [batch.oldest_round_at for batch in batches],
-        "newest_round_at": [batch.newest_round_at for batch in batches],
-        "content_hash": [batch.content_hash for batch in batches],
+    columns = columns_of(ordered, "samples", "stored", "oldest_round_at", "newest_round_at", "content_hash") | {
+        **columns_of((batch.origin for batch in ordered), *_KEY, "received_at"),
+        "late": [batch.late_rows.rows for batch in ordered],
+        "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
     }
+    return set(await fetch(connection, "claim_batches", BatchKey, **columns))
 
 
 async def is_claimed(connection: Connection, key: BatchKey) -> bool:
@@ -237,28 +209,10 @@ async def missing(connection: Connection, vantage_id: int, asked: BatchRange) ->
 async def _earlier(connection: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, LedgerRow]:
     if not keys:
         return {}
-    found = await fetch(connection, "claimed_batches", ClaimedRow, **_arrays(keys))
+    found = await fetch(connection, "claimed_batches", LedgerRow, **columns_of(keys, *_KEY))
     # A server that was restarted during their commit shows rows that the synchronous standby does not have yet.
     await execute(connection, "write_to_log")
-    return {row.key: row.ledger for row in found}
-
-
-def _arrays(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
-    listed = list(keys)
-    return {
-        "vantage_id": [key.vantage_id for key in listed],
-        "epoch": [key.epoch for key in listed],
-        "seq": [key.seq for key in listed],
-    }
-
-
-def _as_ledger(batch: EncodedBatch) -> LedgerRow:
-    return LedgerRow(
-        samples=batch.samples,
-        stored=batch.stored,
-        rejections=list(batch.rejections),
-        content_hash=batch.content_hash,
-    )
+    return {row.key: row for row in found}
 
 
 async def copy(connection: Connection, table: str, blocks: Sequence[EncodedRows]) -> None:
@@ -360,9 +314,7 @@ class _RecordsRow:
 
 
 class NewBatches:
-    """Reader of the batches that are stored from now on; `begin` sets the beginning. If what it returned is lost, for
-    example with a failed run of a job, the job begins again.
-    """
+    """Reader of the batches that are stored from `begin` on; a job that loses what it read begins again."""
 
     def __init__(self, recent: RecentBatches) -> None:
         self._recent = recent
@@ -409,17 +361,12 @@ async def probes_of(
     missing = [batch for batch in batches if batch.records is None and batch.newest_round_at >= from_at]
     if missing:
         vantage_ids, epochs, seqs = zip(*(batch.key for batch in missing), strict=True)
-        stored = await _stored(
-            connection,
-            _OF_BATCHES,
-            target_ids=list(target_ids),
-            from_at=max(from_at, min(batch.oldest_round_at for batch in missing)),
-            until_at=max(batch.newest_round_at for batch in missing),
-            vantage_ids=list(vantage_ids),
-            epochs=list(epochs),
-            seqs=list(seqs),
-        )
-        parts.append(stored)
+        asked = {"target_ids": target_ids, "vantage_ids": vantage_ids, "epochs": epochs, "seqs": seqs}
+        span = {
+            "from_at": max(from_at, min(batch.oldest_round_at for batch in missing)),
+            "until_at": max(batch.newest_round_at for batch in missing),
+        }
+        parts.append(await _stored(connection, _OF_BATCHES, **asked, **span))
     return await asyncio.to_thread(_within, parts, target_ids, from_at)
 
 
@@ -432,7 +379,7 @@ async def probes_before(
     connection: Connection, received_at: int, *, target_ids: Sequence[int], from_at: int
 ) -> Records:
     """Return the probes of some targets that were received before an instant, of rounds since `from_at`."""
-    scope = {"target_ids": list(target_ids), "from_at": from_at, "until_at": "infinity"}
+    scope = {"target_ids": target_ids, "from_at": from_at, "until_at": "infinity"}
     return await _stored(connection, _RECEIVED_BEFORE, received_at=received_at, **scope)
 
 

@@ -54,22 +54,26 @@ def facts(conninfo: str) -> DatabaseFacts:
     with connect(conninfo) as connection:
         connection.read_only = True
         offset_us, uncertainty_us = _clock(connection)
-        is_cluster = _yes(connection, "citus_is_there")
+        is_cluster, is_newest = _yes(connection, "citus_is_there"), revision == newest
+        names = connection.execute(query("partitions")).fetchall() if revision else []
+        progress = _progress(connection) if is_newest else {}
+        lost = connection.execute(query("citus_lost_nodes")).fetchall() if is_cluster else []
+        signature = connection.execute(query("newest_plan_signature")).fetchone() if is_newest else None
         return DatabaseFacts(
             version=connection.info.server_version,
             settings=dict(connection.execute(query("server_settings")).fetchall()),
             revision=revision,
             newest_revision=newest,
-            partitions=_days(connection) if revision else frozenset(),
+            partitions=frozenset(day for (name,) in names if (day := day_named(str(name))) is not None),
             has_default_partition=bool(revision) and _yes(connection, "has_default_partition"),
             clock_offset_us=offset_us,
             clock_uncertainty_us=uncertainty_us,
             plan_version=_number(connection, "newest_plan_version") if revision else 0,
-            plan_key=_plan_key(connection) if revision == newest else None,
+            plan_key=signer(signature[0]) or "" if signature else None,
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
-            summarised_until=_summarised_until(connection) if revision == newest else None,
-            failing_jobs=_failing_jobs(connection) if revision == newest else {},
-            lost_workers=_lost_workers(connection) if is_cluster else None,
+            summarised_until=progress.get(Resolution.HOUR.job),
+            failing_jobs={name.removeprefix(FAILING): at for name, at in progress.items() if name.startswith(FAILING)},
+            lost_workers=tuple(str(node) for (node,) in lost) if is_cluster else None,
             local_tables=citus.local_tables(connection),
             worker_settings=dict(connection.execute(query("citus_worker_settings")).fetchall()) if is_cluster else {},
         )
@@ -88,33 +92,9 @@ def _clock(connection: psycopg.Connection) -> tuple[int, int]:
     return there_us - (before_ns + after_ns) // 2000, (after_ns - before_ns) // 2000
 
 
-def _days(connection: psycopg.Connection) -> frozenset[int]:
-    names = [str(name) for (name,) in connection.execute(query("partitions")).fetchall()]
-    return frozenset(day for name in names if (day := day_named(name)) is not None)
-
-
-def _lost_workers(connection: psycopg.Connection) -> tuple[str, ...]:
-    return tuple(str(node) for (node,) in connection.execute(query("citus_lost_nodes")).fetchall())
-
-
-def _summarised_until(connection: psycopg.Connection) -> int | None:
-    return _progress(connection).get(Resolution.HOUR.job)
-
-
-def _failing_jobs(connection: psycopg.Connection) -> dict[str, int]:
-    found = _progress(connection).items()
-    return {name.removeprefix(FAILING): since for name, since in found if name.startswith(FAILING)}
-
-
 def _progress(connection: psycopg.Connection) -> dict[str, int]:
     rows: list[tuple[str, datetime]] = connection.execute(query("progress")).fetchall()
     return {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
-
-
-def _plan_key(connection: psycopg.Connection) -> str:
-    row = connection.execute(query("newest_plan_signature")).fetchone()
-    assert row is not None
-    return signer(row[0]) or ""
 
 
 def _yes(connection: psycopg.Connection, name: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
 from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, fetch_columns
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric
 
@@ -23,12 +24,9 @@ class SeriesKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftRow:
+class DriftRow(SeriesKey):
     """A stored change."""
 
-    target_id: int
-    region: str
-    metric: str
     changed_at: int
     detected_at: int
     before: float
@@ -49,10 +47,7 @@ class WatchedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownRow:
-    target_id: int
-    region: str
-    metric: str
+class _KnownRow(SeriesKey):
     changed_at: int
 
 
@@ -74,10 +69,9 @@ async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
     """Return the instants since `from_at` at which each series of some targets changed."""
-    parameters = {"target_ids": list(target_ids), "from_at": from_at}
     found: dict[SeriesKey, list[int]] = {}
-    for row in await fetch(connection, "changes_since", _KnownRow, **parameters):
-        key = SeriesKey(target_id=row.target_id, region=row.region, metric=Metric(row.metric))
+    for row in await fetch(connection, "changes_since", _KnownRow, target_ids=target_ids, from_at=from_at):
+        key = SeriesKey(target_id=row.target_id, region=row.region, metric=row.metric)
         found.setdefault(key, []).append(row.changed_at)
     return found
 
@@ -86,24 +80,10 @@ async def record(
     connection: Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
 ) -> bool:
     """Record a change unless one within `tolerance_us` (microseconds) is recorded; return whether it was new."""
-    series = {"target_id": key.target_id, "region": key.region, "metric": key.metric.value}
-    near = {
-        "from_at": change.changed_at - tolerance_us,
-        "until_at": change.changed_at + tolerance_us,
-    }
-    [row] = await fetch(connection, "change_is_known", BoolRow, **series, **near)
-    return not row.yes and await execute(
-        connection,
-        "insert_change",
-        **series,
-        changed_at=change.changed_at,
-        detected_at=detected_at,
-        before=change.before,
-        after=change.after,
-        p_value=change.p_value,
-        n_before=change.n_before,
-        n_after=change.n_after,
-    )
+    row = {**fields_of(key), **fields_of(change), "detected_at": detected_at}
+    near = {"from_at": change.changed_at - tolerance_us, "until_at": change.changed_at + tolerance_us}
+    [known] = await fetch(connection, "change_is_known", BoolRow, **row, **near)
+    return not known.yes and await execute(connection, "insert_change", **row)
 
 
 async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
@@ -118,5 +98,5 @@ async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
 
 async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
     """Return target and region → the newest change of the metric within the scope, if any."""
-    rows = await fetch(connection, "newest_changes", _NewestChangeRow, **scope.parameters(), metric=metric.value)
+    rows = await fetch(connection, "newest_changes", _NewestChangeRow, **scope.parameters(), metric=metric)
     return {(row.target_id, row.region): row.changed_at for row in rows}

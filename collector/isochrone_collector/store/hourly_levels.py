@@ -22,6 +22,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch, fetch_columns
+from isochrone_collector.store.postgres.values import columns_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rollups import portions
 from isochrone_wire.durations import HOUR_US
@@ -69,8 +70,8 @@ async def history_of(connection: Connection, scope: Scope, quantities: Sequence[
         connection,
         "hourly_levels",
         _LevelsRow,
-        target_ids=list(scope.target_ids),
-        regions=None if scope.regions is None else list(scope.regions),
+        target_ids=scope.target_ids,
+        regions=scope.regions,
         metrics=[metric for metric, _ in quantities],
         quantities=[quantity for _, quantity in quantities],
     )
@@ -100,11 +101,7 @@ async def _write(connection: Connection, target_id: int, made: Iterable[Computed
     values: dict[str, object] = {
         "until_at": until_at,
         "target_id": [target_id] * len(rows),
-        "region": [row.region for row in rows],
-        "metric": [row.metric for row in rows],
-        "quantity": [row.quantity for row in rows],
-        "noise": [row.noise for row in rows],
-        "quantile": [row.quantile for row in rows],
+        **columns_of(rows, "region", "metric", "quantity", "noise", "quantile"),
         "levels": [row.levels.astype(_FLOATS).tobytes() for row in rows],
     }
     for name in ("insert_hourly_levels", "update_hourly_levels") if rows else ():

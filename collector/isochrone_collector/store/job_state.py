@@ -104,10 +104,7 @@ async def listen(connection: Connection) -> None:
 
 
 async def received(connection: Connection) -> AsyncIterator[Channel]:
-    """Yield the channel of each notification as it arrives, without end. A silent connection is checked now and then.
-
-    Raises `DatabaseUnavailable` when the server is gone or no longer the primary, which sends no notifications.
-    """
+    """Yield the channel of each notification, without end. Raises `DatabaseUnavailable` if the primary is gone."""
     while True:
         async for notification in connection.notifies(timeout=_CHECK_EVERY_S):
             yield Channel(notification.channel)

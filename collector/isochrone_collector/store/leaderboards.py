@@ -21,14 +21,14 @@ from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import partitions, summaries
 from isochrone_collector.store.postgres.pool import Connection, fetch
-from isochrone_collector.store.probe_queries import KIND_OF, ProbeColumns, Scope, columns_of, read, values_of
+from isochrone_collector.store.probe_queries import KIND_OF, ProbeColumns, Scope, needed_columns, read, values_of
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US
 
 Column = TypeVar("Column", bound=np.generic)
 METRICS = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E, Metric.TOKENS_PER_SECOND)
-COLUMNS = ("round_at", *columns_of(*METRICS))
+COLUMNS = ("round_at", *needed_columns(*METRICS))
 """The columns of the probes of a leaderboard."""
 
 
@@ -54,9 +54,7 @@ class _ManyRow:
 
 
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
-    """Return every target and region of a scope with samples, from the samples themselves. Raises `BadRequest` if there
-    are too many.
-    """
+    """Return every target and region with samples, from these. Raises `BadRequest` if there are too many."""
     return await asyncio.to_thread(_seen, await read(connection, scope, *COLUMNS))
 
 
@@ -67,9 +65,7 @@ async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
 
 
 def _seen(probes: ProbeColumns) -> list[SeriesValues]:
-    """Return the series of these probes. Their columns are cut at last, because thousands of series have a hundred
-    probes each.
-    """
+    """Return the series of these probes, whose columns are cut at last: there are thousands of short series."""
     series, lengths, found = probes.by_series()
     owner, rounds_at, ends = np.repeat(np.arange(len(series)), lengths), found.column("round_at"), lengths.cumsum()
     oldest_at, newest_at = rounds_at[ends - lengths], rounds_at[ends - 1]
@@ -133,9 +129,7 @@ class SummarisedWindow:
 
 
 async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow | None:
-    """Return a scope from summaries; `None` if samples cover it better, or nothing of it is summarised. Raises
-    `BadRequest` if too many samples are not summarised yet.
-    """
+    """Return a scope from summaries; `None` if samples are better. Raises `BadRequest` if too little is summarised."""
     oldest_at = await kept_since(connection)
     if not await prefers_summaries(connection, scope, kept_at=oldest_at):
         return None

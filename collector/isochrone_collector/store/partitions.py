@@ -56,10 +56,7 @@ def window(now_at: int, *, keep_us: int | None = None) -> Window:
 
 
 async def ensure(database: Database, *, now_at: int, keep_us: int | None = None) -> Window:
-    """Create the missing partitions of days that are not retired, and return the window that is covered.
-
-    Raises `DatabaseUnavailable`, and `StartError` if the database user may not create partitions.
-    """
+    """Create missing partitions; return the covered window. Raises `DatabaseUnavailable` and `StartError`."""
     wanted = window(now_at, keep_us=keep_us)
 
     async def make(connection: Connection) -> None:
@@ -90,10 +87,7 @@ async def covered(database: Database, *, now_at: int, keep_us: int | None = None
 
 
 async def retire(database: Database, *, before_at: int) -> list[int]:
-    """Drop the partitions of the days that end at `before_at` or earlier, oldest first; return these days.
-
-    Raises `DatabaseUnavailable` if a partition cannot be locked, for instance because of a long-running reader.
-    """
+    """Drop the partitions of days that end by `before_at`; return these. Raises `DatabaseUnavailable`."""
     async with database.connection() as connection:
         over = [day_at for day_at in await days(connection) if day_at + DAY_US <= before_at]
     for day_at in over:
@@ -201,13 +195,12 @@ async def forget_late(database: Database, before_at: int) -> bool:
 
 async def forget_summaries(database: Database, resolution: Resolution, before_at: int) -> bool:
     """Delete summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
-    parameters = {"resolution": resolution.value}
     async with database.connection() as connection:
-        (oldest,) = await fetch(connection, "oldest_bucket", _AtRow, **parameters)
+        (oldest,) = await fetch(connection, "oldest_bucket", _AtRow, resolution=resolution)
         if oldest.at is None or oldest.at + resolution.size_us > before_at:
             return False
-        bucket = {**parameters, "bucket_at": oldest.at}
-        await execute(connection, "forget_summaries", **bucket, metrics=[metric.value for metric in Metric])
+        bucket = {"resolution": resolution, "bucket_at": oldest.at}
+        await execute(connection, "forget_summaries", **bucket, metrics=list(Metric))
         await execute(connection, "forget_outcomes", **bucket)
     return True
 
@@ -219,9 +212,7 @@ async def forget_incidents(database: Database, before_at: int) -> bool:
 
 
 async def forget_alerts(database: Database, before_at: int) -> bool:
-    """Delete alerts that were raised before `before_at`, with their deliveries, except those that are still needed.
-    Raises `DatabaseUnavailable`.
-    """
+    """Delete old alerts and their deliveries, except those still needed. Raises `DatabaseUnavailable`."""
     async with database.transaction() as connection:
         rows = await fetch(connection, "alerts_to_forget", IdRow, before_at=before_at)
         ids = [row.id for row in rows]

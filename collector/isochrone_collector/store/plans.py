@@ -2,11 +2,10 @@
 
 from dataclasses import asdict, dataclass
 
-from psycopg.types.json import Jsonb
-
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, query
+from isochrone_collector.store.postgres.values import fields_of, parameters_of
 from isochrone_wire.answers import Window
-from isochrone_wire.model import Plan, Price, Target
+from isochrone_wire.model import Plan, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +58,7 @@ _NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOrigin:
-    """The origin of a plan: its document, the user and the instant of `apply`, the version it restores, if any, and its
-    encoded signature, if any.
-    """
+    """The origin of a plan: who applied which document when, the version it restores, and its encoded signature."""
 
     document: str
     applied_at: int
@@ -87,13 +84,7 @@ async def newest(connection: Connection) -> PlanRow | None:
 
 async def of_window(connection: Connection, window: Window) -> list[PlanSpanRow]:
     """Return the plans that were in force during a window, oldest first."""
-    return await fetch(
-        connection,
-        "plans_of_window",
-        PlanSpanRow,
-        from_at=window.from_at,
-        until_at=window.until_at,
-    )
+    return await fetch(connection, "plans_of_window", PlanSpanRow, **fields_of(window))
 
 
 async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
@@ -102,9 +93,9 @@ async def of_version(connection: Connection, version: int) -> PlanHistoryRow | N
 
 
 async def document(connection: Connection, version: int) -> str | None:
-    """Return the original document of one version; `None` for an unknown version."""
-    found = await fetch(connection, "plan_document", _DocumentRow, version=version)
-    return found[0].document if found else None
+    """Return the original document of one version; `None` if there is no such version."""
+    found = await fetch_one(connection, "plan_document", _DocumentRow, version=version)
+    return found.document if found else None
 
 
 async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:
@@ -114,16 +105,7 @@ async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]
 
 async def insert(connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
     """Put a plan into force, with its targets and its baseline region."""
-    await execute(
-        connection,
-        "insert_plan",
-        version=plan.version,
-        document=origin.document,
-        applied_at=origin.applied_at,
-        applied_by=origin.applied_by,
-        restores=origin.restores,
-        signature=origin.signature,
-    )
+    await execute(connection, "insert_plan", version=plan.version, **fields_of(origin))
     await execute(connection, "register_region", name=plan.baseline)
     described = [_parameters(target, plan.version) for target in plan.targets]
     async with connection.cursor() as cursor:
@@ -137,23 +119,5 @@ async def targets(connection: Connection) -> list[TargetRow]:
 
 
 def _parameters(target: Target, version: int) -> dict[str, object]:
-    price = _NO_PRICE if target.price is None else _price(target.price)
-    return {
-        "id": target.id,
-        "name": target.name,
-        "provider": target.provider,
-        "model": target.model,
-        "base_url": target.base_url,
-        "dialect": target.dialect,
-        "workload": Jsonb(asdict(target.workload)),
-        "every_us": target.every_us,
-        "overlap": target.overlap.value,
-        "credential": target.credential,
-        "region": target.region,
-        "version": version,
-        **price,
-    }
-
-
-def _price(price: Price) -> dict[str, float]:
-    return {"usd_per_m_input": price.usd_per_m_input, "usd_per_m_output": price.usd_per_m_output}
+    described = {**fields_of(target), "workload": asdict(target.workload), "version": version}
+    return parameters_of({**described, **(asdict(target.price) if target.price else _NO_PRICE)})

@@ -23,7 +23,7 @@ from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Connection, fetch, query
-from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, fields_of
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, Outcome, day_of
@@ -79,7 +79,7 @@ _MEASURES = {
 }
 
 
-def columns_of(*metrics: Metric) -> tuple[str, ...]:
+def needed_columns(*metrics: Metric) -> tuple[str, ...]:
     """Return the columns that `values_of` needs for some metrics, besides `traits`."""
     return tuple(dict.fromkeys(chain.from_iterable(_MEASURES[metric].needed for metric in metrics)))
 
@@ -120,9 +120,7 @@ _SENDS = {
 
 
 def record_of(fields: np.dtype[np.void], **expressions: str) -> sql.SQL:
-    """Return the expression of the bytes of one probe, in the server's byte order: each field is a column of `sample`,
-    unless it has an expression.
-    """
+    """Return the bytes of one probe: each field is a column of `sample`, unless it has an expression."""
     known = _EXPRESSIONS | expressions
     sends = [
         ("timestamptz_send({})" if name.endswith("_at") else _SENDS[fields[name].str[1:]]).format(known.get(name, name))
@@ -141,12 +139,7 @@ class Scope:
 
     def parameters(self) -> dict[str, object]:
         """Return the scope as parameters of the statements."""
-        return {
-            "from_at": self.window.from_at,
-            "until_at": self.window.until_at,
-            "target_ids": list(self.target_ids),
-            "regions": None if self.regions is None else list(self.regions),
-        }
+        return {**fields_of(self.window), "target_ids": self.target_ids, "regions": self.regions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,9 +169,7 @@ class ProbeColumns:
         return found + POSTGRES_EPOCH_AT if name.endswith("_at") else found
 
     def by_series(self) -> "tuple[list[tuple[int, str]], Integers, ProbeColumns]":
-        """Return the target id and region of each series that has probes, their numbers, and the probes in the order
-        of the series and of their rounds.
-        """
+        """Return each target id and region with probes, their numbers, and the probes by series and round."""
         key = self.target * len(self.regions) + self.column("place")
         order = np.argsort(self.column("round_at"), kind="stable")
         # Numbers of two bytes are sorted in a tenth of the time.
@@ -194,7 +185,7 @@ class ProbeColumns:
         return named, lengths[present], replace(self, target=self.target[order], records=records)
 
 
-def fields_of(*names: str) -> np.dtype[np.void]:
+def record_type(*names: str) -> np.dtype[np.void]:
     """Return the type of a record with these columns, after the place of the region and the traits."""
     wholes = {"place": ">i2", "traits": ">i2", "vantage_id": ">i8", "round_at": ">i8", "dispatched_at": ">i8"}
     return np.dtype([(name, wholes.get(name, ">f8")) for name in dict.fromkeys(("place", "traits", *names))])
@@ -202,7 +193,7 @@ def fields_of(*names: str) -> np.dtype[np.void]:
 
 async def read(connection: Connection, scope: Scope, *names: str, most: int | None = None) -> ProbeColumns:
     """Return some columns, and the traits, of the probes of a scope. Raises `BadRequest` if there are too many."""
-    regions, fields = await region_names(connection, scope), fields_of(*names)
+    regions, fields = await region_names(connection, scope), record_type(*names)
     statement, most = query("probe_columns").format(record=record_of(fields)), most or MAX_PROBES
     rows: list[_PartRow] = []
     from_at, days, many = scope.window.from_at, 1, 0
@@ -230,10 +221,8 @@ async def region_names(connection: Connection, scope: Scope) -> tuple[str, ...]:
 
 
 async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_round: bool = False) -> Probes:
-    """Return every probe of a scope with its value of one metric; `by_round` without values of probes that began too
-    late to be compared with others of their round. Raises `BadRequest` if there are too many.
-    """
-    found = await read(connection, scope, "vantage_id", "round_at", *columns_of(metric))
+    """Return every probe with its value of a metric; `by_round` without late ones. Raises `BadRequest` for too many."""
+    found = await read(connection, scope, "vantage_id", "round_at", *needed_columns(metric))
     return await asyncio.to_thread(_probes, found, metric, by_round=by_round)
 
 
@@ -298,7 +287,7 @@ async def requests(connection: Connection, scope: Scope, *, answer_tokens: int =
     tokens: that of its first chunk, and the rest at the speed of this probe. Raises `BadRequest` if there are too many.
     """
     of_answer = ("answer_from_us", "first_chunk_tokens") if answer_tokens else ()
-    names = (*columns_of(Metric.TTFT, Metric.E2E, Metric.TOKENS_PER_SECOND), *of_answer)
+    names = (*needed_columns(Metric.TTFT, Metric.E2E, Metric.TOKENS_PER_SECOND), *of_answer)
     found = await read(connection, scope, "round_at", *names)
     traits, speed = found.column("traits"), values_of(Metric.TOKENS_PER_SECOND, found.column)[0]
     (ttft_us, no_token), (e2e_us, no_end) = (values_of(one, found.column) for one in (Metric.TTFT, Metric.E2E))
@@ -319,9 +308,7 @@ async def requests(connection: Connection, scope: Scope, *, answer_tokens: int =
 
 
 async def sent_probes(connection: Connection, scope: Scope, *, most: int) -> SentProbes:
-    """Return the probes of a scope that were sent and have a valid duration, or failed. Raises `BadRequest` if the
-    scope has more than `most` probes.
-    """
+    """Return the probes that were sent and are valid, or failed. Raises `BadRequest` if there are more than `most`."""
     names = ("vantage_id", "round_at", "dispatched_at", "ttft_us", "timeout_us", "cost_usd")
     found = await read(connection, scope, *names, most=most)
     traits = found.column("traits")

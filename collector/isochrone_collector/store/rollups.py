@@ -9,11 +9,10 @@ The laws:
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 
 import numpy as np
-from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.probe_records import Traits, outcomes
@@ -27,7 +26,8 @@ from isochrone_collector.store.postgres.pool import (
     execute,
     fetch,
 )
-from isochrone_collector.store.probe_queries import ProbeColumns, Scope, columns_of, read
+from isochrone_collector.store.postgres.values import columns_of, fields_of
+from isochrone_collector.store.probe_queries import ProbeColumns, Scope, needed_columns, read
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Piece, Resolution, Series, added, counted, joined
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
@@ -38,28 +38,23 @@ _TARGETS_AT_ONCE = 8
 _LOCK_KEY = 4_600_005
 _METRICS = tuple(Metric)
 _OUTCOMES = tuple(Outcome)
-_COLUMNS = ("round_at", "cost_usd", *columns_of(*_METRICS))
+_COLUMNS = ("round_at", "cost_usd", *needed_columns(*_METRICS))
 
 
 async def any_samples(connection: Connection, window: Window) -> bool:
     """Return whether there is any sample in a window of rounds."""
-    span = {"from_at": window.from_at, "until_at": window.until_at}
-    (found,) = await fetch(connection, "any_samples", BoolRow, **span)
+    (found,) = await fetch(connection, "any_samples", BoolRow, **fields_of(window))
     return found.yes
 
 
 async def touched(connection: Connection, received: Window, *, before_at: int) -> list[Window]:
-    """Return the spans of hours of the batches received in a window, from the start of the first hour to the start of
-    the last, for batches with rounds before an instant.
-    """
+    """Return the first instants of the first and last hours of batches received, with rounds before an instant."""
     span = {"received_from_at": received.from_at, "received_until_at": received.until_at}
     return await fetch(connection, "touched_hours", Window, **span, before_at=before_at)
 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:
-    """Make the summaries of the hour that begins at an instant; return the number of targets and regions. Raises
-    `DatabaseUnavailable`.
-    """
+    """Summarise the hour that begins at an instant; return the number of series. Raises `DatabaseUnavailable`."""
     window = Window(from_at=hour_at, until_at=hour_at + HOUR_US)
     total = 0
     for target_ids in await portions(database):
@@ -73,9 +68,7 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
 
 
 async def summarise_day(database: Database, day_at: int) -> int:
-    """Make the summaries of the day (UTC) that begins at an instant from those of its hours; return the number of
-    targets and regions. Raises `DatabaseUnavailable`.
-    """
+    """Summarise a day (UTC) from its hours; return the number of series. Raises `DatabaseUnavailable`."""
     hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=day_at, until_at=day_at + DAY_US))
     total = 0
     for target_ids in await portions(database):
@@ -142,31 +135,13 @@ async def _write(
     """Insert first, then update: the later of two writers waits for the other's row, and then overwrites it."""
     bucket = {"resolution": resolution.value, "bucket_at": bucket_at}
     # Rows are written in one order, or two collectors could wait for each other.
-    values = _values_columns(sorted(rows, key=attrgetter("metric", "target_id", "region")))
-    counts = _counts_columns(sorted(endings, key=attrgetter("target_id", "region")))
+    ordered = sorted(rows, key=attrgetter("metric", "target_id", "region"))
+    values = columns_of(ordered, "target_id", "region", "metric", "histogram", "censored")
+    values["values_count"] = [histogram.count(row.histogram) for row in ordered]
+    listed = sorted(endings, key=attrgetter("target_id", "region"))
+    counts = columns_of(listed, "target_id", "region", "outcomes", "cost_usd", "newest_at")
     if counts["target_id"]:
         for name in ("insert_summaries", "update_summaries"):
             await execute(connection, name, **bucket, **values)
         for name in ("insert_outcomes", "update_outcomes"):
             await execute(connection, name, **bucket, **counts)
-
-
-def _values_columns(rows: Sequence[JoinedRow]) -> dict[str, list[object]]:
-    return {
-        "target_id": [row.target_id for row in rows],
-        "region": [row.region for row in rows],
-        "metric": [row.metric for row in rows],
-        "values_count": [histogram.count(row.histogram) for row in rows],
-        "histogram": [row.histogram for row in rows],
-        "censored": [row.censored for row in rows],
-    }
-
-
-def _counts_columns(rows: Sequence[OutcomeRow]) -> dict[str, list[object]]:
-    return {
-        "target_id": [row.target_id for row in rows],
-        "region": [row.region for row in rows],
-        "outcomes": [Jsonb(row.outcomes) for row in rows],
-        "cost_usd": [row.cost_usd for row in rows],
-        "newest_at": [row.newest_at for row in rows],
-    }

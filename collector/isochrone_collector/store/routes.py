@@ -9,7 +9,9 @@ from isochrone_collector.errors import Conflict
 from isochrone_collector.store import job_state
 from isochrone_collector.store.job_state import Channel
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
+from isochrone_wire.routes import RouteEvent
 
 MAX_CATCH_UP = 1_000
 MAX_EVENTS = 1_000
@@ -40,35 +42,18 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastTableRow:
+class LastTableRow(TableRow):
     """The newest table of a route in a region, and the state after it."""
 
-    generation: int
-    document: str
     after: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullTableRow:
+class FullTableRow(TableRow):
     """A table with the inputs of its decision."""
 
-    generation: int
-    document: str
     inputs: bytes
     before: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
-    """A change of a route; `weights` are those of the members since then."""
-
-    generation: int
-    client_region: str
-    route: str
-    at: int
-    change: str
-    sentence: str
-    weights: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +68,11 @@ class _NumberRow:
 
 
 async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
-    """Store tables and notify all collectors, inside the caller's transaction.
-
-    Raises `Conflict` if another collector has published meanwhile.
-    """
+    """Store tables and notify all collectors in a transaction. Raises `Conflict` if another one has published."""
     try:
         async with connection.pipeline():
             for table in tables:
-                values = {name: getattr(table, name) for name in NewTable.__slots__}
-                await execute(connection, "insert_route_table", **values)
+                await execute(connection, "insert_route_table", **fields_of(table))
             await job_state.notify(connection, Channel.TABLES)
     except UniqueViolation as error:
         raise Conflict(f"another collector has published generation {tables[0].generation}") from error
@@ -118,52 +99,29 @@ async def after(
     connection: Connection, generation: int, *, client_region: str = "", route: str = "", limit: int = MAX_CATCH_UP
 ) -> list[TableRow]:
     """Return at most `limit` tables after a generation, in order; empty names mean all regions and routes."""
-    return await fetch(
-        connection,
-        "route_tables_after",
-        TableRow,
-        after=generation,
-        client_region=client_region,
-        route=route,
-        limit=limit,
-    )
+    asked = {"after": generation, "client_region": client_region, "route": route, "limit": limit}
+    return await fetch(connection, "route_tables_after", TableRow, **asked)
 
 
 async def in_full(connection: Connection, *, client_region: str, route: str, generation: int) -> FullTableRow | None:
     """Return one table with the inputs of its decision; generation 0 means the newest."""
-    return await fetch_one(
-        connection,
-        "route_table_in_full",
-        FullTableRow,
-        client_region=client_region,
-        route=route,
-        generation=generation,
-    )
+    asked = {"client_region": client_region, "route": route, "generation": generation}
+    return await fetch_one(connection, "route_table_in_full", FullTableRow, **asked)
 
 
 async def known(connection: Connection) -> list[tuple[str, str]]:
     """Return the (region, route) pairs that have a table."""
-    rows = await fetch(connection, "known_routes", _RouteRow)
-    return [(row.client_region, row.route) for row in rows]
+    return [(row.client_region, row.route) for row in await fetch(connection, "known_routes", _RouteRow)]
 
 
 async def events(
     connection: Connection, window: Window, *, regions: Sequence[str], route: str, limit: int = MAX_EVENTS
-) -> list[EventRow]:
+) -> list[RouteEvent]:
     """Return at most `limit` changes in a window, newest first; empty names mean all regions and routes."""
-    return await fetch(
-        connection,
-        "route_events",
-        EventRow,
-        from_at=window.from_at,
-        until_at=window.until_at,
-        regions=list(regions) or None,
-        route=route,
-        limit=limit,
-    )
+    asked = {**fields_of(window), "regions": regions or None, "route": route, "limit": limit}
+    return await fetch(connection, "route_events", RouteEvent, **asked)
 
 
 async def delete_old(connection: Connection, *, evidence_before: int, events_before: int) -> None:
     """Delete old tables, except the newest of each route: refreshes before one instant, changes before another."""
-    before = {"evidence_at": evidence_before, "events_at": events_before}
-    await execute(connection, "forget_route_tables", **before)
+    await execute(connection, "forget_route_tables", evidence_at=evidence_before, events_at=events_before)

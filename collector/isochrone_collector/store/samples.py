@@ -8,13 +8,14 @@ import base64
 import binascii
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 
 from psycopg import sql
 
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.pool import Connection, fetch, fetch_records, query
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
 from isochrone_wire.fleet import StoredSample
@@ -173,9 +174,7 @@ class Arrival:
 
 
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
-    """Return the newest samples of a scope, newest first. The search goes back from the end of the scope in growing
-    steps, because no index has the rounds of all targets in order.
-    """
+    """Return the newest samples, newest first, searched in growing steps: no index has all rounds in order."""
     window, span_us = scope.window, MINUTE_US
     while True:
         from_at = max(window.from_at, window.until_at - span_us)
@@ -194,15 +193,12 @@ async def after(connection: Connection, scope: Scope, position: Position, *, lim
 
 async def at(connection: Connection, position: Position) -> list[Record]:
     """Return the sample at a position, if there is one."""
-    parameters = {**asdict(position), "round_at": position.round_at}
-    return await _records(connection, "sample_at", parameters)
+    return await _records(connection, "sample_at", fields_of(position))
 
 
 async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
     """Return the batches that were received within `span`, by the collectors' clocks."""
-    bounds = {"from_at": span.from_at, "until_at": span.until_at}
-    listed = None if regions is None else list(regions)
-    found = await fetch(connection, "batches_received", Arrival, **bounds, regions=listed)
+    found = await fetch(connection, "batches_received", Arrival, **fields_of(span), regions=regions)
     return [_with_rounds(arrival) for arrival in found]
 
 

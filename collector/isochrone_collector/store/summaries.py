@@ -19,7 +19,7 @@ from isochrone_collector.analysis.stats.arrays import Integers
 from isochrone_collector.analysis.time_series import SummarisedOutcomes, SummarisedValues
 from isochrone_collector.store import job_state
 from isochrone_collector.store.postgres.pool import Connection, fetch, query
-from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT
+from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, fields_of
 from isochrone_collector.store.probe_queries import KIND_OF, Scope, region_names
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.durations import HOUR_US
@@ -53,9 +53,7 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRow:
-    """The values of one metric of one target from one region, as blobs of `histogram`: of the known values, and of the
-    limits that censored values exceed.
-    """
+    """A metric of a target from a region, as blobs of `histogram`: of values, and of the limits that others exceed."""
 
     target_id: int
     region: str
@@ -93,9 +91,7 @@ class _OutcomesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """The number of probes of one target from one region by outcome, their cost in US dollars if known, the newest
-    round, and the hours (or hours of days) with probes.
-    """
+    """Probes of a series by outcome, their cost in US dollars, the newest round, and the hours with probes."""
 
     target_id: int
     region: str
@@ -138,9 +134,7 @@ class Distributions:
 
 
 async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
-    """Return the pieces of a window that are summarised: whole days where possible, else hours. Empty if not even one
-    whole hour is summarised.
-    """
+    """Return the summarised pieces of a window: days where possible, else hours; empty without a whole hour."""
     done = await job_state.progress(connection)
     until_at = min(window.until_at, done.get(Resolution.HOUR.job, 0))
     return divide(Window(from_at=window.from_at, until_at=until_at), days_until=done.get(Resolution.DAY.job, 0))
@@ -220,9 +214,7 @@ async def values_over_time(
 async def outcomes_over_time(
     connection: Connection, scope: Scope, found: Iterable[Piece]
 ) -> dict[int, SummarisedOutcomes]:
-    """Return the outcomes of all pieces by target, of targets that have any; the scope must have regions, and its
-    window is ignored.
-    """
+    """Return the outcomes of all pieces by target; the scope must have regions, and its window is ignored."""
     own: defaultdict[int, list[_OutcomesRow]] = defaultdict(list)
     for piece in found:
         for row in await fetch(
@@ -265,23 +257,17 @@ def added(rows: Iterable[OutcomeRow]) -> dict[Series, OutcomeRow]:
 
 
 def _parameters(scope: Scope, piece: Piece) -> dict[str, object]:
-    return {
-        **scope.parameters(),
-        "resolution": piece.resolution.value,
-        "from_at": piece.window.from_at,
-        "until_at": piece.window.until_at,
-    }
+    return {**scope.parameters(), **fields_of(piece.window), "resolution": piece.resolution}
 
 
 async def _joined_rows(
     connection: Connection, scope: Scope, found: Iterable[Piece], metrics: Sequence[Metric], *, starts: sql.SQL
 ) -> list[_EndToEndRow]:
     statement = query("joined_summaries").format(starts=starts)
-    asked = {"metrics": [metric.value for metric in metrics]}
     return [
         row
         for piece in found
-        for row in await fetch(connection, statement, _EndToEndRow, **_parameters(scope, piece) | asked)
+        for row in await fetch(connection, statement, _EndToEndRow, **_parameters(scope, piece), metrics=metrics)
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.store.postgres.pool import Connection, NameRow, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
 
 
@@ -26,9 +27,7 @@ class VantageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStateRow:
-    """A vantage with its newest heartbeat. `ledgered` is the number of samples in the delivery ledger of the epoch that
-    the heartbeat counts.
-    """
+    """A vantage with its newest heartbeat, and the samples in the ledger of the epoch that the heartbeat counts."""
 
     name: str
     region: str
@@ -69,35 +68,12 @@ LEASE_US = 30 * SECOND_US
 AHEAD_US = 5 * MINUTE_US
 """The time in microseconds by which the clocks of two collectors may differ."""
 
-_REPORTED = (
-    "agent_version",
-    "plan_version",
-    "spool_depth",
-    "finished",
-    "stored",
-    "quarantined",
-    "rounds_missed",
-    "clock_offset_us",
-    "clock_uncertainty_us",
-    "loop_lag_us",
-    "refused_plan_version",
-    "refused_plan_reason",
-    "missing_keys",
-    "refused_targets",
-)
-
 
 async def register(connection: Connection, vantage: Vantage, *, seen_at: int) -> VantageRow:
     """Register a vantage and its region if they are new, and return the recorded row, which may have another region."""
     await execute(connection, "register_region", name=vantage.region)
-    await execute(
-        connection,
-        "register_vantage",
-        id=vantage.id,
-        name=vantage.name,
-        region=vantage.region,
-        seen_at=seen_at,
-    )
+    known = {"id": vantage.id, "name": vantage.name, "region": vantage.region}
+    await execute(connection, "register_vantage", **known, seen_at=seen_at)
     return (await fetch(connection, "vantage_by_id", VantageRow, id=vantage.id))[0]
 
 
@@ -183,7 +159,13 @@ async def record_heartbeat(connection: Connection, reports: Iterable[HeartbeatRe
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # A push that was received later may have been committed earlier.
     unrecorded = newest.keys() - {row.id for row in recorded}
-    await _add(connection, stored, unrecorded)
+    added = [
+        {"id": vantage_id, "epoch": epoch, "ledgered": samples}
+        for (vantage_id, epoch), samples in stored.items()
+        if vantage_id in unrecorded
+    ]
+    if added:
+        await execute(connection, "add_ledgered", **_columns(added))
     raised = [{"id": key, "newest_round_at": at} for key, at in rounds.items() if key in unrecorded]
     if raised:
         await execute(connection, "raise_newest_rounds", **_columns(raised))
@@ -193,22 +175,9 @@ async def record_heartbeat(connection: Connection, reports: Iterable[HeartbeatRe
 async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
     """Count the samples in the ledger of new epochs: there may be more than were stored just now."""
     if epochs:
-        asked = {"id": list(epochs), "epoch": list(epochs.values())}
-        ledgered = dict.fromkeys(epochs, 0)
-        for row in await fetch(connection, "count_ledgers", _LedgerCountRow, **asked):
-            ledgered[row.id] = row.ledgered
-        counts = {"id": list(ledgered), "ledgered": list(ledgered.values())}
-        await execute(connection, "set_ledgered", **counts)
-
-
-async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], vantage_ids: AbstractSet[int]) -> None:
-    rows = [
-        {"id": vantage_id, "epoch": epoch, "ledgered": samples}
-        for (vantage_id, epoch), samples in stored.items()
-        if vantage_id in vantage_ids
-    ]
-    if rows:
-        await execute(connection, "add_ledgered", **_columns(rows))
+        rows = await fetch(connection, "count_ledgers", _LedgerCountRow, id=list(epochs), epoch=list(epochs.values()))
+        counts = dict.fromkeys(epochs, 0) | {row.id: row.ledgered for row in rows}
+        await execute(connection, "set_ledgered", id=list(counts), ledgered=list(counts.values()))
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
@@ -220,7 +189,7 @@ def _row_of(
 ) -> dict[str, object]:
     heartbeat = report.heartbeat
     return {
-        **{name: getattr(heartbeat, name) for name in _REPORTED},
+        **fields_of(heartbeat),
         "id": report.vantage_id,
         "seen_at": report.seen_at,
         "epoch": report.epoch,
@@ -228,7 +197,6 @@ def _row_of(
         "samples_at": samples_at,
         "spool_oldest_at": heartbeat.spool_oldest_at or None,
         "next_heartbeat_at": report.seen_at + heartbeat.next_heartbeat_us if heartbeat.next_heartbeat_us else None,
-        "dropped": Jsonb(dict(heartbeat.dropped)),
         "lineage": Jsonb(list(map(str, report.lineage))) if report.lineage else None,
         "silent_since_at": report.seen_at - LEASE_US,
         "future_at": report.seen_at + AHEAD_US,
@@ -259,14 +227,12 @@ class LockedRow(Deliverer):
 
 async def deliverers(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, Deliverer]:
     """Return the agents that deliver for some vantages, by vantage."""
-    found = await fetch(connection, "deliverers", Deliverer, ids=list(vantage_ids))
-    return {row.id: row for row in found}
+    return {row.id: row for row in await fetch(connection, "deliverers", Deliverer, ids=list(vantage_ids))}
 
 
 async def lock(connection: Connection, vantage_ids: Iterable[int]) -> dict[int, LockedRow]:
     """Prevent takeovers of some vantages by other transactions until this one ends; return them by id."""
-    found = await fetch(connection, "lock_vantages", LockedRow, ids=sorted(vantage_ids))
-    return {row.id: row for row in found}
+    return {row.id: row for row in await fetch(connection, "lock_vantages", LockedRow, ids=sorted(vantage_ids))}
 
 
 async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
@@ -276,8 +242,7 @@ async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
 
 async def record_rival(connection: Connection, vantage_id: int, epoch: int, *, first_at: int, last_at: int) -> None:
     """Record that an agent was refused because another one delivers for its vantage."""
-    span = {"first_at": first_at, "last_at": last_at}
-    await execute(connection, "record_rival", id=vantage_id, epoch=epoch, **span)
+    await execute(connection, "record_rival", id=vantage_id, epoch=epoch, first_at=first_at, last_at=last_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

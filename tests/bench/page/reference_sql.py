@@ -12,7 +12,7 @@ from dataclasses import replace
 from isochrone_collector.store import leaderboards, summaries
 from isochrone_collector.store.postgres.pool import Database, Statement, query
 from isochrone_collector.store.postgres.values import parameters_of
-from isochrone_collector.store.probe_queries import Scope, columns_of, fields_of, record_of
+from isochrone_collector.store.probe_queries import Scope, needed_columns, record_of, record_type
 from isochrone_collector.store.summaries import Piece, Resolution
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import SECOND_US, Outcome
@@ -29,7 +29,7 @@ def matrix(scope: Scope) -> list[Asked]:
 
 
 def _probes(columns: tuple[str, ...]) -> Statement:
-    return query("probe_columns").format(record=record_of(fields_of(*columns)))
+    return query("probe_columns").format(record=record_of(record_type(*columns)))
 
 
 def long_series(scope: Scope, *, summarised_until: int) -> list[Asked]:
@@ -42,7 +42,7 @@ def long_series(scope: Scope, *, summarised_until: int) -> list[Asked]:
     return [
         (values, summaries._parameters(scope, hours) | {"metrics": [Metric.TTFT.value]}),
         (query("outcomes_over_time"), summaries._parameters(scope, hours) | {"outcomes": list(Outcome)}),
-        (_probes(("vantage_id", "round_at", *columns_of(Metric.TTFT))), since.parameters()),
+        (_probes(("vantage_id", "round_at", *needed_columns(Metric.TTFT))), since.parameters()),
     ]
 
 

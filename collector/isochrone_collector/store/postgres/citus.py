@@ -53,9 +53,7 @@ _GAVE_WAY = (
 
 
 def check(conninfo: str) -> None:
-    """Check that the server has Citus, with workers. Raises `StartError` if not, `DatabaseUnreachable` and
-    `DatabaseUnavailable`.
-    """
+    """Raise `StartError` without Citus and workers, `DatabaseUnreachable` and `DatabaseUnavailable`."""
     with translated(), connect(conninfo) as connection:
         if not _is_there(connection):
             raise StartError(
@@ -73,9 +71,7 @@ def check(conninfo: str) -> None:
 
 
 def is_incomplete(conninfo: str) -> bool:
-    """Return whether some tables are distributed and others are not yet. Raises `DatabaseUnreachable` and
-    `DatabaseUnavailable`.
-    """
+    """Return whether only some tables are distributed. Raises `DatabaseUnreachable` and `DatabaseUnavailable`."""
     with translated(), connect(conninfo) as connection:
         return bool(local_tables(connection))
 

@@ -114,9 +114,7 @@ def parameters(conninfo: str) -> dict[str, Any]:
 
 
 def unverified_hosts(conninfo: str) -> list[str]:
-    """Return the hosts on other machines whose certificate connections do not verify: `sslmode` is below
-    `verify-full`, in the connection string and in the environment of libpq.
-    """
+    """Return the hosts on other machines for which libpq's `sslmode`, set or by default, is below `verify-full`."""
     usual = {option.keyword.decode(): (option.val or b"").decode() for option in pq.Conninfo.get_defaults()}
     chosen = usual | {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
     if chosen["sslmode"] == "verify-full":

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import BaseRowFactory, class_row, dict_row, kwargs_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from isochrone_collector.errors import DatabaseUnreachable, DeadlineExceeded, SettingsError
@@ -210,9 +210,7 @@ class Database:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
-        """Open a separate connection outside the pool and outside any transaction. Its session, with any advisory lock,
-        ends with the block or when the connection is lost.
-        """
+        """Open a connection outside the pool; its session, with any advisory lock, ends with the block."""
         with translated():
             async with await Connection.connect(self._conninfo, **connections.parameters(self._conninfo)) as connection:
                 await self._configure(connection)
@@ -279,11 +277,27 @@ def _cancellations() -> int:
 
 async def fetch(connection: Connection, statement: Statement | str, row: type[Row], **parameters: object) -> list[Row]:
     """Return all rows of a statement, or of the one of a name, as values of the class `row`, whose fields have the
-    names of the columns. Numbers named `at` or `…_at` are instants, in microseconds since the Unix epoch.
+    names of the columns, and are converted as in `values.conversions`. The parameters are those of
+    `values.parameters_of`; instants are in microseconds since the Unix epoch.
     """
-    async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
+    async with connection.cursor(binary=True, row_factory=_factory(row)) as cursor:
         await cursor.execute(_statement(statement), values.parameters_of(parameters))
         return await cursor.fetchall()
+
+
+def _factory(row: type[Row]) -> BaseRowFactory[Row]:
+    """Return what makes values of a class of rows."""
+    conversions = values.conversions(cast("Any", row))
+    if not conversions:
+        return class_row(row)
+
+    def made(**columns: Any) -> Row:  # noqa: ANN401  # values of any types
+        for name, convert in conversions.items():
+            if columns.get(name) is not None:
+                columns[name] = convert(columns[name])
+        return row(**columns)
+
+    return kwargs_row(made)
 
 
 async def fetch_one(

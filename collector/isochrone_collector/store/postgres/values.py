@@ -13,8 +13,12 @@ its big-endian content. So an array of numbers without NULLs is one array of rec
 """
 
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum, StrEnum
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +26,10 @@ from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.postgres import types
 from psycopg.pq import Format
+from psycopg.types.json import Jsonb
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 POSTGRES_EPOCH_AT = 946_684_800_000_000
 _int64 = struct.Struct("!q")
@@ -56,14 +64,49 @@ def register(connection: AsyncConnection[Any] | Connection[Any]) -> None:
 
 
 def parameters_of(given: Mapping[str, object]) -> dict[str, object]:
-    """Return the parameters of a statement: numbers named `at` or `…_at`, alone or in lists, are instants."""
-    return {name: _instant(value) if name == "at" or name.endswith("_at") else value for name, value in given.items()}
+    """Return the parameters of a statement: numbers named `at` or `…_at`, alone or in lists, are instants; mappings and
+    their lists are JSON, tuples are arrays, sets are sorted arrays, and members of enums are their values.
+    """
+    return {name: _parameter(value, is_instant=name == "at" or name.endswith("_at")) for name, value in given.items()}
 
 
-def _instant(value: object) -> object:
-    if isinstance(value, list):
-        return list(map(_instant, value))
-    return Instant(value) if isinstance(value, int) else value
+def _parameter(value: object, *, is_instant: bool) -> object:
+    if isinstance(value, list | tuple | AbstractSet):
+        listed = sorted(value) if isinstance(value, AbstractSet) else value
+        return [_parameter(one, is_instant=is_instant) for one in listed]
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, Mapping):
+        return Jsonb(dict(value))
+    return Instant(value) if is_instant and isinstance(value, int) else value
+
+
+def columns_of(rows: Iterable[object], *names: str) -> dict[str, list[object]]:
+    """Return some attributes of all rows as parameters: a list for each."""
+    listed = list(rows)
+    return {name: [getattr(row, name) for row in listed] for name in names}
+
+
+def fields_of(row: "DataclassInstance") -> dict[str, Any]:
+    """Return the fields of a row as parameters, or to make a value of another class with them."""
+    return {one.name: getattr(row, one.name) for one in fields(row)}
+
+
+@cache
+def conversions(row: type[Any]) -> Mapping[str, Callable[[Any], object]]:
+    """Return how columns become fields: members of enums, tuples of arrays, and values of JSON objects."""
+    found: dict[str, Callable[[Any], object]] = {}
+    for name, hint in get_type_hints(row).items():
+        base, (item, *_) = get_origin(hint) or hint, get_args(hint) or (None,)
+        if base is tuple and isinstance(item, type) and is_dataclass(item):
+            found[name] = partial(_values, item)
+        elif isinstance(base, type) and issubclass(base, Enum | tuple):
+            found[name] = base
+    return found
+
+
+def _values(kind: Callable[..., object], objects: Iterable[Mapping[str, Any]]) -> tuple[object, ...]:
+    return tuple(kind(**one) for one in objects)
 
 
 _HEAD = np.dtype(">i4")
@@ -116,8 +159,6 @@ _LOADERS: dict[str, type[_ColumnLoader]] = {
 
 
 def read_columns(cursor: AsyncCursor[Any]) -> None:
-    """Decode the arrays of a cursor as numpy arrays, with instants in microseconds since the Unix epoch. Raises
-    `ValueError` if one of them contains NULL.
-    """
+    """Decode arrays as numpy arrays, instants in microseconds since the epoch. Raises `ValueError` for NULL."""
     for name, loader in _LOADERS.items():
         cursor.adapters.register_loader(types[name].array_oid, loader)
