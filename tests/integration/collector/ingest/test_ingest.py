@@ -122,17 +122,6 @@ def test_every_field_is_stored(collector: Collector) -> None:
     assert {(found.target, found.vantage, found.region) for found in stored} == {("sim/a", "us-1", "us-east-2")}
 
 
-def test_a_batch_is_stored_once(collector: Collector) -> None:
-    """A repeated batch, even at the same time over another connection, is counted as duplicate and stored once."""
-    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=tuple(a_sample(collector) for _ in range(3)))
-    with ThreadPoolExecutor(4) as threads:
-        receipts = list(threads.map(lambda _: collector.call.push(batch), range(4)))
-    assert sorted((receipt.stored, receipt.duplicate) for receipt in receipts) == [(0, 3), (0, 3), (0, 3), (3, 0)]
-    assert rows(collector, "SELECT count(*) FROM sample") == [(3,)]
-    other_life = collector.call.push(replace(batch, epoch=8))
-    assert other_life.stored == 3
-
-
 def test_samples_of_unknown_targets_stay_with_the_agent(collector: Collector) -> None:
     """The agent, which keeps them, gets their ids, and nothing of the batch is stored."""
     batch = Batch(
@@ -172,7 +161,9 @@ def test_lost_batches_are_named(collector: Collector) -> None:
 
 
 def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
-    """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push."""
+    """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push,
+    after its target is no longer planned.
+    """
     samples = (
         a_sample(collector),
         a_sample(collector, ttft_us=-1),
@@ -182,27 +173,15 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
         a_sample(collector),
     )
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
-    first, second = collector.call.push(batch), collector.call.push(batch)
+    first = collector.call.push(batch)
+    collector.call.apply(PLAN.replace("model: a", "model: b"))
+    second = collector.call.push(replace(batch, sent_at=now_at()))
     reasons = [(rejection.index, rejection.reason.partition(":")[0]) for rejection in first.rejections]
     assert reasons == [(1, "out_of_bounds"), (2, "not_finite"), (3, "too_long"), (4, "absurd_time")]
     assert (first.stored, first.duplicate, first.rejected) == (2, 0, 4)
     assert (second.stored, second.duplicate, second.rejected) == (0, 2, 4)
     assert second.rejections == first.rejections
     assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (5,)]
-
-
-def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
-    """A rejected sample is rejected again in a retry, not called a duplicate: it was never stored. A target of a former
-    plan stays known.
-    """
-    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
-    collector.call.apply(PLAN.replace("model: a", "model: b"))
-    later = batch.samples[0].target_id
-    invalid = replace(batch, samples=(replace(batch.samples[0], chunks=-1),))
-    (rejection,) = collector.call.push(invalid).rejections
-    assert rejection.reason.startswith("out_of_bounds")
-    assert collector.call.push(replace(invalid, sent_at=now_at())).rejections == (rejection,)
-    assert collector.call.push(replace(batch, seq=2)).stored == 1, f"{later} was planned once and stays known"
 
 
 def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> None:
@@ -282,31 +261,15 @@ def test_a_vantage_keeps_its_region(collector: Collector) -> None:
     assert "eu-west-1" in details
 
 
-def test_a_push_without_samples_updates_the_heartbeat_only(collector: Collector) -> None:
-    """A push without samples stores no sample and no ledger row, and updates the heartbeat."""
-    heartbeat = Heartbeat(
-        agent_version="0.1.0",
-        plan_version=1,
-        spool_depth=12,
-        spool_oldest_at=now_at(),
-        dropped={"spool_full": 3},
-        next_heartbeat_us=30 * SECOND_US,
-    )
-    receipt = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, heartbeat=heartbeat))
-    assert (receipt.stored, receipt.duplicate, receipt.rejected, receipt.plan_version) == (0, 0, 0, 1)
-    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
-    columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
-    [found] = rows(collector, f"SELECT {columns} FROM vantage")
-    assert found[:-1] == ("us-1", "us-east-2", "0.1.0", 1, 12, {"spool_full": 3})
-    assert found[-1].total_seconds() == 30
-
-
 def test_the_whole_heartbeat_is_kept(collector: Collector) -> None:
-    """All values of a heartbeat are stored, and invalid ones are cut."""
+    """A push without samples stores all values of its heartbeat, of which invalid ones are cut, and nothing else."""
     spend = Spend(provider="sim", day_at=now_at() // DAY_US * DAY_US, usd=0.25, tokens=12, requests=3)
     heartbeat = Heartbeat(
         agent_version="0.2.0",
         plan_version=1,
+        spool_depth=12,
+        dropped={"spool_full": 3},
+        next_heartbeat_us=30 * SECOND_US,
         finished=30,
         stored=20,
         quarantined=4,
@@ -319,6 +282,12 @@ def test_the_whole_heartbeat_is_kept(collector: Collector) -> None:
         spend=(spend, replace(spend, provider="x" * 200)),
     )
     before = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, heartbeat=heartbeat))
+    assert (before.stored, before.duplicate, before.rejected, before.plan_version) == (0, 0, 0, 1)
+    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
+    [(*found, until_next)] = rows(collector, f"SELECT {columns} FROM vantage")
+    assert found == ["us-1", "us-east-2", "0.2.0", 1, 12, {"spool_full": 3}]
+    assert until_next.total_seconds() == 30
     told = "finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us"
     [found] = rows(collector, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage")
     assert found[:5] == (30, 20, 4, 5, -7)
@@ -355,6 +324,7 @@ def test_concurrent_pushes_are_all_stored(collector: Collector) -> None:
     assert found == [(batch.seq, len(batch.samples), len(batch.samples)) for batch in batches]
     assert rows(collector, "SELECT count(*), sum(samples) FROM ingest_batch") == [(40, sum(n for _, n, _ in found))]
     assert rows(collector, "SELECT count(*) FROM vantage WHERE newest_sample_at IS NOT NULL") == [(10,)]
+    assert collector.call.push(replace(batches[0], epoch=8)).stored == 1, "another epoch is another batch"
 
 
 def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> None:
@@ -416,16 +386,6 @@ def test_two_collectors_share_a_database(collector: Collector, start_collector: 
     collector.call.apply(PLAN.replace("model: a", "model: b"))
     fresh = replace(batch, seq=2, samples=(a_sample(collector),))
     assert other.call.push(fresh).stored == 1
-
-
-def test_cut_connections_are_replaced(collector: Collector) -> None:
-    """After its connections are cut, the collector opens new ones, and a repeated push is stored once."""
-    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
-    assert collector.call.push(batch).stored == 1
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
-    rows(collector, cut + " AND datname = current_database()")
-    assert collector.call.push(replace(batch, seq=2)).stored == 1
-    assert collector.call.push(batch).duplicate == 1
 
 
 @pytest.mark.parametrize("samples", [0, 1, 300])

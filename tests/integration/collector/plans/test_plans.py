@@ -32,19 +32,15 @@ def versions(collector: Collector) -> list[tuple[int, str]]:
         return connection.execute("SELECT version, applied_by FROM plan ORDER BY version").fetchall()
 
 
-def test_before_the_first_plan(start_collector: StartCollector) -> None:
-    """Without a plan an agent gets none, and readers an empty list instead of an error."""
+def test_apply_then_fetch(start_collector: StartCollector) -> None:
+    """An applied plan is fetched with its version; an agent that already has it gets an empty reply, and one with
+    another plan under this version, from before the database was restored, the plan. Receipts have the hash. Before
+    the first plan an agent gets none, and readers an empty list.
+    """
     collector = start_collector()
     assert collector.call.fetch_plan() is None
     assert collector.call.fetch_plan(if_version=0) is None
     assert collector.call.targets().plan_version == 0
-
-
-def test_apply_then_fetch(start_collector: StartCollector) -> None:
-    """An applied plan is fetched with its version; an agent that already has it gets an empty reply, and one with
-    another plan under this version, from before the database was restored, the plan. Receipts have the hash.
-    """
-    collector = start_collector()
     change = collector.call.apply(PLAN)
     assert (change.version, change.changed, change.added) == (1, True, ("sim/a", "sim/b"))
     assert change.requests_per_day == 2 * 1440
@@ -194,31 +190,22 @@ def test_another_collector_notices(start_collector: StartCollector) -> None:
     eventually(20, lambda: other.call.targets().plan_version == 1, "the other collector has the plan")
 
 
-def test_the_command_applies(start_collector: StartCollector, tmp_path: Path) -> None:
-    """The command shows the changes and the cost, as a table or as JSON, and records the user."""
+def test_the_command_asks_and_applies(start_collector: StartCollector, tmp_path: Path) -> None:
+    """The command shows the changes and the cost, as a table or as JSON, and records the user; without --yes and
+    without a terminal nothing is applied, and there is a hint.
+    """
     collector = start_collector()
-    shown = collector.apply(PLAN, tmp_path).stdout
-    assert "+ sim/a" in shown
-    assert "2880 requests" in shown
-    [(version, applied_by)] = versions(collector)
-    assert version == 1
-    assert "@" in applied_by
-    again = collector.apply(PLAN, tmp_path, "--output", "json").stdout
-    assert '"changed": false' in again
-
-
-def test_the_command_asks_first(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Without --yes and without a terminal nothing is applied, and there is a hint."""
-    collector = start_collector()
-    file = tmp_path / "plan.yaml"
+    file = tmp_path / "asked.yaml"
     file.write_text(PLAN)
     done = run_command("apply", str(file), "--collector", collector.address)
-    assert done.returncode == 2
-    assert "+ sim/a" in done.stderr
-    assert "hint: pass --yes" in done.stderr
-    dry = run_command("apply", str(file), "--collector", collector.address, "--dry-run")
-    assert dry.returncode == 0
+    assert (done.returncode, "+ sim/a" in done.stderr, "hint: pass --yes" in done.stderr) == (2, True, True)
+    assert run_command("apply", str(file), "--collector", collector.address, "--dry-run").returncode == 0
     assert versions(collector) == []
+    shown = collector.apply(PLAN, tmp_path).stdout
+    assert ("+ sim/a" in shown, "2880 requests" in shown) == (True, True)
+    [(version, applied_by)] = versions(collector)
+    assert (version, "@" in applied_by) == (1, True)
+    assert '"changed": false' in collector.apply(PLAN, tmp_path, "--output", "json").stdout
 
 
 def test_the_command_reports_all_problems(start_collector: StartCollector, tmp_path: Path) -> None:

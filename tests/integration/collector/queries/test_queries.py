@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import grpc
@@ -38,6 +39,7 @@ class World:
 
     call: Caller
     start_at: int
+    epoch: int
     seq: int = 0
 
     def target(self, name: str) -> int:
@@ -53,25 +55,30 @@ class World:
     def push(self, vantage: Vantage, *samples: Sample) -> None:
         """Push samples and see them stored."""
         self.seq += 1
-        receipt = self.call.push(Batch(vantage=vantage, epoch=5, seq=self.seq, samples=samples))
+        receipt = self.call.push(Batch(vantage=vantage, epoch=self.epoch, seq=self.seq, samples=samples))
         assert receipt.stored == len(samples), receipt
 
     def select(self, **fields: Any) -> Selection:
-        """A selection over all rounds from the start until now."""
-        return Selection(
-            window=Window(from_at=self.start_at, until_at=time.time_ns() // 1000 + 60 * SECOND_US), **fields
-        )
+        """A selection over all rounds from the start on."""
+        window = Window(from_at=self.start_at, until_at=self.start_at + 1_260 * SECOND_US)
+        return Selection(window=window, **fields)
+
+
+NUMBERS = count()
 
 
 def a_world(collector: Collector) -> World:
+    """Twenty minutes of rounds, which no other world has."""
     collector.call.apply(PLAN)
-    return World(call=collector.call, start_at=time.time_ns() // 1000 - 1_200 * SECOND_US)
+    number = next(NUMBERS)
+    start_at = time.time_ns() // 1000 - (1_200 + 3_600 * number) * SECOND_US
+    return World(call=collector.call, start_at=start_at, epoch=5 + number)
 
 
 @pytest.fixture
-def world(start_collector: StartCollector) -> World:
-    """Twenty minutes of rounds to fill."""
-    return a_world(start_collector(more=KEEP_A_MONTH))
+def world(shared_collector: Collector) -> World:
+    """Twenty minutes of rounds to fill, in a collector that other tests use too."""
+    return a_world(shared_collector)
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +207,9 @@ def test_coverage_counts_what_is_absent(world: World) -> None:
     assert 0 <= line.planned <= 3
 
 
-def test_an_altered_target_keeps_its_past(world: World) -> None:
+def test_an_altered_target_keeps_its_past(start_collector: StartCollector) -> None:
     """After a plan change the old series is kept under a distinct name, and the new one has the plain name."""
+    world = a_world(start_collector(more=KEEP_A_MONTH))
     world.push(US, world.sample(0, ttft_us=MS))
     old = world.target("sim/a")
     world.call.apply(PLAN.replace("model: a,", "model: a, workload: {max_output_tokens: 5},"))

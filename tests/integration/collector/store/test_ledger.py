@@ -89,30 +89,17 @@ async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -
     await local.begin(DAY_AT)
     await local.push(US, epoch=AFTER, seq=0)
     await local.push(SG, epoch=AFTER, seq=0)
-    other = Ingest(
-        database=local.database,
-        plans=local.plans,
-        window=local.ingest.window,
-        clock=local.clock,
-    )
+    other = Ingest(database=local.database, plans=local.plans, window=local.ingest.window, clock=local.clock)
+    beat = Heartbeat(epoch=AFTER)
     for seq in range(1, 9):
         local.ingest, other = other, local.ingest
         pushes = [
-            local.push(
-                vantage,
-                [local.sample(DAY_AT + seq)] * size,
-                epoch=epoch,
-                seq=seq,
-                heartbeat=Heartbeat(epoch=AFTER),
-            )
+            local.push(vantage, [local.sample(DAY_AT + seq)] * size, epoch=epoch, seq=seq, heartbeat=beat)
             for vantage, size in ((US, 1), (SG, 10))
             for epoch in (BEFORE, AFTER)
         ]
         await asyncio.gather(*pushes)
-    assert (
-        (await state_of(local, US)).ledgered,
-        (await state_of(local, SG)).ledgered,
-    ) == (8, 80)
+    assert [(await state_of(local, vantage)).ledgered for vantage in (US, SG)] == [8, 80]
 
 
 @pytest.mark.parametrize("rounds", [(), (0, 5, 2)])
