@@ -229,7 +229,7 @@ class PushClient:
             seq=seq,
             heartbeat=heartbeat,
             sent_at=before.wall_at,
-            lineage=self._spool.epoch_history,
+            epoch_history=self._spool.epoch_history,
             kept=await self._spool.replay_ranges() if verifies else (),
         )
         receipt = await self._collector.push(head, batch.content if batch else b"")

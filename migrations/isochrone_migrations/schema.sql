@@ -419,9 +419,9 @@ CREATE TABLE vantage (
     spend jsonb DEFAULT '[]'::jsonb NOT NULL,
     ledgered bigint DEFAULT 0 NOT NULL,
     missing_keys text,
-    rival_epoch bigint,
-    rival_first_at timestamp with time zone,
-    rival_last_at timestamp with time zone,
+    duplicate_epoch bigint,
+    duplicate_first_at timestamp with time zone,
+    duplicate_last_at timestamp with time zone,
     refused_targets text,
     stored_rounds_until timestamp with time zone,
     earlier_rounds_until timestamp with time zone
@@ -429,7 +429,7 @@ CREATE TABLE vantage (
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the heartbeat of its newest push.';
 
-COMMENT ON COLUMN vantage.rival_epoch IS 'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
+COMMENT ON COLUMN vantage.duplicate_epoch IS 'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
 
 COMMENT ON COLUMN vantage.earlier_rounds_until IS 'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';
 

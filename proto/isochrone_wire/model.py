@@ -441,8 +441,8 @@ class BatchRange:
 class Batch:
     """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
-    `epoch` is a random number per start of an agent, and `lineage` its newest epochs, newest first. `sent_at` is its
-    wall clock, for the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
+    `epoch` is a random number per start of an agent, and `epoch_history` its newest epochs, newest first. `sent_at` is
+    its wall clock, for the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"
@@ -453,7 +453,7 @@ class Batch:
     samples: tuple[Sample, ...] = ()
     heartbeat: Heartbeat = Heartbeat()
     sent_at: int = 0
-    lineage: tuple[int, ...] = ()
+    epoch_history: tuple[int, ...] = ()
     kept: tuple[BatchRange, ...] = ()
 
 

@@ -155,7 +155,7 @@ class Agent:
             ),
             heartbeat=Heartbeat(agent_version="bench", next_heartbeat_us=15 * SECOND_US),
             sent_at=now_at,
-            lineage=(self.number + 1,),
+            epoch_history=(self.number + 1,),
         )
         message: fleet_pb2.PushRequest = codec.encode(batch)
         return message

@@ -138,7 +138,7 @@ def account_of(row: VantageStatus) -> str:
 
     The heartbeat of a push is older than its commit, so the ledger may be ahead by the spool's size at that time.
     """
-    if row.rival_at is not None:
+    if row.duplicate_at is not None:
         return "two agents"
     if not row.finished:
         return UNKNOWN
@@ -177,7 +177,7 @@ def _remark(row: VantageStatus) -> str:
     notes = (
         (row.liveness is not Liveness.ONLINE, row.reason),
         (row.refused_plan_version is not None, refused),
-        (row.rival_at is not None, "a second agent uses this credential and is refused"),
+        (row.duplicate_at is not None, "a second agent uses this credential and is refused"),
         (row.missing_keys, f"skips targets without a key: {row.missing_keys}"),
         (row.refused_targets, f"skips targets refused by the agent's policy: {row.refused_targets}"),
         (dropped, f"dropped {dropped}"),

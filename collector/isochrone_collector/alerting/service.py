@@ -104,9 +104,9 @@ class AlertService:
     async def check_duplicate_agents(self) -> None:
         """Raise an alert for each vantage with a second agent."""
         async with self._database.connection() as connection:
-            for row in await vantages.rivals(connection, now_at=self._clock()):
-                instants = {"since_at": row.rival_first_at, "raised_at": self._clock()}
-                message = of_duplicate_agent(row.name, row.region, epoch=row.rival_epoch, **instants)
+            for row in await vantages.duplicates(connection, now_at=self._clock()):
+                instants = {"since_at": row.duplicate_first_at, "raised_at": self._clock()}
+                message = of_duplicate_agent(row.name, row.region, epoch=row.duplicate_epoch, **instants)
                 await self.raise_alert(connection, message)
 
     async def check_lost_batches(self) -> None:

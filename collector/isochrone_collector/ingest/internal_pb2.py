@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from isochrone_wire.v1 import fleet_pb2 as isochrone__wire_dot_v1_dot_fleet__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)isochrone_collector/ingest/internal.proto\x12\x10isochrone.ingest\x1a\x1disochrone_wire/v1/fleet.proto\"\xd9\x01\n\x0cPushEnvelope\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\r\n\x05\x65poch\x18\x02 \x01(\x10\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x0f\n\x07samples\x18\x04 \x03(\x0c\x12*\n\theartbeat\x18\x05 \x01(\x0b\x32\x17.isochrone.v1.Heartbeat\x12\x0f\n\x07sent_at\x18\x06 \x01(\x10\x12\x0f\n\x07lineage\x18\x07 \x03(\x10\x12&\n\x04kept\x18\x08 \x03(\x0b\x32\x18.isochrone.v1.BatchRangeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)isochrone_collector/ingest/internal.proto\x12\x10isochrone.ingest\x1a\x1disochrone_wire/v1/fleet.proto\"\xdf\x01\n\x0cPushEnvelope\x12&\n\x07vantage\x18\x01 \x01(\x0b\x32\x15.isochrone.v1.Vantage\x12\r\n\x05\x65poch\x18\x02 \x01(\x10\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x0f\n\x07samples\x18\x04 \x03(\x0c\x12*\n\theartbeat\x18\x05 \x01(\x0b\x32\x17.isochrone.v1.Heartbeat\x12\x0f\n\x07sent_at\x18\x06 \x01(\x10\x12\x15\n\repoch_history\x18\x07 \x03(\x10\x12&\n\x04kept\x18\x08 \x03(\x0b\x32\x18.isochrone.v1.BatchRangeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'isochrone_collector.ingest.
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PUSHENVELOPE']._serialized_start=95
-  _globals['_PUSHENVELOPE']._serialized_end=312
+  _globals['_PUSHENVELOPE']._serialized_end=318
 # @@protoc_insertion_point(module_scope)

@@ -33,7 +33,7 @@ class PushEnvelope(_message.Message):
     SAMPLES_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
-    LINEAGE_FIELD_NUMBER: _builtins.int
+    EPOCH_HISTORY_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     seq: _builtins.int
@@ -45,7 +45,7 @@ class PushEnvelope(_message.Message):
     @_builtins.property
     def heartbeat(self) -> _fleet_pb2.Heartbeat: ...
     @_builtins.property
-    def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def epoch_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def kept(self) -> _containers.RepeatedCompositeFieldContainer[_fleet_pb2.BatchRange]: ...
     def __init__(
@@ -57,12 +57,12 @@ class PushEnvelope(_message.Message):
         samples: _abc.Iterable[_builtins.bytes] | None = ...,
         heartbeat: _fleet_pb2.Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
-        lineage: _abc.Iterable[_builtins.int] | None = ...,
+        epoch_history: _abc.Iterable[_builtins.int] | None = ...,
         kept: _abc.Iterable[_fleet_pb2.BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "epoch_history", b"epoch_history", "heartbeat", b"heartbeat", "kept", b"kept", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

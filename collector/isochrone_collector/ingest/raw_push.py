@@ -33,7 +33,7 @@ from isochrone_collector.ingest.sample_columns import (
     SampleColumns,
     derived,
 )
-from isochrone_collector.ingest.validation import MAX_KEPT_RANGES, MAX_LINEAGE, PushBatch
+from isochrone_collector.ingest.validation import MAX_EPOCHS, MAX_KEPT_RANGES, PushBatch
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import BatchRange, Heartbeat, Sample, Vantage
@@ -81,7 +81,7 @@ class RawPush:
             heartbeat=codec.decode(Heartbeat, self.envelope.heartbeat),
             received_at=received_at,
             sent_at=self.envelope.sent_at,
-            lineage=tuple(self.envelope.lineage[:MAX_LINEAGE]),
+            epoch_history=tuple(self.envelope.epoch_history[:MAX_EPOCHS]),
             kept=tuple(codec.decode(BatchRange, one) for one in self.envelope.kept[:MAX_KEPT_RANGES]),
         )
 

@@ -276,7 +276,7 @@ class Ingest:
             batch_epoch=batch.epoch,
             seen_at=self._shared_clock(),
             heartbeat=trimmed(batch.heartbeat),
-            lineage=batch.lineage,
+            epoch_history=batch.epoch_history,
         )
 
     def _receipt_of_duplicate(self, batch: PushBatch, encoded: EncodedBatch, earlier: LedgerRow) -> Receipt:

@@ -139,7 +139,7 @@ def _in_any(columns: Flags) -> Flags:
 
 
 MAX_SAMPLES = 10_000
-MAX_LINEAGE = 32
+MAX_EPOCHS = 32
 MAX_KEPT_RANGES = 64
 MAX_CLOCK_DISTANCE_US = DAY_US
 """Samples of an agent are refused while its clock is further from the collector's, in microseconds."""
@@ -170,7 +170,7 @@ class PushBatch:
     heartbeat: Heartbeat
     received_at: int
     sent_at: int = 0
-    lineage: tuple[int, ...] = ()
+    epoch_history: tuple[int, ...] = ()
     kept: tuple[BatchRange, ...] = ()
 
     @property

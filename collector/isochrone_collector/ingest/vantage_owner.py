@@ -2,12 +2,12 @@
 
 The laws:
 
-1. An agent is known by the epoch of its newest start. The epochs of its spool are its lineage: an agent whose lineage
+1. An agent is known by the epoch of its newest start. The epochs of its spool are its history: an agent whose history
    has the epoch that delivered last is its successor, and takes over at once.
 2. Any other agent waits until the one that delivers has been silent for `LEASE_US`. Its samples stay in its spool.
-3. An agent that was refused for `RIVAL_US` while another one delivers is a rival: a cloned machine, or a restored
-   snapshot. A restart never takes that long. It is reported, and refused with another status, so that it sends
-   heartbeats only.
+3. An agent that was refused for `DUPLICATE_US` while another one delivers is a duplicate: a cloned machine, or a
+   restored snapshot. A restart never takes that long. It is reported, and refused with another status, so that it
+   sends heartbeats only.
 4. The database decides: neither the heartbeat nor the samples of another agent are recorded. Each collector remembers
    what it has read.
 5. Every round is stored once. Samples of rounds up to the newest one that was stored before a takeover are compared
@@ -19,7 +19,7 @@ Samples of rounds that are stored already: found before a batch is stored, and s
 
 The laws, for a sample of a batch and the stored samples of the same vantage, target and round:
 
-1. If another agent, with an epoch that is not in the lineage, has stored one, the round is complete.
+1. If another agent, with an epoch that is not in the history, has stored one, the round is complete.
 2. A stored sample of the same request is the sample itself: a restored snapshot has sealed it again.
 3. A round of one sample has no second one. Of a burst, a restart may have left a part in the spool: it is stored.
 
@@ -55,7 +55,7 @@ from isochrone_collector.store.vantages import (
 )
 from isochrone_wire.model import DAY_US, SECOND_US, BatchRange
 
-RIVAL_US = 45 * SECOND_US
+DUPLICATE_US = 45 * SECOND_US
 """The time in microseconds after which an agent that is refused is reported."""
 
 _RETRY_US = 5 * SECOND_US
@@ -64,17 +64,17 @@ _DELIVERED = "another agent delivered for this vantage a moment ago"
 _log = structlog.get_logger()
 
 
-def may_deliver(owner: OwnerRow, epoch: int, lineage: tuple[int, ...], *, now_at: int) -> bool:
+def may_deliver(owner: OwnerRow, epoch: int, epoch_history: tuple[int, ...], *, now_at: int) -> bool:
     """Return whether the agent with this epoch may deliver for the vantage of `owner`."""
     is_silent = not -AHEAD_US <= now_at - owner.last_seen_at <= LEASE_US
-    return owner.epoch is None or owner.epoch in (epoch, *lineage) or is_silent
+    return owner.epoch is None or owner.epoch in (epoch, *epoch_history) or is_silent
 
 
 def refused_since(owner: OwnerRow, epoch: int, *, now_at: int) -> int:
     """Return the instant since which the agent with this epoch has been refused without a longer pause."""
-    if owner.rival_epoch != epoch or owner.rival_first_at is None or owner.rival_last_at is None:
+    if owner.duplicate_epoch != epoch or owner.duplicate_first_at is None or owner.duplicate_last_at is None:
         return now_at
-    return owner.rival_first_at if -AHEAD_US <= now_at - owner.rival_last_at <= LEASE_US else now_at
+    return owner.duplicate_first_at if -AHEAD_US <= now_at - owner.duplicate_last_at <= LEASE_US else now_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,23 +108,23 @@ class VantageOwners:
 
     async def admit(self, batch: PushBatch) -> None:
         """Return if the agent of a push delivers for its vantage. Raises `ResourceExhausted` for an agent that has to
-        wait, `Conflict` for a rival, and `DatabaseUnavailable`. Agents without a lineage are always admitted.
+        wait, `Conflict` for a duplicate, and `DatabaseUnavailable`. Agents without a history are always admitted.
         """
         epoch, vantage = batch.heartbeat.epoch or batch.epoch, batch.vantage
-        if not batch.lineage or self._known(vantage.id, epoch):
+        if not batch.epoch_history or self._known(vantage.id, epoch):
             return
         now_at = self._clock()
         async with self._database.connection() as connection:
             owner = await vantages.owner(connection, vantage.id)
-            if owner is None or may_deliver(owner, epoch, batch.lineage, now_at=now_at):
+            if owner is None or may_deliver(owner, epoch, batch.epoch_history, now_at=now_at):
                 if owner is not None and owner.epoch == epoch:
                     self._owners[vantage.id] = _Delivering(epoch=epoch, earlier_until=owner.earlier_rounds_until or 0)
                 return
             since_at = refused_since(owner, epoch, now_at=now_at)
-            await vantages.record_rival(connection, vantage.id, epoch, first_at=since_at, last_at=now_at)
-        if now_at - since_at < RIVAL_US:
+            await vantages.record_duplicate(connection, vantage.id, epoch, first_at=since_at, last_at=now_at)
+        if now_at - since_at < DUPLICATE_US:
             raise ResourceExhausted(_DELIVERED, delay_us=_RETRY_US)
-        _log.error("agent.rival", vantage=vantage.name, epoch=epoch, since_at=since_at)
+        _log.error("agent.duplicate", vantage=vantage.name, epoch=epoch, since_at=since_at)
         raise Conflict(
             f"another agent with the credential of {vantage.name!r} delivers: this machine is perhaps a clone or a "
             "restored snapshot; stop one of the two, or join with another name; the samples stay in the spool"
@@ -134,12 +134,12 @@ class VantageOwners:
         self, connection: Connection, pushes: Sequence[tuple[HeartbeatReport, EncodedBatch]]
     ) -> list[EncodedBatch]:
         """Return the batches of pushes; their samples of rounds that are stored already are set aside."""
-        reports = [report for report, _ in pushes if report.lineage]
+        reports = [report for report, _ in pushes if report.epoch_history]
         taking_over = {one.vantage_id for one in reports if self._known(one.vantage_id, one.epoch) is None}
         locked = await vantages.lock(connection, taking_over) if taking_over else {}
         checked = []
         for report, batch in pushes:
-            until_at = self._checked_until(report, locked.get(report.vantage_id)) if report.lineage else 0
+            until_at = self._checked_until(report, locked.get(report.vantage_id)) if report.epoch_history else 0
             is_newer = batch.oldest_round_at is None or batch.oldest_round_at > until_at
             checked.append(batch if is_newer else await _without_stored(connection, report, batch))
         return checked
@@ -158,14 +158,14 @@ class VantageOwners:
         owners = {**recording.deliverers, **(await vantages.deliverers(connection, doubtful) if doubtful else {})}
         for report in reports:
             owner = owners.get(report.vantage_id)
-            if report.lineage and owner and not self._may_commit(report, owner):
+            if report.epoch_history and owner and not self._may_commit(report, owner):
                 self.forget({report.vantage_id})
                 raise ResourceExhausted(_DELIVERED, delay_us=_RETRY_US)
 
     def _may_commit(self, report: HeartbeatReport, owner: Deliverer) -> bool:
         known = self._known(report.vantage_id, report.epoch)
         is_compared = known is None or known.earlier_until >= (owner.earlier_rounds_until or 0)
-        return is_compared and owner.epoch in (report.epoch, *report.lineage)
+        return is_compared and owner.epoch in (report.epoch, *report.epoch_history)
 
     def _known(self, vantage_id: int, epoch: int) -> _Delivering | None:
         known = self._owners.get(vantage_id)
@@ -183,7 +183,7 @@ class VantageOwners:
 async def _without_stored(connection: Connection, report: HeartbeatReport, batch: EncodedBatch) -> EncodedBatch:
     rows = list(read_rows(batch.rows))
     stored = await stored_rounds(connection, report.vantage_id, {row.round for row in rows})
-    places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.lineage})
+    places = repeated(rows, stored, {report.epoch, report.batch_epoch, *report.epoch_history})
     return set_aside(batch, rows, places) if places else batch
 
 
@@ -232,7 +232,7 @@ def read_rows(block: EncodedRows) -> Iterator[Row]:
         )
 
 
-def repeated(rows: Sequence[Row], stored: Iterable[StoredRow], lineage: AbstractSet[int]) -> set[int]:
+def repeated(rows: Sequence[Row], stored: Iterable[StoredRow], epoch_history: AbstractSet[int]) -> set[int]:
     """Return the places of the rows that must not be stored beside the `stored` samples."""
     of_round: dict[tuple[int, int], list[StoredRow]] = defaultdict(list)
     for one in stored:
@@ -241,13 +241,13 @@ def repeated(rows: Sequence[Row], stored: Iterable[StoredRow], lineage: Abstract
     return {
         place
         for place, row in enumerate(rows)
-        if (others := of_round.get(row.round)) and _is_repeated(row, others, counts[row.round], lineage)
+        if (others := of_round.get(row.round)) and _is_repeated(row, others, counts[row.round], epoch_history)
     }
 
 
-def _is_repeated(row: Row, others: Collection[StoredRow], count: int, lineage: AbstractSet[int]) -> bool:
+def _is_repeated(row: Row, others: Collection[StoredRow], count: int, epoch_history: AbstractSet[int]) -> bool:
     return (
-        any(other.epoch not in lineage or other.dispatched_at == row.dispatched_at for other in others)
+        any(other.epoch not in epoch_history or other.dispatched_at == row.dispatched_at for other in others)
         or len(others) == count == 1
     )
 

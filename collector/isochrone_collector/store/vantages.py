@@ -51,7 +51,7 @@ class VantageStateRow:
     rounds_missed: int
     missing_keys: str | None
     refused_targets: str | None
-    rival_at: int | None
+    duplicate_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class HeartbeatReport:
     """The heartbeat of one push, with its vantage, the instant of its receipt and the number of samples `stored` with
     it.
 
-    `batch_epoch` is the epoch of the push itself, `epoch` the one that the heartbeat counts. `lineage` are the epochs
-    of the agent's spool. `newest_round_at` is that of the stored samples.
+    `batch_epoch` is the epoch of the push itself, `epoch` the one that the heartbeat counts. `epoch_history` are
+    those of the agent's spool. `newest_round_at` is that of the stored samples.
     """
 
     vantage_id: int
@@ -91,7 +91,7 @@ class HeartbeatReport:
     seen_at: int
     heartbeat: Heartbeat
     stored: int = 0
-    lineage: tuple[int, ...] = ()
+    epoch_history: tuple[int, ...] = ()
     newest_round_at: int | None = None
 
     @property
@@ -197,7 +197,7 @@ def _row_of(
         "samples_at": samples_at,
         "spool_oldest_at": heartbeat.spool_oldest_at or None,
         "next_heartbeat_at": report.seen_at + heartbeat.next_heartbeat_us if heartbeat.next_heartbeat_us else None,
-        "lineage": Jsonb(list(map(str, report.lineage))) if report.lineage else None,
+        "epoch_history": Jsonb(list(map(str, report.epoch_history))) if report.epoch_history else None,
         "silent_since_at": report.seen_at - LEASE_US,
         "future_at": report.seen_at + AHEAD_US,
         "spend": Jsonb([asdict(line) for line in heartbeat.spend]),
@@ -212,9 +212,9 @@ class OwnerRow:
 
     epoch: int | None
     last_seen_at: int
-    rival_epoch: int | None
-    rival_first_at: int | None
-    rival_last_at: int | None
+    duplicate_epoch: int | None
+    duplicate_first_at: int | None
+    duplicate_last_at: int | None
     earlier_rounds_until: int | None
 
 
@@ -240,24 +240,24 @@ async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
     return await fetch_one(connection, "owner", OwnerRow, id=vantage_id)
 
 
-async def record_rival(connection: Connection, vantage_id: int, epoch: int, *, first_at: int, last_at: int) -> None:
+async def record_duplicate(connection: Connection, vantage_id: int, epoch: int, *, first_at: int, last_at: int) -> None:
     """Record that an agent was refused because another one delivers for its vantage."""
-    await execute(connection, "record_rival", id=vantage_id, epoch=epoch, first_at=first_at, last_at=last_at)
+    await execute(connection, "record_duplicate", id=vantage_id, epoch=epoch, first_at=first_at, last_at=last_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RivalRow:
+class DuplicateRow:
     """A vantage with a second agent that was refused."""
 
     name: str
     region: str
-    rival_epoch: int
-    rival_first_at: int
+    duplicate_epoch: int
+    duplicate_first_at: int
 
 
-async def rivals(connection: Connection, *, now_at: int) -> list[RivalRow]:
+async def duplicates(connection: Connection, *, now_at: int) -> list[DuplicateRow]:
     """Return the vantages with a second agent that was refused a moment ago, and for longer than a restart takes."""
-    return await fetch(connection, "rivals", RivalRow, now_at=now_at)
+    return await fetch(connection, "duplicates", DuplicateRow, now_at=now_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

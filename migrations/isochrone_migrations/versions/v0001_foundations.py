@@ -39,15 +39,15 @@ CREATE TABLE vantage (
     spend jsonb NOT NULL DEFAULT '[]',
     ledgered bigint NOT NULL DEFAULT 0,
     missing_keys text,
-    rival_epoch bigint,
-    rival_first_at timestamptz,
-    rival_last_at timestamptz,
+    duplicate_epoch bigint,
+    duplicate_first_at timestamptz,
+    duplicate_last_at timestamptz,
     refused_targets text,
     stored_rounds_until timestamptz,
     earlier_rounds_until timestamptz
 );
 COMMENT ON TABLE vantage IS 'One agent in one region, with the heartbeat of its newest push.';
-COMMENT ON COLUMN vantage.rival_epoch IS
+COMMENT ON COLUMN vantage.duplicate_epoch IS
     'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
 COMMENT ON COLUMN vantage.earlier_rounds_until IS
     'The newest round stored before the agent that delivers took over; up to here its samples may be stored already.';

@@ -440,7 +440,7 @@ class PushRequest(_message.Message):
     SAMPLES_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
-    LINEAGE_FIELD_NUMBER: _builtins.int
+    EPOCH_HISTORY_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """A random number per start of an agent; it distinguishes two starts of one vantage."""
@@ -455,7 +455,7 @@ class PushRequest(_message.Message):
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat: ...
     @_builtins.property
-    def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+    def epoch_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The epochs of the agent's spool, newest first, the first one being that of the newest start. They distinguish the
         successor of an agent from a second agent with the same credential.
         """
@@ -473,12 +473,12 @@ class PushRequest(_message.Message):
         samples: _abc.Iterable[_sample_pb2.Sample] | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         sent_at: _builtins.int = ...,
-        lineage: _abc.Iterable[_builtins.int] | None = ...,
+        epoch_history: _abc.Iterable[_builtins.int] | None = ...,
         kept: _abc.Iterable[Global___BatchRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "vantage", b"vantage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat", b"heartbeat", "kept", b"kept", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "epoch_history", b"epoch_history", "heartbeat", b"heartbeat", "kept", b"kept", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -966,7 +966,7 @@ class VantageStatus(_message.Message):
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
     MISSING_KEYS_FIELD_NUMBER: _builtins.int
     REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
-    RIVAL_AT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_AT_FIELD_NUMBER: _builtins.int
     LATITUDE_FIELD_NUMBER: _builtins.int
     LONGITUDE_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
@@ -996,7 +996,7 @@ class VantageStatus(_message.Message):
     """The targets that are skipped because the agent lacks their key, with the reasons."""
     refused_targets: _builtins.str
     """The targets that are skipped because the agent's policy refuses them, with the reasons."""
-    rival_at: _builtins.int
+    duplicate_at: _builtins.int
     """When a second agent with this credential was refused last, if there is one."""
     latitude: _builtins.float
     """The place of the region, in degrees to the north and to the east, and its city; absent where they are not known."""
@@ -1030,19 +1030,21 @@ class VantageStatus(_message.Message):
         rounds_missed: _builtins.int = ...,
         missing_keys: _builtins.str | None = ...,
         refused_targets: _builtins.str | None = ...,
-        rival_at: _builtins.int | None = ...,
+        duplicate_at: _builtins.int | None = ...,
         latitude: _builtins.float | None = ...,
         longitude: _builtins.float | None = ...,
         place: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "latitude", b"latitude", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rival_at", b"rival_at", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "duplicate_at", b"duplicate_at", "latitude", b"latitude", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "latitude", b"latitude", "ledgered", b"ledgered", "liveness", b"liveness", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rival_at", b"rival_at", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_duplicate_at", b"_duplicate_at", "_latitude", b"_latitude", "_longitude", b"_longitude", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_place", b"_place", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "duplicate_at", b"duplicate_at", "finished", b"finished", "last_seen_at", b"last_seen_at", "latitude", b"latitude", "ledgered", b"ledgered", "liveness", b"liveness", "longitude", b"longitude", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "place", b"place", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
     _WhichOneofReturnType__clock_uncertainty_us: _TypeAlias = _typing.Literal["clock_uncertainty_us"]  # noqa: Y015
     _WhichOneofArgType__clock_uncertainty_us: _TypeAlias = _typing.Literal["_clock_uncertainty_us", b"_clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofReturnType__duplicate_at: _TypeAlias = _typing.Literal["duplicate_at"]  # noqa: Y015
+    _WhichOneofArgType__duplicate_at: _TypeAlias = _typing.Literal["_duplicate_at", b"_duplicate_at"]  # noqa: Y015
     _WhichOneofReturnType__latitude: _TypeAlias = _typing.Literal["latitude"]  # noqa: Y015
     _WhichOneofArgType__latitude: _TypeAlias = _typing.Literal["_latitude", b"_latitude"]  # noqa: Y015
     _WhichOneofReturnType__longitude: _TypeAlias = _typing.Literal["longitude"]  # noqa: Y015
@@ -1063,14 +1065,14 @@ class VantageStatus(_message.Message):
     _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
     _WhichOneofReturnType__refused_targets: _TypeAlias = _typing.Literal["refused_targets"]  # noqa: Y015
     _WhichOneofArgType__refused_targets: _TypeAlias = _typing.Literal["_refused_targets", b"_refused_targets"]  # noqa: Y015
-    _WhichOneofReturnType__rival_at: _TypeAlias = _typing.Literal["rival_at"]  # noqa: Y015
-    _WhichOneofArgType__rival_at: _TypeAlias = _typing.Literal["_rival_at", b"_rival_at"]  # noqa: Y015
     _WhichOneofReturnType__spool_oldest_at: _TypeAlias = _typing.Literal["spool_oldest_at"]  # noqa: Y015
     _WhichOneofArgType__spool_oldest_at: _TypeAlias = _typing.Literal["_spool_oldest_at", b"_spool_oldest_at"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_offset_us) -> _WhichOneofReturnType__clock_offset_us | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_uncertainty_us) -> _WhichOneofReturnType__clock_uncertainty_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duplicate_at) -> _WhichOneofReturnType__duplicate_at | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latitude) -> _WhichOneofReturnType__latitude | None: ...
     @_typing.overload
@@ -1091,8 +1093,6 @@ class VantageStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__rival_at) -> _WhichOneofReturnType__rival_at | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__spool_oldest_at) -> _WhichOneofReturnType__spool_oldest_at | None: ...
 

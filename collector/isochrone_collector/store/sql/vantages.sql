@@ -49,10 +49,10 @@ SELECT
     missing_keys,
     refused_targets,
     CASE
-        WHEN rival_last_at - rival_first_at >= interval '45 seconds'
-            AND rival_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
-            THEN rival_last_at
-    END AS rival_at
+        WHEN duplicate_last_at - duplicate_first_at >= interval '45 seconds'
+            AND duplicate_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
+            THEN duplicate_last_at
+    END AS duplicate_at
 FROM vantage
 ORDER BY region, name
 
@@ -64,7 +64,7 @@ ORDER BY region, name
 
 -- The agent that delivers for a vantage, by its epoch, and the last one that was refused.
 -- name: owner
-SELECT epoch, last_seen_at, rival_epoch, rival_first_at, rival_last_at, earlier_rounds_until
+SELECT epoch, last_seen_at, duplicate_epoch, duplicate_first_at, duplicate_last_at, earlier_rounds_until
 FROM vantage
 WHERE id = %(id)s
 
@@ -84,17 +84,17 @@ ORDER BY id
 FOR UPDATE
 
 -- Record that an agent was refused because another one delivers for its vantage.
--- name: record_rival
+-- name: record_duplicate
 UPDATE vantage
-SET rival_epoch = %(epoch)s, rival_first_at = %(first_at)s, rival_last_at = %(last_at)s
+SET duplicate_epoch = %(epoch)s, duplicate_first_at = %(first_at)s, duplicate_last_at = %(last_at)s
 WHERE id = %(id)s
 
 -- The vantages with a second agent that was refused a moment ago, and for longer than a restart takes.
--- name: rivals
-SELECT name, region, rival_epoch, rival_first_at
+-- name: duplicates
+SELECT name, region, duplicate_epoch, duplicate_first_at
 FROM vantage
-WHERE rival_last_at - rival_first_at >= interval '45 seconds'
-    AND rival_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
+WHERE duplicate_last_at - duplicate_first_at >= interval '45 seconds'
+    AND duplicate_last_at BETWEEN %(now_at)s - interval '10 minutes' AND %(now_at)s + interval '5 minutes'
 
 -- Record the heartbeats of the newest pushes of agents; `samples_at` is the instant at which samples were stored, if
 -- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to
@@ -143,20 +143,20 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[], %(newest_round_at)b::timestamptz[],
+    %(refused_targets)s::text[], %(spend)s::jsonb[], %(epoch_history)s::jsonb[], %(newest_round_at)b::timestamptz[],
     %(silent_since_at)b::timestamptz[], %(future_at)b::timestamptz[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage, newest_round_at,
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, epoch_history, newest_round_at,
     silent_since_at, future_at
 )
 WHERE vantage.id = recorded.id
     AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.future_at)
     AND (
-        recorded.lineage IS NULL
+        recorded.epoch_history IS NULL
         OR vantage.epoch IS NULL
-        OR recorded.lineage ? vantage.epoch::text
+        OR recorded.epoch_history ? vantage.epoch::text
         OR vantage.last_seen_at < recorded.silent_since_at
         OR vantage.last_seen_at > recorded.future_at
     )

@@ -19,7 +19,7 @@ export function phraseOf(liveness) {
  * @param {any} vantage
  */
 export function accountOf(vantage) {
-  if (vantage.rival_at) return "two agents";
+  if (vantage.duplicate_at) return "two agents";
   if (!vantage.finished) return UNKNOWN;
   const dropped = /** @type {number[]} */ (Object.values(vantage.dropped ?? {})).reduce((sum, count) => sum + count, 0);
   const missing = vantage.finished - vantage.ledgered - vantage.spool_depth - vantage.quarantined - dropped;
@@ -58,7 +58,7 @@ export function remarksOf(vantage) {
   return [
     vantage.liveness !== "online" && vantage.reason,
     isKnown(vantage.refused_plan_version) && `refused plan ${vantage.refused_plan_version}: ${vantage.refused_plan_reason || "no reason given"}`,
-    vantage.rival_at && "a second agent uses this credential and is refused",
+    vantage.duplicate_at && "a second agent uses this credential and is refused",
     vantage.missing_keys && `skips targets without a key: ${vantage.missing_keys}`,
     vantage.refused_targets && `skips targets refused by the agent's policy: ${vantage.refused_targets}`,
     dropped.length > 0 && `dropped ${dropped.join(", ")}`,

@@ -16,7 +16,7 @@ from isochrone_agent.spool.spool import Spool
 from isochrone_collector.errors import Conflict, RequestError, ResourceExhausted
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.ingest.validation import MAX_INSTANT_AT
-from isochrone_collector.ingest.vantage_owner import RIVAL_US
+from isochrone_collector.ingest.vantage_owner import DUPLICATE_US
 from isochrone_collector.store import alerts, batches, vantages
 from isochrone_collector.store.vantages import LEASE_US
 from isochrone_wire import codec
@@ -38,7 +38,7 @@ class Agent:
 
     def _begin(self) -> None:
         spool = Spool(self.path)
-        self.epoch, self.lineage = spool.epoch, spool.epoch_history
+        self.epoch, self.epoch_history = spool.epoch, spool.epoch_history
         spool.close()
 
     def restart(self) -> None:
@@ -53,7 +53,8 @@ class Agent:
     async def push(self) -> int:
         """Push one sample of now; return the number of samples stored."""
         sample = self._local.sample(self._local.clock.at)
-        more: dict[str, Any] = {"epoch": self.epoch, "lineage": self.lineage, "heartbeat": Heartbeat(epoch=self.epoch)}
+        more: dict[str, Any] = {"epoch": self.epoch, "epoch_history": self.epoch_history}
+        more["heartbeat"] = Heartbeat(epoch=self.epoch)
         return (await self._local.push(US, [sample], **more)).stored
 
     async def refusal(self) -> type[RequestError]:
@@ -64,12 +65,12 @@ class Agent:
 
 
 async def report_of(local: InProcessCollector) -> tuple[int | None, list[str]]:
-    """When the rival was refused last, and the kinds of all alerts."""
+    """When the duplicate was refused last, and the kinds of all alerts."""
     await local.alerting.check_duplicate_agents()
     async with local.database.connection() as connection:
         (state,) = await vantages.states(connection, now_at=local.clock.at)
         raised = await alerts.of_window(connection, Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
-    return state.rival_at, [alert.kind.value for alert in raised]
+    return state.duplicate_at, [alert.kind.value for alert in raised]
 
 
 async def test_a_restart_takes_over_at_once(local: InProcessCollector, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
     clone = original.clone(tmp_path / "b")
     began_at = local.clock.at
     refusals = []
-    while local.clock.at <= began_at + RIVAL_US + SECOND_US:
+    while local.clock.at <= began_at + DUPLICATE_US + SECOND_US:
         local.clock.at += 5 * SECOND_US
         assert await clone.push() == 1
         refusals.append(await original.refusal())
@@ -107,8 +108,8 @@ async def test_the_newest_start_of_a_clone_delivers_and_the_other_is_refused(
     async with local.database.connection() as connection:
         cursor = await connection.execute("SELECT count(*), count(DISTINCT round_at) FROM sample")
         assert await cursor.fetchone() == (len(refusals) + 2, len(refusals) + 1)
-    rival_at, kinds = await report_of(local)
-    assert (rival_at is None, kinds) == (True, []), "the restart of the rival is another agent"
+    duplicate_at, kinds = await report_of(local)
+    assert (duplicate_at is None, kinds) == (True, []), "the restart of the duplicate is another agent"
     for _ in range(10):
         local.clock.at += 5 * SECOND_US
         assert await clone.push() == 1
@@ -134,8 +135,8 @@ async def test_a_new_spool_waits_for_the_old_agent_to_fall_silent(local: InProce
     assert await report_of(local) == (None, [])
 
 
-async def test_an_agent_of_an_earlier_version_always_delivers(local: InProcessCollector) -> None:
-    """Without a lineage nothing is known about restarts."""
+async def test_an_agent_without_a_history_always_delivers(local: InProcessCollector) -> None:
+    """Without a history of epochs nothing is known about restarts."""
     await local.begin(DAY_AT)
     for epoch in (1, 2, 1):
         receipt = await local.push(US, [local.sample(DAY_AT)], epoch=epoch, heartbeat=Heartbeat(epoch=epoch))
@@ -191,7 +192,8 @@ class Machine:
         count = 0
         while batch := self.spool.lease():
             samples = [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in batch.bodies]
-            more: dict[str, Any] = {"lineage": self.spool.epoch_history, "heartbeat": Heartbeat(epoch=self.spool.epoch)}
+            heartbeat = Heartbeat(epoch=self.spool.epoch)
+            more: dict[str, Any] = {"epoch_history": self.spool.epoch_history, "heartbeat": heartbeat}
             try:
                 receipt = await self.local.push(US, samples, epoch=batch.epoch, seq=batch.seq, **more)
             except RequestError:
@@ -245,7 +247,7 @@ async def test_the_backlog_of_a_refused_clone_doubles_no_round(local: InProcessC
 
 async def test_a_restored_snapshot_seals_no_sample_twice(local: InProcessCollector, tmp_path: Path) -> None:
     """Samples that were waiting when the snapshot was taken have been delivered since; they are sealed again under
-    another epoch, of the same lineage, and set aside.
+    another epoch, of the same history, and set aside.
     """
     await local.begin(DAY_AT)
     before = Machine(local, tmp_path / "a")
@@ -361,22 +363,22 @@ async def test_a_collector_that_missed_two_takeovers_compares(local: InProcessCo
 
 
 async def test_an_instant_in_the_future_holds_no_new_spool(local: InProcessCollector, tmp_path: Path) -> None:
-    """A collector whose clock was two days ahead has recorded a push: a new spool delivers at once, and a rival is one
-    after 45 s.
+    """A collector whose clock was two days ahead has recorded a push: a new spool delivers at once, and a duplicate is
+    one after 45 s.
     """
     await local.begin(DAY_AT + 2 * DAY_US)
     assert await Agent(local, tmp_path / "a").push() == 1
     await local.turn_to(DAY_AT)
     new = Agent(local, tmp_path / "b")
     assert await new.push() == 1
-    rival = Agent(local, tmp_path / "c")
+    duplicate = Agent(local, tmp_path / "c")
     async with local.database.connection() as connection:
         ahead_at = DAY_AT + 2 * DAY_US
-        await vantages.record_rival(connection, US.id, rival.epoch, first_at=ahead_at, last_at=ahead_at)
+        await vantages.record_duplicate(connection, US.id, duplicate.epoch, first_at=ahead_at, last_at=ahead_at)
     refusals = []
-    for _ in range(RIVAL_US // (5 * SECOND_US) + 1):
+    for _ in range(DUPLICATE_US // (5 * SECOND_US) + 1):
         local.clock.at += 5 * SECOND_US
-        refusals.append(await rival.refusal())
+        refusals.append(await duplicate.refusal())
         assert await new.push() == 1
     assert (refusals[0], refusals[-1]) == (ResourceExhausted, Conflict)
 
@@ -396,7 +398,7 @@ async def test_a_rival_is_forgotten_after_a_while(local: InProcessCollector, tmp
         for later_us, shown_at in ((0, refused_at), (601 * SECOND_US, None)):
             now_at = refused_at + later_us
             (state,) = await vantages.states(connection, now_at=now_at)
-            assert (state.rival_at, len(await vantages.rivals(connection, now_at=now_at))) == (
+            assert (state.duplicate_at, len(await vantages.duplicates(connection, now_at=now_at))) == (
                 shown_at,
                 int(shown_at is not None),
             )
@@ -421,7 +423,7 @@ async def test_only_admitted_agents_are_heard(local: InProcessCollector, tmp_pat
         (owner, "us", 4),
         (owner, "us", MAX_INSTANT_AT + 5),
     ):
-        heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
+        heartbeat: dict[str, Any] = {"epoch": agent.epoch, "epoch_history": agent.epoch_history, "seq": 0}
         heartbeat["heartbeat"] = Heartbeat(epoch=agent.epoch)
         with suppress(RequestError):
             await local.push(Vantage(name=US.name, region=region), sent_at=sent_at, **heartbeat)
@@ -442,7 +444,7 @@ async def test_a_fleet_that_reconnects_costs_no_reads(local: InProcessCollector,
     await local.ingest.load()
     before = local.database.statistics()["requests_num"]
     assert await agent.push() == 1
-    heartbeat: dict[str, Any] = {"epoch": agent.epoch, "lineage": agent.lineage, "seq": 0}
+    heartbeat: dict[str, Any] = {"epoch": agent.epoch, "epoch_history": agent.epoch_history, "seq": 0}
     await local.push(US, **heartbeat, heartbeat=Heartbeat(epoch=agent.epoch))
     assert local.database.statistics()["requests_num"] - before == 2
     assert await clone.refusal() is ResourceExhausted

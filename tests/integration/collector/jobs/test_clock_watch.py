@@ -184,7 +184,7 @@ def test_collectors_a_minute_apart_judge_agents_alike(
 
     def beat(collector: Collector, epoch: int) -> None:
         heartbeat = Heartbeat(epoch=epoch)
-        collector.call.push(Batch(vantage=vantage, epoch=epoch, seq=0, lineage=(epoch,), heartbeat=heartbeat))
+        collector.call.push(Batch(vantage=vantage, epoch=epoch, seq=0, epoch_history=(epoch,), heartbeat=heartbeat))
 
     for first, second in ((right, fast), (fast, right)):
         beat(first, 1)

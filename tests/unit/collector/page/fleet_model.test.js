@@ -6,14 +6,14 @@ import { test } from "node:test";
 import { accountOf, budgetOf, budgetShare, clockOf, coverageOf, dueOf, planOf, remarksOf, spendOf } from "./static/views/fleet_model.js";
 
 const NOW = Date.parse("2026-11-23T08:00:00Z");
-const VANTAGE = { liveness: "online", finished: 100, ledgered: 90, spool_depth: 8, quarantined: 1, dropped: { full: 1 }, rival_at: null };
+const VANTAGE = { liveness: "online", finished: 100, ledgered: 90, spool_depth: 8, quarantined: 1, dropped: { full: 1 }, duplicate_at: null };
 
 test("every finished sample is stored, spooled or dropped", () => {
   assert.equal(accountOf(VANTAGE), "all accounted for");
   assert.equal(accountOf({ ...VANTAGE, ledgered: 87 }), "3 lost");
   assert.equal(accountOf({ ...VANTAGE, ledgered: 98 }), "all accounted for");
   assert.equal(accountOf({ ...VANTAGE, ledgered: 101 }), "3 duplicate");
-  assert.equal(accountOf({ ...VANTAGE, rival_at: "2026-11-23T07:00:00Z" }), "two agents");
+  assert.equal(accountOf({ ...VANTAGE, duplicate_at: "2026-11-23T07:00:00Z" }), "two agents");
   assert.equal(accountOf({ ...VANTAGE, finished: 0 }), "–");
 });
 
