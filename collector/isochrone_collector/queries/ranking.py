@@ -43,7 +43,7 @@ async def leaderboard(
     try:
         by = Order(order or Order.TTFT.value)
     except ValueError:
-        raise BadRequest(unknown("order", order, list(Order))) from None
+        raise BadRequest(unknown("order", order, [one.value for one in Order])) from None
     for name in needed:
         if name not in NEEDED:
             raise BadRequest(unknown("quantity", name, NEEDED))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from isochrone_collector.store.postgres.pool import Connection, IdRow, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.operations import Role
 
@@ -135,23 +135,23 @@ async def end_renewed(connection: Connection, used: Iterable[int], *, expires_at
 
 async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
     """End every credential and open invitation of a name; return their number."""
-    ended = await fetch(connection, "revoke_credentials", IdRow, name=name, revoked_at=revoked_at)
+    ended = await fetch_values(connection, "revoke_credentials", name=name, revoked_at=revoked_at)
     return len(ended) + await revoke_invitations(connection, name, revoked_at=revoked_at)
 
 
 async def revoke_invitations(connection: Connection, name: str, *, revoked_at: int) -> int:
     """End the open invitations of a name; return their number."""
-    return len(await fetch(connection, "revoke_invitations", IdRow, name=name, revoked_at=revoked_at))
+    return len(await fetch_values(connection, "revoke_invitations", name=name, revoked_at=revoked_at))
 
 
 async def revoke_all_invitations(connection: Connection, *, revoked_at: int) -> int:
     """End all open invitations; return their number."""
-    return len(await fetch(connection, "revoke_all_invitations", IdRow, revoked_at=revoked_at))
+    return len(await fetch_values(connection, "revoke_all_invitations", revoked_at=revoked_at))
 
 
 async def revoke_roles(connection: Connection, roles: Iterable[Role], *, keep: str, revoked_at: int) -> int:
     """End the valid credentials of these roles, except those of the name `keep`; return their number."""
-    return len(await fetch(connection, "revoke_roles", IdRow, roles=list(roles), keep=keep, revoked_at=revoked_at))
+    return len(await fetch_values(connection, "revoke_roles", roles=list(roles), keep=keep, revoked_at=revoked_at))
 
 
 async def revoke_credential(connection: Connection, credential_id: int, *, revoked_at: int) -> None:

@@ -28,7 +28,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.analysis.probe_records import RECORD, Records, joined, selected
 from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, query
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, columns_of, fields_of
 from isochrone_collector.store.probe_queries import record_of
 from isochrone_wire.model import MINUTE_US, BatchRange
@@ -114,20 +114,6 @@ class EncodedBatch:
         return self.rows.rows + self.late_rows.rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CountRow:
-    """A number of batches."""
-
-    batches: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NumberRow:
-    """The number of one batch in its epoch."""
-
-    seq: int
-
-
 _KEY = ("vantage_id", "epoch", "seq")
 
 
@@ -194,10 +180,10 @@ async def is_claimed(connection: Connection, key: BatchKey) -> bool:
 async def missing(connection: Connection, vantage_id: int, asked: BatchRange) -> list[BatchRange]:
     """Return the batches of a range that are not in the ledger, in ranges."""
     parameters = {"vantage_id": vantage_id, **asdict(asked)}
-    (counted,) = await fetch(connection, "count_batches", _CountRow, **parameters)
-    if counted.batches == asked.last_seq - asked.first_seq + 1:
+    (batches,) = await fetch_values(connection, "count_batches", **parameters)
+    if batches == asked.last_seq - asked.first_seq + 1:
         return []
-    known = [row.seq for row in await fetch(connection, "batches_of_range", _NumberRow, **parameters)]
+    known = await fetch_values(connection, "batches_of_range", **parameters)
     gaps = pairwise((asked.first_seq - 1, *known, asked.last_seq + 1))
     return [
         BatchRange(epoch=asked.epoch, first_seq=before + 1, last_seq=after - 1)
@@ -308,11 +294,6 @@ class _LedgerRow:
     batches: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RecordsRow:
-    records: bytes
-
-
 class NewBatches:
     """Reader of the batches that are stored from `begin` on; a job that loses what it read begins again."""
 
@@ -386,7 +367,7 @@ async def probes_before(
 async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:
     record = record_of(RECORD, ttft_us="coalesce(ttft_us, timeout_us)")
     statement = query("probe_records").format(record=record, chosen=chosen)
-    rows = await fetch(connection, statement, _RecordsRow, **parameters)
-    records = np.frombuffer(b"".join(row.records for row in rows), RECORD.newbyteorder(">")).astype(RECORD)
+    parts = await fetch_values(connection, statement, **parameters)
+    records = np.frombuffer(b"".join(parts), RECORD.newbyteorder(">")).astype(RECORD)
     records["round_at"] += POSTGRES_EPOCH_AT
     return records

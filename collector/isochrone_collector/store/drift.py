@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.analysis.drift import Change
 from isochrone_collector.analysis.probe_records import MediansRow
-from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, fetch_columns
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_columns, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric
@@ -82,8 +82,8 @@ async def record(
     """Record a change unless one within `tolerance_us` (microseconds) is recorded; return whether it was new."""
     row = {**fields_of(key), **fields_of(change), "detected_at": detected_at}
     near = {"from_at": change.changed_at - tolerance_us, "until_at": change.changed_at + tolerance_us}
-    [known] = await fetch(connection, "change_is_known", BoolRow, **row, **near)
-    return not known.yes and await execute(connection, "insert_change", **row)
+    [is_known] = await fetch_values(connection, "change_is_known", **row, **near)
+    return not is_known and await execute(connection, "insert_change", **row)
 
 
 async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.alerts.failure_evidence import RoundKind, RoundResult
 from isochrone_collector.alerts.incidents import Scope, TargetIncident
 from isochrone_collector.analysis.stats.arrays import Integers
-from isochrone_collector.store.postgres.pool import Connection, IdRow, execute, fetch, fetch_columns, fetch_one
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_columns, fetch_one, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertKind, FailedProbe, Incident
@@ -108,9 +108,8 @@ async def rounds(connection: Connection, target_ids: Sequence[int], *, from_at: 
 async def answered(connection: Connection, target_ids: Collection[int], *, now_at: int) -> set[int]:
     """Return the targets of which any probe was ever answered, as far as samples or summaries are kept."""
     ids, from_at = list(target_ids), now_at - _NOT_SUMMARISED_US
-    found = await fetch(connection, "targets_answered_once", IdRow, target_ids=ids)
-    found += await fetch(connection, "targets_answered_since", IdRow, target_ids=ids, from_at=from_at)
-    return {row.id for row in found}
+    once = await fetch_values(connection, "targets_answered_once", target_ids=ids)
+    return {*once, *await fetch_values(connection, "targets_answered_since", target_ids=ids, from_at=from_at)}
 
 
 async def summarised(connection: Connection, incident: TargetIncident) -> FailureSummary:

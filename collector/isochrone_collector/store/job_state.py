@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.store.postgres.pool import BoolRow, Connection, execute, fetch, translated
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, translated
 
 FAILING = "failing."
 """Prefix of the record of a job that keeps failing; its instant is that of the first failure."""
@@ -31,15 +31,14 @@ class _ProgressRow:
 
 async def take_leader_lock(connection: Connection) -> bool:
     """Try to take the leader lock for the lifetime of this connection. Raises `DatabaseUnavailable`."""
-    (taken,) = await fetch(connection, "try_leader_lock", BoolRow, key=_LEADER_LOCK_KEY)
-    return taken.yes
+    return await fetch_values(connection, "try_leader_lock", key=_LEADER_LOCK_KEY) == [True]
 
 
 async def confirm_primary(connection: Connection) -> None:
     """Check that a connection is alive and its server is still the primary. Raises `DatabaseUnavailable`."""
     with translated():
-        (writable,) = await fetch(connection, "is_primary", BoolRow)
-    if not writable.yes:
+        (is_writable,) = await fetch_values(connection, "is_primary")
+    if not is_writable:
         raise DatabaseUnavailable("the database server was demoted", condition="read_only")
 
 

@@ -20,7 +20,7 @@ from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import partitions, summaries
-from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.pool import Connection, fetch_values
 from isochrone_collector.store.probe_queries import KIND_OF, ProbeColumns, Scope, needed_columns, read, values_of
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
 from isochrone_wire.answers import Metric, Window
@@ -48,11 +48,6 @@ class SeriesValues:
     succeeded: Flags | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ManyRow:
-    many: int
-
-
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     """Return every target and region with samples, from these. Raises `BadRequest` if there are too many."""
     return await asyncio.to_thread(_seen, await read(connection, scope, *COLUMNS))
@@ -60,8 +55,8 @@ async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     """Return whether a scope has more than `limit` samples."""
-    (row,) = await fetch(connection, "samples_up_to", _ManyRow, **scope.parameters(), limit=limit + 1)
-    return row.many > limit
+    (many,) = await fetch_values(connection, "samples_up_to", **scope.parameters(), limit=limit + 1)
+    return bool(many > limit)
 
 
 def _seen(probes: ProbeColumns) -> list[SeriesValues]:

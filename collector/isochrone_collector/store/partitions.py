@@ -20,7 +20,7 @@ dropped by the partition.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -28,7 +28,7 @@ from psycopg import sql
 
 from isochrone_collector.errors import DatabaseUnavailable, StartError
 from isochrone_collector.store import job_state
-from isochrone_collector.store.postgres.pool import BoolRow, Connection, Database, IdRow, NameRow, execute, fetch, query
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch_values, query
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
@@ -97,7 +97,7 @@ async def retire(database: Database, *, before_at: int) -> list[int]:
 
 async def days(connection: Connection) -> list[int]:
     """Return the days that have a partition, by their first instants, oldest first."""
-    names = [row.name for row in await fetch(connection, "partitions", NameRow)]
+    names = await fetch_values(connection, "partitions")
     return sorted(day_at for name in names if (day_at := day_named(name)) is not None)
 
 
@@ -132,8 +132,7 @@ async def _with_lock_timeout(
 
 
 async def _check_rights(connection: Connection) -> None:
-    (allowed,) = await fetch(connection, "may_make_partitions", BoolRow)
-    if not allowed.yes:
+    if await fetch_values(connection, "may_make_partitions") != [True]:
         raise StartError(
             "the database user may not create partitions of `sample`, so tomorrow's samples could not be stored",
             hint="make it the owner of the table, with the privilege to create in its schema: "
@@ -176,13 +175,6 @@ def _reach(wanted: Iterable[int], there: set[int]) -> int | None:
 _PORTION_US = 10 * MINUTE_US
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AtRow:
-    """An instant, if there is one."""
-
-    at: int | None
-
-
 async def forget_batches(database: Database, before_at: int) -> bool:
     """Delete batches of the ledger that were received before `before_at`. Raises `DatabaseUnavailable`."""
     return await _forget_received(database, "oldest_batch", "forget_batches", before_at)
@@ -196,10 +188,10 @@ async def forget_late(database: Database, before_at: int) -> bool:
 async def forget_summaries(database: Database, resolution: Resolution, before_at: int) -> bool:
     """Delete summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
     async with database.connection() as connection:
-        (oldest,) = await fetch(connection, "oldest_bucket", _AtRow, resolution=resolution)
-        if oldest.at is None or oldest.at + resolution.size_us > before_at:
+        (oldest_at,) = await fetch_values(connection, "oldest_bucket", resolution=resolution)
+        if oldest_at is None or oldest_at + resolution.size_us > before_at:
             return False
-        bucket = {"resolution": resolution, "bucket_at": oldest.at}
+        bucket = {"resolution": resolution, "bucket_at": oldest_at}
         await execute(connection, "forget_summaries", **bucket, metrics=list(Metric))
         await execute(connection, "forget_outcomes", **bucket)
     return True
@@ -214,9 +206,7 @@ async def forget_incidents(database: Database, before_at: int) -> bool:
 async def forget_alerts(database: Database, before_at: int) -> bool:
     """Delete old alerts and their deliveries, except those still needed. Raises `DatabaseUnavailable`."""
     async with database.transaction() as connection:
-        rows = await fetch(connection, "alerts_to_forget", IdRow, before_at=before_at)
-        ids = [row.id for row in rows]
-        if ids:
+        if ids := await fetch_values(connection, "alerts_to_forget", before_at=before_at):
             await execute(connection, "forget_deliveries", ids=ids)
             await execute(connection, "forget_alerts", ids=ids)
     return bool(ids)
@@ -230,9 +220,8 @@ async def forget_silences(database: Database, before_at: int) -> bool:
 
 async def _forget_received(database: Database, oldest: str, forget: str, before_at: int) -> bool:
     async with database.connection() as connection:
-        (found,) = await fetch(connection, oldest, _AtRow)
-        if found.at is None or found.at >= before_at:
+        (oldest_at,) = await fetch_values(connection, oldest)
+        if oldest_at is None or oldest_at >= before_at:
             return False
-        until_at = min(found.at + _PORTION_US, before_at)
-        await execute(connection, forget, until_at=until_at)
+        await execute(connection, forget, until_at=min(oldest_at + _PORTION_US, before_at))
     return True

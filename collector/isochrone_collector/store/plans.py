@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, query
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values, query
 from isochrone_collector.store.postgres.values import fields_of, parameters_of
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Target
@@ -67,11 +67,6 @@ class PlanOrigin:
     signature: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DocumentRow:
-    document: str
-
-
 async def lock(connection: Connection) -> None:
     """Prevent other plans from being applied until this transaction ends."""
     await execute(connection, "take_lock", key=_LOCK_KEY)
@@ -94,8 +89,7 @@ async def of_version(connection: Connection, version: int) -> PlanHistoryRow | N
 
 async def document(connection: Connection, version: int) -> str | None:
     """Return the original document of one version; `None` if there is no such version."""
-    found = await fetch_one(connection, "plan_document", _DocumentRow, version=version)
-    return found.document if found else None
+    return next(iter(await fetch_values(connection, "plan_document", version=version)), None)
 
 
 async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:

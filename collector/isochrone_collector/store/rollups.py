@@ -19,12 +19,11 @@ from isochrone_collector.analysis.probe_records import Traits, outcomes
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_collector.store.leaderboards import cut, measured
 from isochrone_collector.store.postgres.pool import (
-    BoolRow,
     Connection,
     Database,
-    IdRow,
     execute,
     fetch,
+    fetch_values,
 )
 from isochrone_collector.store.postgres.values import columns_of, fields_of
 from isochrone_collector.store.probe_queries import ProbeColumns, Scope, needed_columns, read
@@ -43,8 +42,7 @@ _COLUMNS = ("round_at", "cost_usd", *needed_columns(*_METRICS))
 
 async def any_samples(connection: Connection, window: Window) -> bool:
     """Return whether there is any sample in a window of rounds."""
-    (found,) = await fetch(connection, "any_samples", BoolRow, **fields_of(window))
-    return found.yes
+    return await fetch_values(connection, "any_samples", **fields_of(window)) == [True]
 
 
 async def touched(connection: Connection, received: Window, *, before_at: int) -> list[Window]:
@@ -86,7 +84,7 @@ async def summarise_day(database: Database, day_at: int) -> int:
 async def portions(database: Database) -> list[tuple[int, ...]]:
     """Return the targets, a few at a time."""
     async with database.connection() as connection:
-        ids = [row.id for row in await fetch(connection, "target_ids", IdRow)]
+        ids = await fetch_values(connection, "target_ids")
     return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]
 
 

@@ -8,7 +8,7 @@ from psycopg.errors import UniqueViolation
 from isochrone_collector.errors import Conflict
 from isochrone_collector.store import job_state
 from isochrone_collector.store.job_state import Channel
-from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.answers import Window
 from isochrone_wire.routes import RouteEvent
@@ -62,11 +62,6 @@ class _RouteRow:
     route: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NumberRow:
-    generation: int
-
-
 async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
     """Store tables and notify all collectors in a transaction. Raises `Conflict` if another one has published."""
     try:
@@ -85,14 +80,14 @@ async def newest(connection: Connection) -> list[LastTableRow]:
 
 async def generation_at(connection: Connection, at: int) -> int:
     """Return the highest generation that was built by an instant; 0 if there is none."""
-    (row,) = await fetch(connection, "generation_at", _NumberRow, at=at)
-    return row.generation
+    (generation,) = await fetch_values(connection, "generation_at", at=at)
+    return int(generation)
 
 
 async def newest_generation(connection: Connection) -> int:
     """Return the highest generation so far."""
-    (row,) = await fetch(connection, "newest_generation", _NumberRow)
-    return row.generation
+    (generation,) = await fetch_values(connection, "newest_generation")
+    return int(generation)
 
 
 async def after(

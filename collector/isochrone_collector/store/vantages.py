@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.store.postgres.pool import Connection, NameRow, execute, fetch, fetch_one
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_one, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_wire.model import MINUTE_US, SECOND_US, Heartbeat, Vantage
 
@@ -290,4 +290,4 @@ async def spenders(connection: Connection) -> list[SpenderRow]:
 
 async def regions(connection: Connection) -> list[str]:
     """Return the names of all regions of vantages and plans."""
-    return [row.name for row in await fetch(connection, "regions", NameRow)]
+    return await fetch_values(connection, "regions")

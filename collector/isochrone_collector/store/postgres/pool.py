@@ -9,7 +9,6 @@ import copy
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Self, TypeVar, cast
@@ -17,7 +16,7 @@ from typing import Any, Self, TypeVar, cast
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import BaseRowFactory, class_row, dict_row, kwargs_row
+from psycopg.rows import BaseRowFactory, class_row, dict_row, kwargs_row, scalar_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from isochrone_collector.errors import DatabaseUnreachable, DeadlineExceeded, SettingsError
@@ -34,28 +33,6 @@ from isochrone_collector.store.postgres.connection import (
 )
 from isochrone_wire import durations
 from isochrone_wire.model import SECOND_US
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameRow:
-    """One name: of a region, of a partition."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdRow:
-    """One id: of a target, of a credential."""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoolRow:
-    """A truth value."""
-
-    yes: bool
-
 
 Statement = sql.SQL | sql.Composed
 Row = TypeVar("Row")
@@ -306,6 +283,13 @@ async def fetch_one(
     """Return the first row of a statement, as `fetch` does; `None` without any."""
     found = await fetch(connection, statement, row, **parameters)
     return found[0] if found else None
+
+
+async def fetch_values(connection: Connection, statement: Statement | str, **parameters: object) -> list[Any]:
+    """Return the first column of all rows of a statement, with parameters as of `fetch`."""
+    async with connection.cursor(binary=True, row_factory=scalar_row) as cursor:
+        await cursor.execute(_statement(statement), values.parameters_of(parameters))
+        return await cursor.fetchall()
 
 
 async def fetch_columns(

@@ -285,8 +285,8 @@ def test_the_whole_heartbeat_is_kept(collector: Collector) -> None:
     assert (before.stored, before.duplicate, before.rejected, before.plan_version) == (0, 0, 0, 1)
     assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
     columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
-    [(*found, until_next)] = rows(collector, f"SELECT {columns} FROM vantage")
-    assert found == ["us-1", "us-east-2", "0.2.0", 1, 12, {"spool_full": 3}]
+    [(*stated, until_next)] = rows(collector, f"SELECT {columns} FROM vantage")
+    assert stated == ["us-1", "us-east-2", "0.2.0", 1, 12, {"spool_full": 3}]
     assert until_next.total_seconds() == 30
     told = "finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us"
     [found] = rows(collector, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage")

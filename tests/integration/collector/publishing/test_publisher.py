@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from isochrone_collector.errors import Conflict, ResourceExhausted, UnknownName
+from isochrone_collector.errors import Conflict, ResourceExhausted
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.routing import serialization
@@ -280,15 +280,6 @@ async def test_old_tables_go_and_the_newest_stays(stage: Stage) -> None:
     async with stage.database.connection() as connection:
         await routes.delete_old(connection, evidence_before=NOW_AT - DAY_US, events_before=NOW_AT - 90 * DAY_US)
     assert await stage.generations() == [2, 4, 5]
-
-
-async def test_unknown_names_are_refused(stage: Stage) -> None:
-    """A region without tables is refused with the list of existing ones."""
-    await stage.publish(a_table(1))
-    publisher = stage.publisher()
-    await publisher.refresh()
-    with pytest.raises(UnknownName, match="unknown client region 'mars'; known: us"):
-        publisher.tables("mars")
 
 
 async def test_a_limit_is_the_publishers_own(stage: Stage) -> None:
