@@ -35,8 +35,7 @@ from isochrone_collector.http_api.requests import (
     parsed,
 )
 from isochrone_collector.http_api.responses import encode
-from isochrone_collector.publishing.change_event import ChangeEvent
-from isochrone_collector.publishing.changes import Changes
+from isochrone_collector.publishing.changes import ChangeEvent, Changes
 from isochrone_collector.queries import samples
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection

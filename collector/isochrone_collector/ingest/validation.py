@@ -9,12 +9,13 @@ The laws:
 2. A reason starts with its name, `out_of_bounds: ttft_us = -5 (0 to 86400000000)`, so that reasons can be counted.
 3. Every accepted sample fits the columns of its table: the database never has to refuse a row.
 
-A batch that is invalid as a whole is a `BadRequest`.
+A batch that is invalid as a whole is a `BadRequest`. Heartbeats are cut to what their columns can hold, because an
+invalid value must not fail the samples of the same push.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from operator import attrgetter
 
@@ -26,7 +27,7 @@ from isochrone_collector.errors import BadRequest, ClockSkew
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, RateLimit, Rejection, Sample, Vantage
+from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, RateLimit, Rejection, Sample, Spend, Vantage
 
 # Of the name, the region and the agent version of a vantage.
 MAX_VANTAGE_CHARS = 100
@@ -280,3 +281,61 @@ def _bad_text(sample: Sample) -> str | None:
 
 def _bad_limit(ratelimit: RateLimit | None) -> str | None:
     return _bad_number(LIMIT_BOUNDS, _limits(ratelimit)) if ratelimit else None
+
+
+_MAX_REASON_CHARS = 500
+_MAX_DROP_REASONS = 50
+_MAX_SPEND_LINES = 100
+_MAX_USD = 1e9
+_HEARTBEAT_COUNTS = ("plan_version", "spool_depth", "finished", "stored", "quarantined", "rounds_missed")
+
+
+def trimmed(heartbeat: Heartbeat) -> Heartbeat:
+    """Return a heartbeat that fits its columns."""
+    return replace(
+        heartbeat,
+        **{name: _count(getattr(heartbeat, name)) for name in _HEARTBEAT_COUNTS},
+        agent_version=_printable(heartbeat.agent_version)[:MAX_VANTAGE_CHARS],
+        spool_oldest_at=heartbeat.spool_oldest_at if _is_instant(heartbeat.spool_oldest_at) else 0,
+        dropped={name: _count(n) for name, n in list(heartbeat.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
+        next_heartbeat_us=_duration(heartbeat.next_heartbeat_us) or 0,
+        clock_offset_us=_offset(heartbeat.clock_offset_us),
+        clock_uncertainty_us=_duration(heartbeat.clock_uncertainty_us),
+        loop_lag_us=_duration(heartbeat.loop_lag_us),
+        refused_plan_version=None if heartbeat.refused_plan_version is None else _count(heartbeat.refused_plan_version),
+        refused_plan_reason=_sentence(heartbeat.refused_plan_reason),
+        missing_keys=_sentence(heartbeat.missing_keys),
+        refused_targets=_sentence(heartbeat.refused_targets),
+        spend=tuple(_spend(heartbeat.spend)),
+    )
+
+
+def _spend(lines: Iterable[Spend]) -> Iterable[Spend]:
+    for line in list(lines)[:_MAX_SPEND_LINES]:
+        if is_name(line.provider) and _is_instant(line.day_at):
+            usd = min(max(line.usd, 0.0), _MAX_USD) if isfinite(line.usd) else 0.0
+            yield replace(line, usd=usd, tokens=_count(line.tokens), requests=_count(line.requests))
+
+
+def _count(number: int) -> int:
+    return min(max(number, 0), MAX_INT64)
+
+
+def _duration(us: int | None) -> int | None:
+    return None if us is None else min(_count(us), MAX_DISTANCE_US)
+
+
+def _offset(us: int | None) -> int | None:
+    return None if us is None else min(max(us, -MAX_DISTANCE_US), MAX_DISTANCE_US)
+
+
+def _is_instant(at: int) -> bool:
+    return 0 <= at <= MAX_INSTANT_AT
+
+
+def _printable(text: str) -> str:
+    return "".join(filter(str.isprintable, text))
+
+
+def _sentence(text: str | None) -> str | None:
+    return None if text is None else _printable(text)[:_MAX_REASON_CHARS]

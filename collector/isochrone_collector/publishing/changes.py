@@ -8,9 +8,10 @@ again; the answers come from the queries. Watchers that miss a notice ask again 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 
 from isochrone_collector.errors import ResourceExhausted
-from isochrone_collector.publishing.change_event import ChangeEvent, Topic
 from isochrone_wire.model import SECOND_US
 
 MAX_WATCHERS = 2_000
@@ -23,6 +24,34 @@ REFRESH_US = SECOND_US // 10
 
 # A page asks again once in that time, and needs no more notices.
 _NOTICES_PER_REFRESH = 4
+
+
+class Topic(StrEnum):
+    """Kinds of data: samples were stored, route tables were published, alerts were raised, a plan came into force."""
+
+    SAMPLES = "samples"
+    TABLES = "tables"
+    ALERTS = "alerts"
+    PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEvent:
+    """The topics with new data, none in a heartbeat, as of `sent_at`. `generation` is the newest of all route
+    tables; the database cannot be read since `stale_since_at`, unless that is `None`. A page should ask again no sooner
+    than `refresh_us` after its last request: the more pages are open, the longer.
+    """
+
+    topics: tuple[Topic, ...]
+    sent_at: int
+    refresh_us: int
+    generation: int
+    stale_since_at: int | None
+
+
+"""Shortest time between two notices."""
+
+"""The time between the requests of two pages, if all pages ask at even intervals."""
 
 
 class Changes:

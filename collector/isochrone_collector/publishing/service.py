@@ -10,8 +10,7 @@ from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder
-from isochrone_collector.publishing.change_event import Topic
-from isochrone_collector.publishing.changes import Changes
+from isochrone_collector.publishing.changes import Changes, Topic
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.store import vantages
 from isochrone_collector.store.batches import RecentBatches

@@ -13,7 +13,7 @@ from fixtures.web import TIMEOUT_SECONDS, StartWeb, Web, shares_web
 from isochrone_collector.auth import authenticator
 from isochrone_collector.auth.authenticator import LIFETIME_US
 from isochrone_collector.http_api import queries, streams
-from isochrone_collector.publishing.change_event import Topic
+from isochrone_collector.publishing.changes import Topic
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialRow
 from isochrone_common.credentials import Credential, hash_secret

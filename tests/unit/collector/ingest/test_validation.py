@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.ingest.heartbeat import trimmed
 from isochrone_collector.ingest.raw_push import MAX_SAMPLE_BYTES, decode_push
 from isochrone_collector.ingest.validation import (
     MAX_SAMPLES,
@@ -17,6 +16,7 @@ from isochrone_collector.ingest.validation import (
     check_batch,
     late_reason,
     rejection_reason,
+    trimmed,
     validate,
 )
 from isochrone_wire import codec

@@ -6,8 +6,7 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 
 from isochrone_collector.errors import ResourceExhausted
-from isochrone_collector.publishing.change_event import ChangeEvent, Topic
-from isochrone_collector.publishing.changes import Changes
+from isochrone_collector.publishing.changes import ChangeEvent, Changes, Topic
 from isochrone_wire.model import SECOND_US
 
 MS = SECOND_US // 1000
