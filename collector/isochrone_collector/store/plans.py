@@ -88,7 +88,7 @@ async def of_version(connection: Connection, version: int) -> PlanHistoryRow | N
 
 
 async def document(connection: Connection, version: int) -> str | None:
-    """Return the original document of one version; `None` if there is no such version."""
+    """Return the original document of one version; `None` for an unknown version."""
     return next(iter(await fetch_values(connection, "plan_document", version=version)), None)
 
 
