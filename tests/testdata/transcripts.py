@@ -1,21 +1,34 @@
-"""Transcripts: shortened streams in the formats of real servers, each with its expected sample."""
+"""Transcripts: shortened streams in the formats of real servers, each with its expected sample, and their replay."""
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any
 
-from isochrone_wire.model import Outcome
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
+from isochrone_agent.probe.measurement import IllegalSignal, Measurement
+from isochrone_common.sse import SseDecoder, SseOverflow
+from isochrone_wire.model import Outcome, Price, Sample
+
+MS = 1_000_000
+PRICE = Price(usd_per_m_input=1.0, usd_per_m_output=10.0)
+WORDS = ("Recursion", " is", " naïve 再帰")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """The bytes of a response body, and the outcome, chunks and tokens that must come of them.
 
     With `every_ms` the events come so many milliseconds apart, and there are a speed, a first chunk and a cost to them.
     """
 
+    dialect: str
     name: str
     body: bytes
-    dialect: str = "openai-chat"
+    _: KW_ONLY
     outcome: Outcome = Outcome.OK
     chunks: int = 3
     output_tokens: int | None = 3
@@ -27,223 +40,69 @@ class Transcript:
     cost_usd: float | None = None
 
 
+def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
+    """Return the sample of a stream whose reads arrived at these milliseconds after the request was sent at 0."""
+    measurement, decoder = Measurement(), SseDecoder()
+    measurement.observe(Sent(), 0)
+    measurement.observe(Opened(status=200), 0)
+    at_ns = 0
+    try:
+        for at_ms, data in reads:
+            at_ns = at_ms * MS
+            for received in decoder.receive(data):
+                for signal in DIALECTS[dialect].interpret(received):
+                    measurement.observe(signal, at_ns)
+    except (IllegalSignal, SseOverflow, ValueError) as error:
+        measurement.observe(Failed(outcome=Outcome.GARBLED, error=str(error)), at_ns)
+    return measurement.sample(target_id=1, round_at=0, dispatched_at=0, price=PRICE)
+
+
+def arrivals(transcript: bytes, every_ms: int) -> list[tuple[int, bytes]]:
+    """Return one read of everything, 100 ms after the request, or one read per event, `every_ms` milliseconds apart."""
+    if not every_ms:
+        return [(100, transcript)]
+    events = re.findall(rb".+?(?:\r\n\r\n|\n\n)", transcript, re.DOTALL)
+    return [(100 + every_ms * number, event) for number, event in enumerate(events)]
+
+
+def whole(dialect: str, transcript: bytes) -> Sample:
+    """Return the sample of a transcript that arrives in one read, 100 ms after the request."""
+    return replay(dialect, [(100, transcript)])
+
+
 def sse(*datas: str, end: str = "\n", between: str = "") -> bytes:
     """Return events with these data lines, in this framing."""
     return "".join(f"{between}data: {data}{end}{end}" for data in datas).encode()
 
 
-ROLE = '{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}'
-ONE, TWO, THREE = (
-    f'{{"choices":[{{"index":0,"delta":{{"content":"{word}"}},"finish_reason":null}}]}}'
-    for word in ("Recursion", " is", " naïve 再帰")
-)
-STOP = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
-USAGE = '{"choices":[],"usage":{"prompt_tokens":14,"completion_tokens":3,"total_tokens":17}}'
-DONE = "[DONE]"
-FULL = (ROLE, ONE, TWO, THREE, STOP, USAGE, DONE)
-THOUGHT = '{"choices":[{"delta":{"content":null,"reasoning_content":"Let me think"}}]}'
-THOUGHT_USAGE = (
-    '{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":40,'
-    '"completion_tokens_details":{"reasoning_tokens":37}}}'
-)
-TOOL = '{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"n\\":"}}]}}]}'
-LAST_WITH_USAGE = (
-    '{"choices":[{"delta":{"content":null},"finish_reason":"length"}],'
-    '"usage":{"prompt_tokens":14,"completion_tokens":3,"total_tokens":17}}'
-)
-
-OPENAI_CHAT = [
-    Transcript(name="openai", body=sse(*FULL)),
-    Transcript(name="crlf", body=sse(*FULL, end="\r\n")),
-    Transcript(name="lone-cr", body=sse(*FULL, end="\r")),
-    Transcript(name="byte-order-mark", body=b"\xef\xbb\xbf" + sse(*FULL)),
-    Transcript(name="no-space-after-colon", body=sse(*FULL).replace(b"data: ", b"data:")),
-    Transcript(name="openrouter-comments", body=sse(*FULL, between=": OPENROUTER PROCESSING\n\n")),
-    Transcript(name="transformers-no-done-usage-in-choice", body=sse(ROLE, ONE, TWO, THREE, LAST_WITH_USAGE)),
-    Transcript(name="no-done", body=sse(*FULL[:-1])),
-    Transcript(name="no-finish-reason", body=sse(ROLE, ONE, TWO, THREE, USAGE, DONE)),
-    Transcript(name="no-usage", body=sse(ROLE, ONE, TWO, THREE, STOP, DONE), output_tokens=6),
-    Transcript(name="absurd-usage", body=sse(*FULL).replace(b'tokens":3', b'tokens":-3'), output_tokens=6),
-    Transcript(
-        name="deepseek-reasoning",
-        body=sse(ROLE, THOUGHT, THOUGHT, ONE, STOP, THOUGHT_USAGE, DONE),
-        output_tokens=40,
-        reasoning_tokens=37,
-    ),
-    Transcript(name="tool-call", body=sse(ROLE, TOOL, TOOL, TOOL, STOP, USAGE, DONE)),
-    Transcript(name="role-only", body=sse(ROLE, STOP, DONE), outcome=Outcome.GARBLED, chunks=0, output_tokens=None),
-    Transcript(name="cut", body=sse(ROLE, ONE, TWO), outcome=Outcome.TRUNCATED, chunks=2, output_tokens=3),
-    Transcript(
-        name="in-band-error",
-        body=sse(ROLE, ONE, '{"error":{"message":"overloaded, key sk-abcdef123456","type":"server_error"}}'),
-        outcome=Outcome.HTTP_ERROR,
-        chunks=1,
-        error="error inside the stream: overloaded, key ***",
-    ),
-    Transcript(
-        name="in-band-rate-limit",
-        body=sse('{"error":{"message":"slow down","code":429}}'),
-        outcome=Outcome.THROTTLED,
-        chunks=0,
-        output_tokens=None,
-    ),
-    Transcript(
-        name="not-json", body=sse(ONE, "{oops"), outcome=Outcome.GARBLED, chunks=1, error="data that is not JSON"
-    ),
-    Transcript(
-        name="after-the-end",
-        body=sse(*FULL, ONE),
-        outcome=Outcome.GARBLED,
-        error="unexpected Answer in the state 'done'",
-    ),
-    Transcript(name="empty", body=b"", outcome=Outcome.TRUNCATED, chunks=0, output_tokens=None),
-]
+def compact(document: object) -> str:
+    """Return JSON as servers send it."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def typed(*events: tuple[str, str]) -> bytes:
-    """Return events with a type line and a data line, as in Anthropic's, OpenAI responses' and Cohere's APIs."""
-    return "".join(f"event: {name}\ndata: {data}\n\n" for name, data in events).encode()
+def event(kind: str, **parts: Any) -> str:
+    """Return an event with a type line and a data line, as in Anthropic's, OpenAI responses' and Cohere's APIs."""
+    return f"event: {kind}\ndata: {compact({'type': kind, **parts})}\n\n"
 
 
-A_START = (
-    "message_start",
-    (
-        '{"type":"message_start","message":{"role":"assistant","content":[],'
-        '"usage":{"input_tokens":10,"cache_read_input_tokens":4,"cache_creation_input_tokens":0,"output_tokens":1}}}'
-    ),
-)
-A_BLOCK = ("content_block_start", '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}')
-A_PING = ("ping", '{"type":"ping"}')
-A_ONE, A_TWO, A_THREE = (
-    (
-        "content_block_delta",
-        f'{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}',
-    )
-    for word in ("Recursion", " is", " naïve 再帰")
-)
-A_THOUGHT = (
-    "content_block_delta",
-    '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Let me see"}}',
-)
-A_SIGNATURE = (
-    "content_block_delta",
-    '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"Eq"}}',
-)
-A_TOOL = (
-    "content_block_delta",
-    '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"n\\":"}}',
-)
-A_TOOL_START = (
-    "content_block_start",
-    '{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}',
-)
-A_STOP = ("content_block_stop", '{"type":"content_block_stop","index":0}')
-A_DELTA = ("message_delta", '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}')
-A_END = ("message_stop", '{"type":"message_stop"}')
-A_FULL = (A_START, A_BLOCK, A_PING, A_ONE, A_TWO, A_THREE, A_STOP, A_DELTA, A_END)
-A_ERROR = ("error", '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
+def typed(*events: str) -> bytes:
+    """Return these events."""
+    return "".join(events).encode()
 
-ANTHROPIC = [
-    Transcript(dialect="anthropic", name="anthropic", body=typed(*A_FULL)),
-    Transcript(dialect="anthropic", name="anthropic-crlf", body=typed(*A_FULL).replace(b"\n", b"\r\n")),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-thinking",
-        body=typed(A_START, A_THOUGHT, A_SIGNATURE, A_ONE, A_TWO, A_DELTA, A_END),
-    ),
-    Transcript(
-        dialect="anthropic", name="anthropic-tool", body=typed(A_START, A_TOOL_START, A_TOOL, A_TOOL, A_DELTA, A_END)
-    ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-overloaded",
-        body=typed(A_START, A_ONE, A_ERROR),
-        outcome=Outcome.HTTP_ERROR,
-        chunks=1,
-        error="error inside the stream: Overloaded",
-    ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-cut",
-        body=typed(*A_FULL[:-2]),
-        outcome=Outcome.TRUNCATED,
-        output_tokens=6,
-    ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-no-text",
-        body=typed(A_START, A_BLOCK, A_DELTA, A_END),
-        outcome=Outcome.GARBLED,
-        chunks=0,
-    ),
-]
 
-R_CREATED = ("response.created", '{"type":"response.created","response":{"status":"in_progress","usage":null}}')
-R_ITEM = ("response.output_item.added", '{"type":"response.output_item.added","item":{"type":"message"}}')
-R_PART = (
-    "response.content_part.added",
-    '{"type":"response.content_part.added","part":{"type":"output_text","text":""}}',
-)
-R_ONE, R_TWO, R_THREE = (
-    ("response.output_text.delta", f'{{"type":"response.output_text.delta","delta":"{word}"}}')
-    for word in ("Recursion", " is", " naïve 再帰")
-)
-R_TEXT_DONE = ("response.output_text.done", '{"type":"response.output_text.done","text":"Recursion is naïve 再帰"}')
-R_SUMMARY = (
-    "response.reasoning_summary_text.delta",
-    '{"type":"response.reasoning_summary_text.delta","delta":"**Thinking**"}',
-)
-R_COMPLETED = (
-    "response.completed",
-    (
-        '{"type":"response.completed","response":{"usage":{"input_tokens":14,"input_tokens_details":{"cached_tokens":0},'
-        '"output_tokens":3,"output_tokens_details":{"reasoning_tokens":0}}}}'
-    ),
-)
-R_FAILED = (
-    "response.failed",
-    '{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow down"}}}',
-)
-R_FULL = (R_CREATED, R_ITEM, R_PART, R_ONE, R_TWO, R_THREE, R_TEXT_DONE, R_COMPLETED)
+def chat_chunk(**delta: object) -> str:
+    return compact({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
-OPENAI_RESPONSES = [
-    Transcript(dialect="openai-responses", name="responses", body=typed(*R_FULL), reasoning_tokens=0),
-    Transcript(
-        dialect="openai-responses",
-        name="responses-at-its-limit",
-        body=typed(*R_FULL).replace(b"response.completed", b"response.incomplete"),
-        reasoning_tokens=0,
-    ),
-    Transcript(
-        dialect="openai-responses",
-        name="responses-summary",
-        body=typed(R_CREATED, R_SUMMARY, R_ONE, R_TWO, R_COMPLETED),
-        reasoning_tokens=0,
-    ),
-    Transcript(
-        dialect="openai-responses",
-        name="responses-failed",
-        body=typed(R_CREATED, R_ONE, R_FAILED),
-        outcome=Outcome.THROTTLED,
-        chunks=1,
-        error="slow down",
-    ),
-    Transcript(
-        dialect="openai-responses",
-        name="responses-error",
-        body=typed(R_CREATED, ("error", '{"type":"error","code":"server_error","message":"oops"}')),
-        outcome=Outcome.HTTP_ERROR,
-        chunks=0,
-        error="oops",
-    ),
-    Transcript(
-        dialect="openai-responses",
-        name="responses-cut",
-        body=typed(*R_FULL[:-1]),
-        outcome=Outcome.TRUNCATED,
-        output_tokens=6,
-    ),
-]
+
+def chat_usage(*, prompt: int, completion: int, reasoning: int, total: int) -> str:
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    return compact({"choices": [], "usage": usage | {"completion_tokens_details": {"reasoning_tokens": reasoning}}})
+
+
+def counted(chunk: str, *, completion: int) -> str:
+    """Return a chunk with the counts so far, like vLLM with `continuous_usage_stats`."""
+    usage = {"prompt_tokens": 9, "completion_tokens": completion, "total_tokens": 9 + completion}
+    return compact(json.loads(chunk) | {"usage": usage})
 
 
 def gemini_chunk(text: str, *, thought: bool = False, more: str = "") -> str:
@@ -251,8 +110,155 @@ def gemini_chunk(text: str, *, thought: bool = False, more: str = "") -> str:
     return f'{{"candidates":[{{"content":{{"parts":[{{{mark}"text":"{text}"}}],"role":"model"}}{more}}}]}}'
 
 
+def gemini_counted(text: str, *, said: int, thought: int, more: str = "") -> str:
+    """Return a chunk with the counts so far; like Gemini, it omits counts of zero."""
+    usage = {"promptTokenCount": 9, "totalTokenCount": 9 + said + thought}
+    usage |= {"candidatesTokenCount": said} if said else {}
+    usage |= {"thoughtsTokenCount": thought} if thought else {}
+    return compact(json.loads(gemini_chunk(text, thought=not said, more=more)) | {"usageMetadata": usage})
+
+
+ROLE = chat_chunk(role="assistant", content="")
+ONE, TWO, THREE = (chat_chunk(content=word) for word in WORDS)
+STOP = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+USAGE = '{"choices":[],"usage":{"prompt_tokens":14,"completion_tokens":3,"total_tokens":17}}'
+DONE = "[DONE]"
+FULL = (ROLE, ONE, TWO, THREE, STOP, USAGE, DONE)
+THOUGHT = '{"choices":[{"delta":{"content":null,"reasoning_content":"Let me think"}}]}'
+THOUGHT_USAGE = chat_usage(prompt=9, completion=40, reasoning=37, total=49)
+TOOL = '{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"n\\":"}}]}}]}'
+LAST_WITH_USAGE = USAGE.replace("[]", '[{"delta":{"content":null},"finish_reason":"length"}]')
+FAILURE = '{"error":{"message":"overloaded, key sk-abcdef123456","type":"server_error"}}'
+OVERLOADED = "error inside the stream: overloaded, key ***"
+AFTER_THE_END = "unexpected Answer in the state 'done'"
+
+chat = partial(Transcript, "openai-chat")
+OPENAI_CHAT = [
+    chat("openai", sse(*FULL)),
+    chat("crlf", sse(*FULL, end="\r\n")),
+    chat("lone-cr", sse(*FULL, end="\r")),
+    chat("byte-order-mark", b"\xef\xbb\xbf" + sse(*FULL)),
+    chat("no-space-after-colon", sse(*FULL).replace(b"data: ", b"data:")),
+    chat("openrouter-comments", sse(*FULL, between=": OPENROUTER PROCESSING\n\n")),
+    chat("transformers-no-done-usage-in-choice", sse(ROLE, ONE, TWO, THREE, LAST_WITH_USAGE)),
+    chat("no-done", sse(*FULL[:-1])),
+    chat("no-finish-reason", sse(ROLE, ONE, TWO, THREE, USAGE, DONE)),
+    chat("no-usage", sse(ROLE, ONE, TWO, THREE, STOP, DONE), output_tokens=6),
+    chat("absurd-usage", sse(*FULL).replace(b'tokens":3', b'tokens":-3'), output_tokens=6),
+    chat(
+        "deepseek-reasoning",
+        sse(ROLE, THOUGHT, THOUGHT, ONE, STOP, THOUGHT_USAGE, DONE),
+        output_tokens=40,
+        reasoning_tokens=37,
+    ),
+    chat("tool-call", sse(ROLE, TOOL, TOOL, TOOL, STOP, USAGE, DONE)),
+    chat("role-only", sse(ROLE, STOP, DONE), outcome=Outcome.GARBLED, chunks=0, output_tokens=None),
+    chat("cut", sse(ROLE, ONE, TWO), outcome=Outcome.TRUNCATED, chunks=2, output_tokens=3),
+    chat("in-band-error", sse(ROLE, ONE, FAILURE), outcome=Outcome.HTTP_ERROR, chunks=1, error=OVERLOADED),
+    chat(
+        "in-band-rate-limit",
+        sse('{"error":{"message":"slow down","code":429}}'),
+        outcome=Outcome.THROTTLED,
+        chunks=0,
+        output_tokens=None,
+    ),
+    chat("not-json", sse(ONE, "{oops"), outcome=Outcome.GARBLED, chunks=1, error="data that is not JSON"),
+    chat("after-the-end", sse(*FULL, ONE), outcome=Outcome.GARBLED, error=AFTER_THE_END),
+    chat("empty", b"", outcome=Outcome.TRUNCATED, chunks=0, output_tokens=None),
+]
+
+
+def a_block(block: str, index: int = 0, **parts: Any) -> str:
+    return event("content_block_start", index=index, content_block={"type": block, **parts})
+
+
+def a_delta(delta: str, index: int = 0, **parts: Any) -> str:
+    return event("content_block_delta", index=index, delta={"type": delta, **parts})
+
+
+def a_end(**usage: object) -> str:
+    return event("message_delta", delta={"stop_reason": "end_turn"}, usage=usage)
+
+
+A_USAGE = {"input_tokens": 10, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 0, "output_tokens": 1}
+A_START = event("message_start", message={"role": "assistant", "content": [], "usage": A_USAGE})
+A_BLOCK = a_block("text", text="")
+A_PING = event("ping")
+A_ONE, A_TWO, A_THREE = (a_delta("text_delta", text=word) for word in WORDS)
+A_THOUGHT = a_delta("thinking_delta", thinking="Let me see")
+A_SIGNATURE = a_delta("signature_delta", signature="Eq")
+A_TOOL_START = a_block("tool_use", 1, id="t", name="f", input={})
+A_TOOL = a_delta("input_json_delta", 1, partial_json='{"n":')
+A_STOP = event("content_block_stop", index=0)
+A_DELTA = a_end(output_tokens=3)
+A_END = event("message_stop")
+A_FULL = (A_START, A_BLOCK, A_PING, A_ONE, A_TWO, A_THREE, A_STOP, A_DELTA, A_END)
+A_ERROR = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+A_OVERLOADED = "error inside the stream: Overloaded"
+
+claude = partial(Transcript, "anthropic")
+ANTHROPIC = [
+    claude("anthropic", typed(*A_FULL)),
+    claude("anthropic-crlf", typed(*A_FULL).replace(b"\n", b"\r\n")),
+    claude("anthropic-thinking", typed(A_START, A_THOUGHT, A_SIGNATURE, A_ONE, A_TWO, A_DELTA, A_END)),
+    claude("anthropic-tool", typed(A_START, A_TOOL_START, A_TOOL, A_TOOL, A_DELTA, A_END)),
+    claude(
+        "anthropic-overloaded",
+        typed(A_START, A_ONE, A_ERROR),
+        outcome=Outcome.HTTP_ERROR,
+        chunks=1,
+        error=A_OVERLOADED,
+    ),
+    claude("anthropic-cut", typed(*A_FULL[:-2]), outcome=Outcome.TRUNCATED, output_tokens=6),
+    claude("anthropic-no-text", typed(A_START, A_BLOCK, A_DELTA, A_END), outcome=Outcome.GARBLED, chunks=0),
+]
+
+
+def r_text(word: str) -> str:
+    return event("response.output_text.delta", delta=word)
+
+
+def r_summary(text: str) -> str:
+    return event("response.reasoning_summary_text.delta", delta=text)
+
+
+def r_completed(*, prompt: int, output: int, reasoning: int) -> str:
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": reasoning}}
+    usage = {"input_tokens": prompt, "output_tokens": output, **details}
+    return event("response.completed", response={"usage": usage})
+
+
+R_CREATED = event("response.created", response={"status": "in_progress", "usage": None})
+R_ITEM = event("response.output_item.added", item={"type": "message"})
+R_PART = event("response.content_part.added", part={"type": "output_text", "text": ""})
+R_ONE, R_TWO, R_THREE = map(r_text, WORDS)
+R_TEXT_DONE = event("response.output_text.done", text="".join(WORDS))
+R_COMPLETED = r_completed(prompt=14, output=3, reasoning=0)
+R_FAILED = event("response.failed", response={"error": {"code": "rate_limit_exceeded", "message": "slow down"}})
+R_ERROR = event("error", code="server_error", message="oops")
+R_FULL = (R_CREATED, R_ITEM, R_PART, R_ONE, R_TWO, R_THREE, R_TEXT_DONE, R_COMPLETED)
+R_INCOMPLETE = typed(*R_FULL).replace(b"response.completed", b"response.incomplete")
+R_SUMMARISED = typed(R_CREATED, r_summary("**Thinking**"), R_ONE, R_TWO, R_COMPLETED)
+
+responses = partial(Transcript, "openai-responses")
+OPENAI_RESPONSES = [
+    responses("responses", typed(*R_FULL), reasoning_tokens=0),
+    responses("responses-at-its-limit", R_INCOMPLETE, reasoning_tokens=0),
+    responses("responses-summary", R_SUMMARISED, reasoning_tokens=0),
+    responses(
+        "responses-failed",
+        typed(R_CREATED, R_ONE, R_FAILED),
+        outcome=Outcome.THROTTLED,
+        chunks=1,
+        error="slow down",
+    ),
+    responses("responses-error", typed(R_CREATED, R_ERROR), outcome=Outcome.HTTP_ERROR, chunks=0, error="oops"),
+    responses("responses-cut", typed(*R_FULL[:-1]), outcome=Outcome.TRUNCATED, output_tokens=6),
+]
+
+G_END = ',"finishReason":"STOP"'
 G_ONE, G_TWO = gemini_chunk("Recursion"), gemini_chunk(" is")
-G_LAST = gemini_chunk(" naïve 再帰", more=',"finishReason":"STOP"')
+G_LAST = gemini_chunk(" naïve 再帰", more=G_END)
 G_USAGE = (
     '{"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP"}],'
     '"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":3,"totalTokenCount":12}}'
@@ -262,348 +268,164 @@ G_THOUGHT_USAGE = (
     '{"candidates":[{"finishReason":"MAX_TOKENS"}],'
     '"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":3,"thoughtsTokenCount":37}}'
 )
+G_ERROR = '{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}'
+G_BLOCKED = '{"promptFeedback":{"blockReason":"SAFETY"}}'
+G_THOUGHTS = sse(G_THOUGHT, G_ONE, G_TWO, G_THOUGHT_USAGE)
 
+gemini = partial(Transcript, "gemini")
 GEMINI = [
-    Transcript(dialect="gemini", name="gemini", body=sse(G_ONE, G_TWO, gemini_chunk(" x"), G_USAGE, end="\r\n")),
-    Transcript(dialect="gemini", name="gemini-no-usage", body=sse(G_ONE, G_TWO, G_LAST), output_tokens=6),
-    Transcript(
-        dialect="gemini",
-        name="gemini-thoughts",
-        body=sse(G_THOUGHT, G_ONE, G_TWO, G_THOUGHT_USAGE),
-        output_tokens=40,
-        reasoning_tokens=37,
-    ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-error",
-        body=sse(G_ONE, '{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}'),
-        outcome=Outcome.THROTTLED,
-        chunks=1,
-        error="quota",
-    ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-blocked",
-        body=sse('{"promptFeedback":{"blockReason":"SAFETY"}}'),
-        outcome=Outcome.HTTP_ERROR,
-        chunks=0,
-        error="blocked: SAFETY",
-    ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-cut",
-        body=sse(G_ONE, G_TWO),
-        outcome=Outcome.TRUNCATED,
-        chunks=2,
-        output_tokens=3,
-    ),
+    gemini("gemini", sse(G_ONE, G_TWO, gemini_chunk(" x"), G_USAGE, end="\r\n")),
+    gemini("gemini-no-usage", sse(G_ONE, G_TWO, G_LAST), output_tokens=6),
+    gemini("gemini-thoughts", G_THOUGHTS, output_tokens=40, reasoning_tokens=37),
+    gemini("gemini-error", sse(G_ONE, G_ERROR), outcome=Outcome.THROTTLED, chunks=1, error="quota"),
+    gemini("gemini-blocked", sse(G_BLOCKED), outcome=Outcome.HTTP_ERROR, chunks=0, error="blocked: SAFETY"),
+    gemini("gemini-cut", sse(G_ONE, G_TWO), outcome=Outcome.TRUNCATED, chunks=2, output_tokens=3),
 ]
 
-C_START = ("message-start", '{"type":"message-start","delta":{"message":{"role":"assistant","content":[]}}}')
-C_BEGIN = (
-    "content-start",
-    '{"type":"content-start","index":0,"delta":{"message":{"content":{"type":"text","text":""}}}}',
-)
-C_ONE, C_TWO, C_THREE = (
-    ("content-delta", f'{{"type":"content-delta","index":0,"delta":{{"message":{{"content":{{"text":"{word}"}}}}}}}}')
-    for word in ("Recursion", " is", " naïve 再帰")
-)
-C_THOUGHT = ("content-delta", '{"type":"content-delta","delta":{"message":{"content":{"thinking":"Let me see"}}}}')
-C_TOOL = (
-    "tool-call-delta",
-    '{"type":"tool-call-delta","delta":{"message":{"tool_calls":{"function":{"arguments":"{\\"n\\":"}}}}}',
-)
-C_END = (
-    "message-end",
-    (
-        '{"type":"message-end","delta":{"finish_reason":"COMPLETE",'
-        '"usage":{"billed_units":{"output_tokens":2},"tokens":{"input_tokens":9,"output_tokens":3}}}}'
-    ),
-)
-C_FULL = (C_START, C_BEGIN, C_ONE, C_TWO, C_THREE, ("content-end", '{"type":"content-end","index":0}'), C_END)
 
+def c_content(**parts: str) -> str:
+    return event("content-delta", index=0, delta={"message": {"content": parts}})
+
+
+C_START = event("message-start", delta={"message": {"role": "assistant", "content": []}})
+C_BEGIN = event("content-start", index=0, delta={"message": {"content": {"type": "text", "text": ""}}})
+C_ONE, C_TWO, C_THREE = (c_content(text=word) for word in WORDS)
+C_THOUGHT = c_content(thinking="Let me see")
+C_TOOL = event("tool-call-delta", delta={"message": {"tool_calls": {"function": {"arguments": '{"n":'}}}})
+C_USAGE = {"billed_units": {"output_tokens": 2}, "tokens": {"input_tokens": 9, "output_tokens": 3}}
+C_END = event("message-end", delta={"finish_reason": "COMPLETE", "usage": C_USAGE})
+C_ERROR_END = event("message-end", delta={"finish_reason": "ERROR", "error": "broke"})
+C_FULL = (C_START, C_BEGIN, C_ONE, C_TWO, C_THREE, event("content-end", index=0), C_END)
+
+cohere = partial(Transcript, "cohere")
 COHERE = [
-    Transcript(dialect="cohere", name="cohere", body=typed(*C_FULL)),
-    Transcript(dialect="cohere", name="cohere-thinking", body=typed(C_START, C_THOUGHT, C_ONE, C_TWO, C_END)),
-    Transcript(dialect="cohere", name="cohere-tool", body=typed(C_START, C_TOOL, C_TOOL, C_TOOL, C_END)),
-    Transcript(
-        dialect="cohere",
-        name="cohere-error-end",
-        body=typed(
-            C_START, C_ONE, ("message-end", '{"type":"message-end","delta":{"finish_reason":"ERROR","error":"broke"}}')
-        ),
+    cohere("cohere", typed(*C_FULL)),
+    cohere("cohere-thinking", typed(C_START, C_THOUGHT, C_ONE, C_TWO, C_END)),
+    cohere("cohere-tool", typed(C_START, C_TOOL, C_TOOL, C_TOOL, C_END)),
+    cohere(
+        "cohere-error-end",
+        typed(C_START, C_ONE, C_ERROR_END),
         outcome=Outcome.HTTP_ERROR,
         chunks=1,
         error="broke",
     ),
-    Transcript(
-        dialect="cohere",
-        name="cohere-cut",
-        body=typed(*C_FULL[:-1]),
-        outcome=Outcome.TRUNCATED,
-        output_tokens=6,
-    ),
+    cohere("cohere-cut", typed(*C_FULL[:-1]), outcome=Outcome.TRUNCATED, output_tokens=6),
 ]
 
-
-def chat_chunk(**delta: object) -> str:
-    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-
-
-def chat_usage(*, prompt: int, completion: int, reasoning: int, total: int) -> str:
-    details = {"reasoning_tokens": reasoning}
-    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
-    return json.dumps({"choices": [], "usage": usage | {"completion_tokens_details": details}})
-
-
-def counted(chunk: str, *, completion: int) -> str:
-    """Return a chunk with the counts so far, like vLLM with `continuous_usage_stats`."""
-    usage = {"prompt_tokens": 9, "completion_tokens": completion, "total_tokens": 9 + completion}
-    return json.dumps(json.loads(chunk) | {"usage": usage})
-
-
-def anthropic_end(**usage: object) -> tuple[str, str]:
-    message = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
-    return "message_delta", json.dumps(message)
-
-
-def gemini_counted(text: str, *, said: int, thought: int, more: str = "") -> str:
-    """Return a chunk with the counts so far; like Gemini, it omits counts of zero."""
-    usage = {"promptTokenCount": 9, "totalTokenCount": 9 + said + thought}
-    usage |= {"candidatesTokenCount": said} if said else {}
-    usage |= {"thoughtsTokenCount": thought} if thought else {}
-    chunk = json.loads(gemini_chunk(text, thought=not said, more=more))
-    return json.dumps(chunk | {"usageMetadata": usage})
-
-
-# Eleven pieces of the answer, a tenth of a second from first to last.
+# Eleven pieces of the answer, a tenth of a second from first to last; a thousand hidden tokens.
 EVERY_MS = 10
+HIDDEN: dict[str, Any] = {"every_ms": EVERY_MS, "chunks": 12, "output_tokens": 1011}
+APART = HIDDEN | {"reasoning_tokens": 1000, "tokens_per_second": 100.0, "first_chunk_tokens": 1, "cost_usd": 0.010119}
+TOGETHER = HIDDEN | {"chunks": 11, "cost_usd": 0.010124}
+ALOUD = APART | {"chunks": 20, "output_tokens": 20, "reasoning_tokens": 9, "cost_usd": 0.000209}
+GEMINI_APART = APART | {"chunks": 11, "reasoning_tokens": 500, "tokens_per_second": 1000.0}
+USED_UP: dict[str, Any] = {
+    "outcome": Outcome.GARBLED,
+    "chunks": 0,
+    "error": "all output tokens were used by hidden reasoning",
+}
 WORD = chat_chunk(content="word ")
 MUSED = chat_chunk(reasoning_content="hmm, ")
-A_WORD = (
-    "content_block_delta",
-    '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"word "}}',
-)
-A_THINKING = (
-    "content_block_start",
-    '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
-)
-A_REDACTED = (
-    "content_block_start",
-    '{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"RXF1"}}',
-)
-A_WITH_THOUGHTS = anthropic_end(output_tokens=1011, output_tokens_details={"thinking_tokens": 1000})
-A_ALL_TOGETHER = anthropic_end(output_tokens=1011)
-R_WORD = ("response.output_text.delta", '{"type":"response.output_text.delta","delta":"word "}')
-R_DIGEST = (
-    "response.reasoning_summary_text.delta",
-    json.dumps({"type": "response.reasoning_summary_text.delta", "delta": "I think. " * 80}),
-)
-R_REASONED = (
-    "response.completed",
-    (
-        '{"type":"response.completed","response":{"usage":{"input_tokens":9,'
-        '"output_tokens":1011,"output_tokens_details":{"reasoning_tokens":1000}}}}'
-    ),
-)
-G_END = ',"finishReason":"STOP"'
+A_WORD = a_delta("text_delta", 1, text="word ")
+A_THINKING = a_block("thinking", thinking="", signature="")
+A_REDACTED = a_block("redacted_thinking", data="RXF1")
+A_WITH_THOUGHTS = a_end(output_tokens=1011, output_tokens_details={"thinking_tokens": 1000})
+A_ALL_TOGETHER = a_end(output_tokens=1011)
+A_WORDS = (A_STOP, A_BLOCK, *[A_WORD] * 11)
+R_DIGEST = r_summary("I think. " * 80)
+R_REASONED = r_completed(prompt=9, output=1011, reasoning=1000)
 DIGEST = chat_chunk(
     reasoning="I think. " * 200, reasoning_details=[{"type": "reasoning.summary", "summary": "I think. " * 200}]
 )
+CHAT_REASONED = chat_usage(prompt=9, completion=1011, reasoning=1000, total=1020)
+G_WORDS = [gemini_counted("ten words ", said=10 * n, thought=500) for n in range(1, 11)]
+G_LATER_WORDS = [gemini_counted("ten words ", said=4 + 10 * n, thought=500) for n in range(1, 11)]
+G_DIGEST = [gemini_counted("**Looking** at it from afar. " * 20, said=0, thought=250 * n) for n in (1, 2)]
+NO_RESOURCES = '{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}'
 
 REASONERS = [
-    Transcript(
-        dialect="openai-responses",
-        name="responses-digest-paced",
-        body=typed(R_CREATED, R_DIGEST, R_DIGEST, *[R_WORD] * 11, R_REASONED),
-        chunks=13,
-        output_tokens=1011,
-        reasoning_tokens=1000,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.010119,
+    responses(
+        "responses-digest-paced",
+        typed(R_CREATED, R_DIGEST, R_DIGEST, *[r_text("word ")] * 11, R_REASONED),
+        **APART | {"chunks": 13},
     ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-digest-counted-apart",
-        body=typed(
-            A_START, A_THINKING, A_THOUGHT, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_WITH_THOUGHTS, A_END
-        ),
-        chunks=12,
-        output_tokens=1011,
-        reasoning_tokens=1000,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.010124,
+    claude(
+        "anthropic-digest-counted-apart",
+        typed(A_START, A_THINKING, A_THOUGHT, A_SIGNATURE, *A_WORDS, A_WITH_THOUGHTS, A_END),
+        **APART | {"cost_usd": 0.010124},
     ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-digest-not-counted-apart",
-        body=typed(A_START, A_THOUGHT, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
-        chunks=12,
-        output_tokens=1011,
-        every_ms=EVERY_MS,
-        cost_usd=0.010124,
+    claude(
+        "anthropic-digest-not-counted-apart",
+        typed(A_START, A_THOUGHT, A_SIGNATURE, *A_WORDS, A_ALL_TOGETHER, A_END),
+        **TOGETHER | {"chunks": 12},
     ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-thoughts-omitted",
-        body=typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
-        chunks=11,
-        output_tokens=1011,
-        every_ms=EVERY_MS,
-        cost_usd=0.010124,
+    claude(
+        "anthropic-thoughts-omitted",
+        typed(A_START, A_THINKING, A_SIGNATURE, *A_WORDS, A_ALL_TOGETHER, A_END),
+        **TOGETHER,
     ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-thoughts-redacted",
-        body=typed(A_START, A_REDACTED, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
-        chunks=11,
-        output_tokens=1011,
-        every_ms=EVERY_MS,
-        cost_usd=0.010124,
+    claude("anthropic-thoughts-redacted", typed(A_START, A_REDACTED, *A_WORDS, A_ALL_TOGETHER, A_END), **TOGETHER),
+    gemini(
+        "gemini-thoughts-hidden-usage-everywhere",
+        sse(*G_WORDS, gemini_counted("ten words ", said=110, thought=500, more=G_END), end="\r\n"),
+        **GEMINI_APART | {"output_tokens": 610, "first_chunk_tokens": 10, "cost_usd": 0.006109},
     ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-thoughts-hidden-usage-everywhere",
-        body=sse(
-            *[gemini_counted("ten words ", said=10 * n, thought=500) for n in range(1, 11)],
-            gemini_counted("ten words ", said=110, thought=500, more=G_END),
-            end="\r\n",
-        ),
-        chunks=11,
-        output_tokens=610,
-        reasoning_tokens=500,
-        every_ms=EVERY_MS,
-        tokens_per_second=1000.0,
-        first_chunk_tokens=10,
-        cost_usd=0.006109,
+    gemini(
+        "gemini-thoughts-in-digest-usage-everywhere",
+        sse(*G_DIGEST, *G_LATER_WORDS, gemini_counted("ten words ", said=114, thought=500, more=G_END), end="\r\n"),
+        **GEMINI_APART | {"chunks": 13, "output_tokens": 614, "first_chunk_tokens": 14, "cost_usd": 0.006149},
     ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-thoughts-in-digest-usage-everywhere",
-        body=sse(
-            *[gemini_counted("**Looking** at it from afar. " * 20, said=0, thought=250 * n) for n in (1, 2)],
-            *[gemini_counted("ten words ", said=4 + 10 * n, thought=500) for n in range(1, 11)],
-            gemini_counted("ten words ", said=114, thought=500, more=G_END),
-            end="\r\n",
-        ),
-        chunks=13,
-        output_tokens=614,
-        reasoning_tokens=500,
-        every_ms=EVERY_MS,
-        tokens_per_second=1000.0,
-        first_chunk_tokens=14,
-        cost_usd=0.006149,
-    ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-cut-in-thought",
-        body=sse(*[gemini_counted("**Looking** at it.", said=0, thought=100 * n) for n in (1, 2, 3)]),
+    gemini(
+        "gemini-cut-in-thought",
+        sse(*[gemini_counted("**Looking** at it.", said=0, thought=100 * n) for n in (1, 2, 3)]),
         outcome=Outcome.TRUNCATED,
         output_tokens=300,
         reasoning_tokens=300,
     ),
-    Transcript(
-        dialect="gemini",
-        name="gemini-nothing-but-thoughts",
-        body=sse('{"candidates":[{"finishReason":"MAX_TOKENS"}],"usageMetadata":{"thoughtsTokenCount":200}}'),
-        outcome=Outcome.GARBLED,
-        chunks=0,
-        reasoning_tokens=200,
-        error="all output tokens were used by hidden reasoning",
+    gemini(
+        "gemini-nothing-but-thoughts",
+        sse('{"candidates":[{"finishReason":"MAX_TOKENS"}],"usageMetadata":{"thoughtsTokenCount":200}}'),
+        **USED_UP | {"reasoning_tokens": 200},
     ),
-    Transcript(
-        name="xai-hidden",
-        body=sse(ROLE, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=94, total=114), DONE),
-        chunks=11,
-        output_tokens=105,
-        reasoning_tokens=94,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.001059,
+    chat(
+        "xai-hidden",
+        sse(ROLE, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=94, total=114), DONE),
+        **APART | {"chunks": 11, "output_tokens": 105, "reasoning_tokens": 94, "cost_usd": 0.001059},
     ),
-    Transcript(
-        name="xai-aloud",
-        body=sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=9, total=29), DONE),
-        chunks=20,
-        output_tokens=20,
-        reasoning_tokens=9,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.000209,
+    chat(
+        "xai-aloud",
+        sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=9, total=29), DONE),
+        **ALOUD,
     ),
-    Transcript(
-        name="deepseek-aloud",
-        body=sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=20, reasoning=9, total=29), DONE),
-        chunks=20,
-        output_tokens=20,
-        reasoning_tokens=9,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.000209,
+    chat(
+        "deepseek-aloud",
+        sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=20, reasoning=9, total=29), DONE),
+        **ALOUD,
     ),
-    Transcript(
-        name="vllm-aloud-usage-everywhere",
-        body=sse(
+    chat(
+        "vllm-aloud-usage-everywhere",
+        sse(
             *[counted(MUSED, completion=n) for n in range(1, 10)],
             *[counted(WORD, completion=9 + n) for n in range(1, 12)],
-            STOP,
-            DONE,
+            *(STOP, DONE),
         ),
-        chunks=20,
-        output_tokens=20,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.000209,
+        **ALOUD | {"reasoning_tokens": None},
     ),
-    Transcript(
-        name="openrouter-digest",
-        body=sse(DIGEST, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=1011, reasoning=1000, total=1020), DONE),
-        chunks=12,
-        output_tokens=1011,
-        reasoning_tokens=1000,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.010119,
+    chat("openrouter-digest", sse(DIGEST, *[WORD] * 11, STOP, CHAT_REASONED, DONE), **APART),
+    chat("a-digest-that-does-not-say-so", sse(MUSED, *[WORD] * 11, STOP, CHAT_REASONED, DONE), **APART),
+    chat(
+        "openai-nothing-but-reasoning",
+        sse(ROLE, STOP, chat_usage(prompt=9, completion=200, reasoning=200, total=209), DONE),
+        **USED_UP | {"reasoning_tokens": 200},
     ),
-    Transcript(
-        name="a-digest-that-does-not-say-so",
-        body=sse(MUSED, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=1011, reasoning=1000, total=1020), DONE),
-        chunks=12,
-        output_tokens=1011,
-        reasoning_tokens=1000,
-        every_ms=EVERY_MS,
-        tokens_per_second=100.0,
-        first_chunk_tokens=1,
-        cost_usd=0.010119,
+    claude(
+        "anthropic-nothing-but-thinking",
+        typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, a_end(output_tokens=200), A_END),
+        **USED_UP,
     ),
-    Transcript(
-        name="openai-nothing-but-reasoning",
-        body=sse(ROLE, STOP, chat_usage(prompt=9, completion=200, reasoning=200, total=209), DONE),
-        outcome=Outcome.GARBLED,
-        chunks=0,
-        reasoning_tokens=200,
-        error="all output tokens were used by hidden reasoning",
-    ),
-    Transcript(
-        dialect="anthropic",
-        name="anthropic-nothing-but-thinking",
-        body=typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, anthropic_end(output_tokens=200), A_END),
-        outcome=Outcome.GARBLED,
-        chunks=0,
-        error="all output tokens were used by hidden reasoning",
-    ),
-    Transcript(
-        name="deepseek-out-of-resources",
-        body=sse(ONE, '{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}', DONE),
+    chat(
+        "deepseek-out-of-resources",
+        sse(ONE, NO_RESOURCES, DONE),
         outcome=Outcome.HTTP_ERROR,
         chunks=1,
         error="the provider failed: insufficient_system_resource",

@@ -156,7 +156,7 @@ def test_hours_of_the_day(world: World) -> None:
 )
 def test_an_answer_of_another_length(world: World, tokens: int, expected_ms: int) -> None:
     """e2e(N) = ttft + (N - tokens of the first chunk) / speed; for the measured length it is the measured time."""
-    line = world.one("fast", answer_tokens=tokens, limit_us=5 * SECOND_US)
+    line = world.one("fast", answer=tokens, limit_us=5 * SECOND_US)
     assert (line.metric, line.answer_tokens, line.use) == (Metric.E2E, tokens, "limit")
     assert line.quantile is not None
     assert line.quantile.value == pytest.approx(expected_ms * MS)
@@ -168,16 +168,16 @@ def test_the_estimate_is_per_request(world: World) -> None:
     early_and_slow = replace(ANSWER, ttft_us=100 * MS, ttfat_us=100 * MS, tokens_per_second=50.0)
     late_and_fast = replace(ANSWER, ttft_us=2_100 * MS, ttfat_us=2_100 * MS, tokens_per_second=100.0)
     world.push("speedy", [early_and_slow, late_and_fast] * 50)
-    line = world.one("speedy", answer_tokens=201, limit_us=5 * SECOND_US)
+    line = world.one("speedy", answer=201, limit_us=5 * SECOND_US)
     assert line.quantile is not None
     assert line.quantile.value == pytest.approx(4_100 * MS)
 
 
 def test_a_floor_on_speed(world: World) -> None:
     """With a floor, requests below it are too slow, whatever their first token."""
-    line = world.one("fast", min_tokens_per_second=101.0)
+    line = world.one("fast", min_speed=101.0)
     assert (line.goodput and line.goodput.value, line.min_tokens_per_second) == (0.0, 101.0)
-    assert world.one("fast", min_tokens_per_second=100.0).eligible.value == "yes"
+    assert world.one("fast", min_speed=100.0).eligible.value == "yes"
 
 
 def test_durations_that_are_not_the_models_are_left_out(world: World) -> None:
@@ -200,9 +200,9 @@ def test_durations_that_are_not_the_models_are_left_out(world: World) -> None:
         (("voise",), {}, "NOT_FOUND", "did you mean 'voice'?"),
         (("voice",), {"by": "hours"}, "INVALID_ARGUMENT", "did you mean 'hour'?"),
         (("voice",), {"limit_us": SECOND_US}, "INVALID_ARGUMENT", "name either"),
-        ((), {"answer_tokens": -1}, "INVALID_ARGUMENT", "answer: '-1' is not a whole number"),
-        ((), {"min_tokens_per_second": -1.0}, "INVALID_ARGUMENT", "'-1.0' is not a positive number"),
-        ((), {"min_tokens_per_second": float("nan")}, "INVALID_ARGUMENT", "'nan' is not a positive number"),
+        ((), {"answer": -1}, "INVALID_ARGUMENT", "answer: '-1' is not a whole number"),
+        ((), {"min_speed": -1.0}, "INVALID_ARGUMENT", "'-1.0' is not a positive number"),
+        ((), {"min_speed": float("nan")}, "INVALID_ARGUMENT", "'nan' is not a positive number"),
         ((), {"limit_us": -1}, "INVALID_ARGUMENT", "is not a number of seconds"),
     ],
 )

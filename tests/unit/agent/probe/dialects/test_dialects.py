@@ -12,8 +12,7 @@ from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import Measurement
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
 from isochrone_wire.workloads import supported_efforts
-from testdata.replay import arrivals, replay, whole
-from testdata.transcripts import EVERY, FULL, ROLE, Transcript, sse
+from testdata.transcripts import EVERY, FULL, ROLE, Transcript, arrivals, replay, sse, whole
 
 
 def by_name(case: Transcript) -> str:
