@@ -102,12 +102,12 @@ def test_lines_and_bounds_are_drawn_and_named_as_such(page: Page) -> None:
     """
     page.open(f"?target={FIRST}&{page.fixed}")
     browser = page.browser
-    assert browser.evaluate("document.querySelectorAll('.site').length") == 3
-    assert browser.evaluate("document.querySelectorAll('path.edge').length") == 3
+    assert browser.count(".site") == 3
+    assert browser.count("path.edge") == 3
     levels = browser.evaluate("[...document.querySelectorAll('.isolines text')].map((e) => parseInt(e.textContent))")
     assert len(levels) >= 3
     assert all(LATENCIES_US[US] < 1000 * level < LATENCIES_US[SG] for level in levels)
-    assert browser.evaluate("document.querySelectorAll('.isolines path').length") >= len(levels)
+    assert browser.count(".isolines path") >= len(levels)
     notes = browser.evaluate("[...document.querySelectorAll('.note')].map((e) => e.textContent).join(' ')")
     for part in ("they are not measurements", "This is a bound, not a place", f"place is not known: {LAB}"):
         assert part in notes
@@ -116,8 +116,8 @@ def test_lines_and_bounds_are_drawn_and_named_as_such(page: Page) -> None:
 def test_two_regions_have_no_lines(page: Page) -> None:
     """A sentence replaces the lines if fewer than three located regions have values."""
     page.open(f"?target={SECOND}&from={rfc3339(page.until_at - MINUTE_US)}&until={rfc3339(page.until_at)}")
-    assert page.browser.evaluate("document.querySelectorAll('.isolines path').length") == 0
-    assert "need 3 regions" in page.browser.evaluate("document.querySelector('main').textContent")
+    assert page.browser.count(".isolines path") == 0
+    assert "need 3 regions" in page.browser.text("main")
 
 
 def test_a_link_restores_the_map(page: Page) -> None:
@@ -127,12 +127,12 @@ def test_a_link_restores_the_map(page: Page) -> None:
     for name, value in (("Target", SECOND), ("Part of the world", "europe")):
         browser.evaluate(f"document.querySelector('select[name=\"{name}\"]').value = {json.dumps(value)}")
         browser.evaluate(f"document.querySelector('select[name=\"{name}\"]').dispatchEvent(new Event('change'))")
-    browser.evaluate("document.querySelector('.segments input[value=speed]').click()")
+    browser.click(".segments input[value=speed]")
     browser.until("location.search.includes('metric=speed') && document.title.startsWith('Speed')")
     search = browser.evaluate("location.search")
     assert search == f"?metric=speed&target={SECOND.replace('/', '%2F')}&area=europe"
     page.open(search)
-    assert SECOND in browser.evaluate("document.querySelector('h1').textContent")
+    assert SECOND in browser.text("h1")
     assert browser.evaluate("[...document.querySelectorAll('.site')].map((e) => e.dataset.key)") == [EU]
     assert US in browser.evaluate("document.querySelector('main').textContent.split('Outside')[1]")
     browser.evaluate(f"document.querySelector('a[href^=\"/target/{SECOND}\"]').click()")
@@ -143,14 +143,14 @@ def test_marks_are_reached_by_keyboard(page: Page) -> None:
     """The marks are one stop of the tab key; arrow keys go from west to east, and the facts of a region are shown."""
     browser = page.browser
     page.open(f"?target={FIRST}&{page.fixed}")
-    assert browser.evaluate("document.querySelectorAll('.site[tabindex=\"0\"]').length") == 1
+    assert browser.count('.site[tabindex="0"]') == 1
     browser.evaluate("document.querySelector('.site[tabindex=\"0\"]').focus()")
     seen = [browser.evaluate("document.activeElement.dataset.key")]
     for _ in range(2):
         browser.press("ArrowRight")
         seen.append(browser.evaluate("document.activeElement.dataset.key"))
     assert seen == [US, EU, SG]
-    facts = browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
+    facts = browser.text(".details:not([hidden])")
     for part in ("Singapore", "95 % interval", f"within {BOUND_KM} km"):
         assert part in facts
         assert part in browser.evaluate("document.activeElement.getAttribute('aria-label')")
@@ -173,6 +173,4 @@ def test_a_new_region_arrives_without_a_reload(page: Page) -> None:
 def _quiet(page: Page) -> Iterator[None]:
     """Fails a test after which the console has an entry, or a request went to another address."""
     yield
-    requested = {event["request"]["url"] for event in page.browser.seen("Network.requestWillBeSent")}
-    assert [url for url in requested if not url.startswith(f"{page.collector.http}/")] == []
-    assert page.browser.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+    assert page.browser.problems(f"{page.collector.http}/") == []

@@ -1,17 +1,14 @@
 """The live page in a real browser, of a collector with TLS and credentials: login, views, live changes, links."""
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fixtures.browser import Browser
 from fixtures.collector import Caller, Collector
-from fixtures.node import VARIABLE
 from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_common import identity_file
@@ -25,18 +22,11 @@ HOSTILE = "<script>document.title=1</script>"
 EU = Vantage(name="eu-1", region="eu-central-1")
 ROUNDS = 60
 SLOWER_US = 150_000
-WIDTHS = (1280, 390)
 ROUTE = f"/routes?region={US}&route=chat"
 TARGET = f"/target/{FIRST}?tables=values,parts,bins,shares"
 PATHS = ["/", "/?baseline=none", f"/map?target={FIRST}", TARGET, ROUTE, "/fleet"]
 TABLE = "document.querySelector('main table') && !document.querySelector('.waiting, [aria-busy=true]')"
 LOGIN = "document.querySelector('form.login input[type=password]')"
-# As in the report: elements with an edge beyond the window, except in tables that scroll.
-BEYOND = """
-[...document.body.querySelectorAll('*')].filter((e) => !e.closest('.scroll, .unseen, .skip, svg') && e.clientWidth > 1)
-  .filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)
-  .map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 60))
-"""
 CELLS = """
 Object.fromEntries([...document.querySelectorAll('.matrix tbody tr')].map((row) => [row.querySelector('th').textContent,
   [...row.querySelectorAll('td')].map((cell) => (cell.querySelector('button') ?? cell).firstChild.textContent)]))
@@ -64,11 +54,6 @@ window.fetch = async (path, options) => {
   if (name === 'diff') await new Promise((end) => setTimeout(end, 4_000));
   return send(path, options);
 };
-"""
-AXE = """
-axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations
-  .filter((one) => ['serious', 'critical'].includes(one.impact))
-  .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))])))
 """
 
 
@@ -114,7 +99,7 @@ class Page:
         self.browser.evaluate("document.querySelector('form.login input[type=password]').focus()")
         self.browser.evaluate("document.querySelector('form.login input[type=password]').value = ''")
         self.browser.ask("Input.insertText", text=credential)
-        self.browser.evaluate("document.querySelector('form.login button').click()")
+        self.browser.click("form.login button")
 
     def regions(self) -> list[str]:
         """Return the regions of the matrix, in the order of its columns."""
@@ -166,14 +151,12 @@ def test_login_and_logout(page: Page) -> None:
     """
     browser = page.browser
     page.open(f"/?baseline={US}")
-    browser.evaluate(
-        "[...document.querySelectorAll('header button')].find((e) => e.textContent.includes('log out')).click()"
-    )
+    browser.click("header button", "log out")
     browser.until(LOGIN)
     assert browser.evaluate("document.querySelector('table')") is None
     page.log_in(page.credential[:-4])
     browser.until("document.querySelector('.refused')")
-    assert "credential" in browser.evaluate("document.querySelector('.refused').textContent")
+    assert "credential" in browser.text(".refused")
     page.log_in(page.credential)
     browser.until("document.querySelector('.matrix')")
     assert browser.evaluate("location.search") == f"?baseline={US}"
@@ -254,18 +237,18 @@ def test_a_link_restores_the_state(page: Page) -> None:
     """What a user chooses is in the address; the same address shows it again, and going back shows what was before."""
     browser = page.browser
     page.open("/")
-    browser.evaluate("document.querySelector('.segments input[value=speed]').click()")
+    browser.click(".segments input[value=speed]")
     browser.until("location.search === '?metric=speed'")
     browser.evaluate("document.querySelector('[data-key=\"sort price\"]').click()")
     browser.until("location.search.includes('sort=price')")
-    browser.evaluate("[...document.querySelectorAll('nav a')].find((e) => e.textContent === 'Fleet').click()")
+    browser.click("nav a", "Fleet")
     browser.until("location.pathname === '/fleet' && document.querySelector('h2')")
     browser.evaluate("history.back()")
     browser.until("document.querySelector('.segments input[value=speed]')?.checked")
     link = browser.evaluate("location.pathname + location.search")
     page.open(link)
     assert browser.evaluate("document.querySelector('.segments input[value=speed]').checked") is True
-    assert browser.evaluate("document.querySelector('th[aria-sort]').textContent").startswith("output")
+    assert browser.text("th[aria-sort]").startswith("output")
 
 
 def test_filters_select_rows(page: Page) -> None:
@@ -287,51 +270,32 @@ def test_the_queries_of_the_matrix_begin_with_the_document(page: Page) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_else_is_requested_and_nothing_fails(page: Page, path: str) -> None:
-    """Every request goes to the collector, the console stays empty, and a hostile name is text."""
+def test_each_view_is_sound(page: Page, path: str) -> None:
+    """Every request goes to the collector, the console stays empty, a hostile name is text, nothing is cut off in wide
+    and narrow windows, and axe-core finds no serious violation in light and dark.
+    """
     page.open(path)
-    requested = {event["request"]["url"] for event in page.browser.seen("Network.requestWillBeSent")}
-    assert requested
-    assert [url for url in requested if not url.startswith(f"{page.collector.http}/")] == []
-    assert page.browser.seen("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
-    assert page.browser.evaluate("document.querySelectorAll('body script').length") == 0
-    assert path.startswith("/target/") or HOSTILE in page.browser.evaluate("document.querySelector('main').textContent")
-    assert page.browser.evaluate("document.title") != "1"
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("path", PATHS)
-def test_nothing_is_cut_off(page: Page, path: str, width: int) -> None:
-    """The page is as wide as the window; only tables scroll sideways."""
-    page.open(path, width=width)
-    assert page.browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.browser.evaluate(BEYOND) == []
-
-
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("path", PATHS)
-def test_it_is_accessible(page: Page, path: str, dark: bool) -> None:  # noqa: FBT001  # a case of the table
-    """axe-core finds no serious violation, in light and dark."""
-    script = Path(os.environ.get(VARIABLE, "")) / "axe-core" / "axe.min.js"
-    if not script.is_file():
-        pytest.skip(f"{VARIABLE} has no package axe-core; run .ci/node-modules")
-    page.open(path, dark=dark)
-    page.browser.evaluate(script.read_text() + "; true")
-    answer = page.browser.ask("Runtime.evaluate", expression=AXE, awaitPromise=True, returnByValue=True)
-    assert json.loads(answer["result"]["value"]) == []
+    browser = page.browser
+    assert browser.seen("Network.requestWillBeSent")
+    assert browser.problems(f"{page.collector.http}/") == []
+    assert browser.count("body script") == 0
+    assert path.startswith("/target/") or HOSTILE in browser.text("main")
+    assert browser.evaluate("document.title") != "1"
+    assert browser.cut_off() == []
+    assert browser.violations() == []
 
 
 def test_cells_are_reached_by_keyboard(page: Page) -> None:
     """The matrix is one stop of the tab key; arrow keys move in it, and the facts of a cell are shown."""
     page.open("/")
     browser = page.browser
-    assert browser.evaluate("document.querySelectorAll('.matrix tbody [tabindex=\"0\"]').length") == 1
+    assert browser.count('.matrix tbody [tabindex="0"]') == 1
     browser.evaluate("document.querySelector('.matrix tbody [tabindex=\"0\"]').focus()")
     first = browser.evaluate("document.activeElement.dataset.key")
     browser.press("ArrowRight")
     browser.press("ArrowDown")
     assert browser.evaluate("document.activeElement.dataset.key") != first
-    assert "95 % interval" in browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
+    assert "95 % interval" in browser.text(".details:not([hidden])")
     browser.press("Escape")
     assert browser.evaluate("document.querySelector('.details').hidden") is True
 
@@ -362,8 +326,8 @@ def test_routes_have_the_table_and_the_reasons_of_the_command(page: Page) -> Non
     browser.until("document.querySelector('.steps') && document.querySelector('.weights rect')")
     rows = page.command("routes", "--region", US, window=None)[0]["entries"]
     assert browser.evaluate(MEMBERS) == [[f"{100 * row['weight']:.0f}", row["target"]] for row in rows]
-    assert browser.evaluate("document.querySelector('.steps').textContent").startswith("plan ")
-    assert "byte for byte" in browser.evaluate("document.querySelector('main').textContent")
+    assert browser.text(".steps").startswith("plan ")
+    assert "byte for byte" in browser.text("main")
 
 
 def test_a_slider_shows_past_tables(page: Page) -> None:
@@ -375,7 +339,7 @@ def test_a_slider_shows_past_tables(page: Page) -> None:
     browser.until("location.search.includes('generation=') && document.querySelector('.past')")
     first = browser.evaluate("new URLSearchParams(location.search).get('generation')")
     assert f"generation {first}," in browser.evaluate("document.querySelector('.slider input').ariaValueText")
-    assert f"generation {first}," in browser.evaluate("document.querySelector('.past').textContent")
+    assert f"generation {first}," in browser.text(".past")
     page.open(f"{ROUTE}&generation={first}", ready="document.querySelector('.past')")
     assert browser.evaluate("Number(document.querySelector('.slider input').value)") < 0
     browser.evaluate("[...document.querySelectorAll('.slider button')][0].click()")
@@ -417,7 +381,7 @@ def test_a_target_has_the_numbers_of_the_command(page: Page) -> None:
     assert len(wanted) == 2 * ROUNDS
     for key, point in wanted.items():
         assert shown[key][2:7] == [*(f"{point[name] / 1000:.0f}" for name in ("p10", "p50", "p90")), "2", "2"]
-    assert page.browser.evaluate("document.querySelectorAll('.bands .bucket').length") == len(shown)
+    assert page.browser.count(".bands .bucket") == len(shown)
     (row,) = page.command("diff", "--target", FIRST, "--baseline", US, "--against", SG)
     differences = {cells[0]: cells for cells in page.browser.evaluate(ROWS.replace("TABLE", ".differences"))}
     assert (differences[SG][2], differences[SG][4]) == (f"{row['shift'] / 1000:+.0f}", "slower")
@@ -453,7 +417,7 @@ def test_a_target_has_the_distribution_of_the_command(page: Page) -> None:
     assert len(wanted) > 20
     assert sorted((region, n) for region, _, n in shown) == sorted((region, n) for region, _, n in wanted)
     assert {float(high) for _, high, _ in shown} <= {round(high) for _, high, _ in wanted}
-    assert page.browser.evaluate("document.querySelectorAll('.distribution .bar').length") == len(wanted)
+    assert page.browser.count(".distribution .bar") == len(wanted)
     left, right = page.browser.evaluate(
         "[...document.querySelectorAll('.distribution .panel:not(.axis)')].filter((e) => "
         f"['{US}', '{SG}'].includes(e.dataset.key)).map((e) => e.querySelector('.bar').getBoundingClientRect().left)"
@@ -500,9 +464,9 @@ def test_the_charts_of_a_target_are_reached_by_keyboard(page: Page) -> None:
         first = browser.evaluate("document.activeElement.dataset.key")
         browser.press("ArrowDown")
         assert browser.evaluate("document.activeElement.dataset.key") != first
-        assert fact in browser.evaluate("document.querySelector('.details:not([hidden])').textContent")
+        assert fact in browser.text(".details:not([hidden])")
     assert browser.evaluate("document.querySelector('details.shares').open") is False
-    browser.evaluate("document.querySelector('details.shares summary').click()")
+    browser.click("details.shares summary")
     browser.until("document.querySelector('details.shares[open] tbody tr')")
     assert "tables=shares" in browser.evaluate("location.search")
     browser.evaluate("[...document.querySelectorAll('section.goodput .bucket')].at(-1).focus()")
@@ -525,9 +489,9 @@ def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
     """Arrow keys reach a bucket, and Enter opens the waterfall of a request of it, which the address keeps."""
     browser = page.browser
     page.open(f"/target/{FIRST}?{page.fixed}")
-    assert browser.evaluate("document.querySelectorAll('.bands .bucket[tabindex=\"0\"]').length") == 1
+    assert browser.count('.bands .bucket[tabindex="0"]') == 1
     browser.evaluate("document.querySelector('.bands .bucket').focus()")
-    for _ in range(browser.evaluate("document.querySelectorAll('.bands h3').length") - 1):
+    for _ in range(browser.count(".bands h3") - 1):
         browser.press("ArrowDown")
     browser.press("ArrowRight")
     label = browser.evaluate("document.activeElement.getAttribute('aria-label')")
@@ -541,7 +505,7 @@ def test_a_bucket_opens_one_of_its_requests(page: Page) -> None:
     rows = browser.evaluate(ROWS.replace("TABLE", ".waterfall"))
     assert rows[-1][-1] == f"{(sample['connect_us'] + sample['e2e_us']) / 1000:.0f}"
     page.open(address.removeprefix(page.collector.http))
-    assert browser.evaluate("document.querySelector('.request').textContent") == shown
+    assert browser.text(".request") == shown
     browser.evaluate(
         "document.querySelector('.request select').value = document.querySelector('.request option').value"
     )
