@@ -16,14 +16,14 @@ from tools.bytecode import compile_modules
 
 pytest_plugins = [
     "fixtures.agent",
-    "fixtures.browser",
+    "fixtures.node",
+    "fixtures.browser",  # imports the one above
     "fixtures.collector",
     "fixtures.envoy",
     "fixtures.inprocess_collector",
     "fixtures.kubernetes",
     "fixtures.later_version",
     "fixtures.network",
-    "fixtures.node",
     "fixtures.fake_collector",
     "fixtures.portkey",
     "fixtures.postgres",
@@ -74,9 +74,8 @@ LONGEST = (
     "acceptance/test_demo.py",
     "unit/collector/routing/test_simulated_worlds.py",
     "acceptance/test_demo_faults.py",
-    "acceptance/test_outages.py",
     "integration/client/demo/test_runner.py",
-    "acceptance/test_restored_database.py",
+    "acceptance/test_delivery.py",
     "chaos/test_chaos_short.py",
     "integration/collector/store/test_lost_database.py",
     "acceptance/test_attack.py",

@@ -1,13 +1,19 @@
 """Real processes from the socket to the database: what an agent records arrives, once, whatever was away meanwhile."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from fixtures.agent import Agent, StartAgent
-from fixtures.collector import StartCollector
+from fixtures.collector import Collector, StartCollector
 from fixtures.simulator import Simulator
+from isochrone_wire.insights import AlertKind
 from testdata.waiting import eventually
 
 PLAN = """
@@ -19,90 +25,165 @@ targets:
   - {{provider: sim, model: fault-crlf, base_url: "{base_url}", workload: short}}
   - {{provider: sim, model: fault-500, base_url: "{base_url}", workload: short}}
 """
+LOG_CHARS = 4_000
+REGIONS = {"us-1": "us-east-2", "sg-1": "ap-southeast-1"}
+STORED = """
+select count(*), count(*) - count(distinct (target_id, round_at, vantage_id)) from sample
+join vantage on vantage.id = vantage_id join target on target.id = target_id
+where vantage.name like %s and target.model like %s
+"""
 
 
-def stored(database_url: str) -> int:
-    with psycopg.connect(database_url) as connection:
-        row = connection.execute("select count(*) from sample").fetchone()
-        return row[0] if row else 0
+@dataclass(slots=True)
+class World:
+    """Collectors on one database, and agents by vantage."""
+
+    start_collector: StartCollector
+    start_agent: StartAgent
+    first: Collector
+    agents: dict[str, Agent] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """The URL of the database."""
+        return self.first.database_url
+
+    def collector(self) -> Collector:
+        """Start a collector in place of the first one."""
+        return self.start_collector(port=self.first.port, database_url=self.url)
+
+    def agent(self, vantage: str = "us-1", collector: str = "") -> Agent:
+        """Start the agent of a vantage, by default with the first collector."""
+        address = collector or self.first.address
+        self.agents[vantage] = self.start_agent(vantage=vantage, region=REGIONS[vantage], collector=address)
+        return self.agents[vantage]
+
+    def stored(self, vantage: str = "%", model: str = "%") -> int:
+        """Return the number of stored samples of a vantage or model, none of which may be stored twice."""
+        with psycopg.connect(self.url) as connection:
+            stored, doubled = connection.execute(STORED, (vantage, model)).fetchone() or (0, 0)
+        assert doubled == 0
+        return int(stored)
+
+    def balanced(self) -> None:
+        """Stop the agents, and check that every sample that they have recorded is stored or waits."""
+        for vantage, agent in self.agents.items():
+            assert agent.stop() == 0
+            assert agent.recorded() == self.stored(vantage) + agent.waiting()
+
+    def eventually(self, seconds: float, true: Callable[[], bool], what: str) -> None:
+        """Wait as `eventually`; a failure shows the logs."""
+        try:
+            eventually(seconds, true, what)
+        except AssertionError as error:
+            processes: list[Collector | Agent] = [*self.start_collector.started, *self.agents.values()]
+            for process in processes:
+                error.add_note(f"{process.log_file}, exit {process.process.poll()}:\n{process.log()[-LOG_CHARS:]}")
+            raise
 
 
-def duplicates(database_url: str) -> int:
-    query = "select count(*) - count(distinct (target_id, round_at, vantage_id)) from sample"
-    with psycopg.connect(database_url) as connection:
-        row = connection.execute(query).fetchone()
-        return row[0] if row else 0
+@pytest.fixture
+def world(start_collector: StartCollector, start_agent: StartAgent) -> World:
+    """A world with a collector that has no plan."""
+    return World(start_collector, start_agent, start_collector())
 
 
-def test_samples_reach_the_database(
-    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
-) -> None:
-    """Successes and failures are stored under their outcome, one per round and target."""
-    collector = start_collector()
-    collector.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
-    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
-    eventually(20, lambda: stored(collector.database_url) >= 6, "six samples stored")
-    assert agent.stop() == 0
-    with psycopg.connect(collector.database_url) as connection:
+def test_nothing_is_lost_whatever_is_away(world: World, fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Successes and failures are stored under their outcome. While the collector is away the agent measures and spools,
+    also after kill -9, from its last plan; when the collector is back everything arrives, once.
+    """
+    world.first.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
+    agent = world.agent()
+    world.eventually(20, lambda: world.stored() >= 6, "six samples stored")
+    with psycopg.connect(world.url) as connection:
         outcomes = {row[0] for row in connection.execute("select outcome from sample").fetchall()}
     # On a busy machine a round may be due before the probe of the one before it has ended.
     assert outcomes - {"skipped_overlap"} == {"ok", "http_error"}
-    assert duplicates(collector.database_url) == 0
-
-
-def test_measuring_goes_on_without_a_collector(
-    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
-) -> None:
-    """While the collector is away the agent measures and spools; when it is back everything arrives, once."""
-    collector = start_collector()
-    collector.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
-    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
-    eventually(20, lambda: stored(collector.database_url) >= 2, "two samples stored")
-    collector.kill()
+    world.first.kill()
     before = agent.recorded()
-    eventually(20, lambda: agent.recorded() >= before + 6, "six more samples recorded offline")
-    again = start_collector(port=collector.port, database_url=collector.database_url)
-    eventually(40, lambda: agent.waiting() <= 2, "the spool nearly empty")
-    assert agent.stop() == 0
-    eventually(10, lambda: stored(again.database_url) + agent.waiting() == agent.recorded(), "the books balance")
-    assert duplicates(again.database_url) == 0
-
-
-def test_a_killed_agent_loses_nothing(
-    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
-) -> None:
-    """After kill -9 the next start delivers what was recorded, and no sample twice."""
-    collector = start_collector()
-    collector.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
-    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
-    eventually(20, lambda: agent.recorded() >= 4, "four samples recorded")
+    world.eventually(20, lambda: agent.recorded() >= before + 4, "four more samples recorded offline")
     agent.kill()
-    successor = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
-    eventually(20, lambda: successor.recorded() >= 8, "four more samples recorded")
-    assert successor.stop() == 0
-    assert stored(collector.database_url) + successor.waiting() == successor.recorded()
-    assert duplicates(collector.database_url) == 0
-
-
-def test_an_agent_starts_from_its_last_plan(
-    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator, tmp_path: Path
-) -> None:
-    """An agent restarted while the collector is away measures by the plan it had."""
-    collector = start_collector()
-    collector.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
-    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
-    eventually(20, lambda: agent.recorded() >= 1, "a sample recorded")
-    agent.kill()
-    collector.kill()
-    orphan = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
+    orphan = world.agent()
     before = orphan.recorded()
-    eventually(20, lambda: orphan.recorded() >= before + 3, "three samples without a collector")
-    assert orphan.stop() == 0
+    world.eventually(20, lambda: orphan.recorded() >= before + 3, "three samples from the last plan")
+    world.collector()
+    world.eventually(40, lambda: orphan.waiting() <= 2, "the spool nearly empty")
+    world.balanced()
+
+
+@pytest.mark.slow
+def test_neighbouring_versions_lose_and_double_nothing(
+    world: World, fault_simulator: Simulator, later_collector: Path, tmp_path: Path
+) -> None:
+    """Agents deliver to version N, also after N + 1 has migrated its database, and to N + 1."""
+
+    def more_arrive() -> None:
+        goals = {vantage: world.stored(vantage) + 3 for vantage in REGIONS}
+        is_met = lambda: all(world.stored(vantage) >= goal for vantage, goal in goals.items())  # noqa: E731  # one line
+        world.eventually(20, is_met, "three more samples of both vantages")
+
+    world.first.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
+    for vantage in REGIONS:
+        world.agent(vantage)
+    more_arrive()
+    new = world.start_collector(script=later_collector)
+    more_arrive()
+    world.agents["sg-1"].kill()
+    world.agent("sg-1", new.address)
+    more_arrive()
+    world.balanced()
+    assert "Traceback" not in world.first.log() + new.log()
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_restored_database_gets_what_it_has_lost(
+    world: World, fault_simulator: Simulator, postgres_server: str, tmp_path: Path, *, emptied: bool
+) -> None:
+    """Samples and a plan that were newer than the backup: the agent delivers every sample again, once, as soon as the
+    plan is applied again. Meanwhile it runs the older plan, even under the same version.
+    """
+    whole = PLAN.format(base_url=fault_simulator.base_url).splitlines()
+    old, new = ("\n".join(line for line in whole if line not in left_out) for left_out in (whole[-1:], whole[-2:-1]))
+    names = {part: sql.Identifier(f"{conninfo_to_dict(world.url)['dbname']}{part}") for part in ("", "_backup")}
+
+    def administrate(statement: LiteralString) -> None:
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(name=names[""], copy=names["_backup"]))
+
+    def alerts() -> list[str]:
+        with psycopg.connect(world.url) as connection:
+            return [kind for (kind,) in connection.execute("select kind from alert where kind = 'database_restored'")]
+
+    if not emptied:
+        world.first.apply(old, tmp_path)
+    assert world.first.stop() == 0
+    administrate("CREATE DATABASE {copy} TEMPLATE {name}")
+    try:
+        second = world.collector()
+        second.apply(new, tmp_path)
+        agent = world.agent()
+        world.eventually(20, lambda: world.stored() >= 4, "four samples stored")
+        second.kill()
+        administrate("DROP DATABASE {name} WITH (FORCE)")
+        administrate("CREATE DATABASE {name} TEMPLATE {copy}")
+        third = world.collector()
+        # Another plan under the number that the agent knows.
+        third.apply(old.replace("500ms", "400ms"), tmp_path)
+        world.eventually(60, lambda: world.stored(model="fault-crlf") >= 3, "samples of the plan in force")
+        assert world.stored(model="fault-500") == 0
+        third.apply(new, tmp_path)
+        world.eventually(60, lambda: world.stored(model="fault-500") >= 6, "the lost samples and new ones")
+        world.eventually(60, lambda: "database.lost_batches" in third.log(), "the lost batches noticed")
+        world.eventually(60, lambda: agent.waiting() <= 3, "the spool nearly empty")
+        world.balanced()
+        world.eventually(30, lambda: alerts() == [AlertKind.DATABASE_RESTORED], "one alert")
+    finally:
+        administrate("DROP DATABASE {copy}")
 
 
 @pytest.mark.parametrize("options", [["--collector", "10.1.2.3:4600"], ["--concurrency", "x"]])
-def test_wrong_settings_are_told(start_agent: StartAgent, options: list[str]) -> None:
+def test_wrong_settings_end_an_agent(start_agent: StartAgent, options: list[str]) -> None:
     """Impossible settings are reported in a sentence with exit code 2, and nothing is started."""
-    agent: Agent = start_agent(collector="127.0.0.1:1", vantage="a", region="b", more=options)
+    agent = start_agent(collector="127.0.0.1:1", vantage="a", region="b", more=options)
     assert agent.wait() == 2
     assert "Traceback" not in agent.log()

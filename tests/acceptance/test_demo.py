@@ -258,9 +258,7 @@ def test_explain_names_the_difference(explained: dict[str, Any]) -> None:
 
 
 def test_explain_names_the_origin(measured: Demo, explained: dict[str, Any]) -> None:
-    """The connection and the round trip are shorter by the difference of the round trips, and the server by the rest of
-    the published difference. Where the demo has no network, all of the difference comes from the server.
-    """
+    """The connection is shorter by the round trips, the server by the rest; without a network all is the server's."""
     network_us = 1000 * (ROUND_TRIPS_MS["ap-southeast-1"] - ROUND_TRIPS_MS[BASELINE]) * measured.has_network
     server_us = 1000 * PUBLISHED_MS["kimi-k2.5"] - network_us
     parts = {part["name"]: part for part in explained["parts"]}
@@ -277,9 +275,7 @@ def test_explain_names_the_origin(measured: Demo, explained: dict[str, Any]) -> 
 
 
 def test_regions_are_a_round_trip_away(measured: Demo) -> None:
-    """The kernel reports the scenario's round trips if namespaces are allowed, and no connection takes less than
-    one; elsewhere the demo states in one line why there are none.
-    """
+    """The kernel reports the scenario's round trips, and no connection takes less; elsewhere the demo states why."""
     reason = unavailable_reason()
     stated = re.search(
         r"^· the distance of the regions is simulated in the providers only: (.+?)\r?$", measured.printed, re.MULTILINE
@@ -299,9 +295,7 @@ def test_regions_are_a_round_trip_away(measured: Demo) -> None:
 
 
 def test_simulate_compares_policies(measured: Demo) -> None:
-    """Racing two members of a route is not slower than the better one alone, on the same rounds, and costs more
-    requests.
-    """
+    """Racing two members is not slower than the better one alone on the same rounds, and costs more requests."""
     line = "simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2 --policy static"
     result = ask(measured.collector, *shlex.split(line), "--output", "json")
     assert result.exit_code == 0, result.output
@@ -383,9 +377,7 @@ def ended(incident: Demo) -> Demo:
 
 
 def test_the_results_stay_on_the_terminal(ended: Demo) -> None:
-    """After Ctrl-C it exits with 0, and the terminal is as before, with the events and the results to scroll to: a
-    leaderboard per region, the differentials of each region, and the ground truth.
-    """
+    """After Ctrl-C it exits with 0, and the terminal is as before, with events and all results to scroll to."""
     assert ended.terminal.process.returncode == 0
     assert ended.terminal.shows_cursor()
     assert not ended.terminal.is_alternate()
@@ -399,9 +391,7 @@ def test_the_results_stay_on_the_terminal(ended: Demo) -> None:
 
 
 def test_the_events_name_the_incident(ended: Demo) -> None:
-    """The events have the beginning of the incident and its measured size, and a switch of the route it affects. On a
-    busy machine a change may be noticed, lost and noticed again.
-    """
+    """The events have the measured size of the incident, perhaps repeatedly, and a switch of the route it affects."""
     events = ended.terminal.scrollback
     for target in SLOW:
         measured_ms = [int(ms) for ms in re.findall(rf"{target} takes (\d+) ms longer from {SLOW_REGION}", events)]

@@ -42,9 +42,7 @@ def is_scripted(alert: tuple[str, ...]) -> bool:
 
 
 def is_partial(text: str) -> bool:
-    """Return whether an alert is about two of the three regions, which is so if the machine is too busy for the third
-    one to report in time.
-    """
+    """Return whether an alert is about two regions: the machine was too busy for the third to report in time."""
     return re.search(r"from [\w-]+, [\w-]+(?: since|$)", text) is not None
 
 
@@ -73,9 +71,7 @@ def about_incidents(demo: Demo) -> list[dict[str, Any]]:
 
 
 def test_exactly_the_expected_alerts(demo: Demo) -> None:
-    """A target that never worked, a provider that fails from one region, then from all, and one that throttles: each
-    step is one alert, in order, and no other target has one. Each is delivered.
-    """
+    """Each step of the three incidents is one alert, in order, and is delivered; no other target has one."""
     eventually(
         20, lambda: all(row["delivered_at"] for row in about_incidents(demo)), "every alert is delivered", every=1
     )
@@ -102,9 +98,7 @@ def test_the_incidents_are_listed(demo: Demo) -> None:
 
 @pytest.mark.parametrize("name", [FAILS, THROTTLES])
 def test_the_first_alert_is_of_three_rounds(demo: Demo, name: str) -> None:
-    """The first alert counts the failed requests of three rounds at most. `make bench-alerts` measures the time that
-    passes until the message, which depends on how busy the machine is.
-    """
+    """The first alert counts the failed requests of three rounds at most; `make bench-alerts` measures its delay."""
     first = next(row for row in about_incidents(demo) if row["subject"] == name)
     counted = sum(int(number) for number in re.findall(r"(\d+) (?:http_error|throttled) \d{3}", first["sentence"]))
     regions = 1 if first["sentence"].startswith(f"fails from {FIRST_REGION} since") else len(REGIONS)
@@ -129,9 +123,7 @@ def ended(demo: Demo) -> Demo:
 
 
 def test_events_and_results_show_them(ended: Demo) -> None:
-    """Scripted faults, and each alert when it arrives, are events; the end has the incidents and the count of alerts,
-    and suggests the commands.
-    """
+    """Faults and alerts are events; the end has the incidents and the count of alerts, and suggests commands."""
     assert ended.process.returncode == 0, ended.stderr
     for line in FAULT_SUGGESTIONS:
         assert line in ended.stderr

@@ -74,9 +74,7 @@ def test_cloud_init_takes_the_user_data() -> None:
     ("key_command", "line"), [("printf sk-1", "OPENAI_API_KEY=sk-1\n"), ("true", ""), ("no-such-command", "")]
 )
 def test_a_vm_fetches_its_key(key_command: str, line: str, tmp_path: Path) -> None:
-    """The user data has no key but a command that prints it. The key goes to the agent's environment, which only root
-    can read; without one the VM joins all the same.
-    """
+    """A command of the user data prints the key to the agent's environment; without one the VM joins all the same."""
     user_data = yaml.safe_load((DEPLOY / "agent" / "cloud-init.yaml").read_text().replace("<key command>", key_command))
     files = {Path(file["path"]).name: file for file in user_data["write_files"]}
     assert {files[name]["permissions"] for name in ("agent.env", "join-token")} == {"0600"}
@@ -109,9 +107,7 @@ def test_shellcheck_has_nothing_to_say(script: Path) -> None:
 
 
 def test_what_the_files_name_is_there() -> None:
-    """What compose builds exists, the images copy all packages, and every ISOCHRONE_ variable is one that a command
-    reads.
-    """
+    """Compose builds what exists, images copy all packages, and every ISOCHRONE_ variable is one of a command."""
     compose = yaml.safe_load((DEPLOY / "collector" / "compose.yaml").read_text())
     built = compose["services"]["collector"]["build"]
     assert (DEPLOY / "collector" / built["context"] / built["dockerfile"]).resolve().is_file()
@@ -147,9 +143,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_install_sh_installs_an_agent(wheel: Path, tmp_path: Path) -> None:
-    """On a separate machine (the system's folders overlaid, in a mount namespace) the script makes the user, the
-    folders and the command, and a second run is an upgrade.
-    """
+    """With the system's folders overlaid, the script makes user, folders and command; a second run is an upgrade."""
     if os.geteuid() != 0:
         pytest.skip("overlaying the system's folders needs root")
     overlays = "".join(

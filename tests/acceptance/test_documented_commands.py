@@ -23,12 +23,18 @@ MEMBERS = ("glm-5", "qwen3-32b")
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     """A folder that looks like a checkout, with the commands of this one."""
     with short_checkout() as path:
-        # As by default; but until the socket is there, another collector at port 4600 would get the plan.
-        monkeypatch.setenv("ISOCHRONE_COLLECTOR", f"unix:{path}/data/isochrone/collector/collector.sock")
         yield path
+
+
+@pytest.fixture
+def fleet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same for commands that use a collector."""
+    # As by default; but until the socket is there, another collector at port 4600 would get the plan.
+    monkeypatch.setenv("ISOCHRONE_COLLECTOR", f"unix:{folder}/data/isochrone/collector/collector.sock")
+    return folder
 
 
 def output_of(command: str, folder: Path, **environment: str) -> str:
@@ -61,43 +67,43 @@ def completion(block: str, folder: Path, log: Path, **environment: str) -> str:
 
 @pytest.mark.slow
 @requires_envoy
-def test_envoy_answers_with_a_member(folder: Path) -> None:
+def test_envoy_answers_with_a_member(fleet: Path) -> None:
     """The last command returns a completion of a member's model, although the request names another one."""
-    (folder / "bin" / "envoy").symlink_to(str(ENVOY))
+    (fleet / "bin" / "envoy").symlink_to(str(ENVOY))
     ports = unused_ports(("8081", "4600", "4680", "10000"))
     text = with_ports(FLEET + section("gateways.md", "Envoy"), ports)
     for written, port in ports.items():
         text = text.replace("sed -e", f"sed -e 's/port_value: {written}/port_value: {port}/' -e", 1)
     *programs, request = blocks_of(text)
     assert len(programs) == 3
-    with running(programs, folder) as log:
-        assert completion(request, folder, log)
+    with running(programs, fleet) as log:
+        assert completion(request, fleet, log)
         assert "error: keys" not in log.read_text()
 
 
 @pytest.mark.slow
 @requires_portkey
-def test_portkey_answers_with_a_member(folder: Path) -> None:
+def test_portkey_answers_with_a_member(fleet: Path) -> None:
     """A request that names the route as its model is served by a member; so is the one that brings the config."""
-    (folder / "node_modules").symlink_to(Path(os.environ[VARIABLE]).resolve())
+    (fleet / "node_modules").symlink_to(Path(os.environ[VARIABLE]).resolve())
     ports = unused_ports(("8081", "4600", "4680", "8787"))
     *programs, request, request_with_config = blocks_of(with_ports(FLEET + section("gateways.md", "Portkey"), ports))
     assert len(programs) == 3
-    with running(programs, folder) as log:
+    with running(programs, fleet) as log:
         for block in (request, request_with_config):
-            assert completion(block, folder, log, ZHIPU_API_KEY="a-key-of-zhipu", QWEN_API_KEY="a-key-of-qwen")
+            assert completion(block, fleet, log, ZHIPU_API_KEY="a-key-of-zhipu", QWEN_API_KEY="a-key-of-qwen")
 
 
 @pytest.mark.slow
 @requires_litellm
-def test_litellm_has_another_first_choice_in_each_region(folder: Path) -> None:
+def test_litellm_has_another_first_choice_in_each_region(fleet: Path) -> None:
     """The third block prints what the page shows, the fourth the metrics; the program prints its region's choice.
 
     Without a table LiteLLM chooses by chance, which may be what the page shows: the metrics tell one from the other.
     """
-    settings = litellm.environment(folder)
+    settings = litellm.environment(fleet)
     given = " ".join(f"{key}={value}" for key, value in settings.items() if os.environ.get(key) != value)
-    command = folder / "bin" / "litellm"
+    command = fleet / "bin" / "litellm"
     command.write_text(f'#!/bin/sh\nexec env {given} {Path(litellm.PYTHON).parent / "litellm"} "$@"\n')
     command.chmod(0o755)
     page = with_ports(section("gateways.md", "LiteLLM"), unused_ports(("8081", "8082", "4600", "4680", "4000")))
@@ -110,13 +116,13 @@ def test_litellm_has_another_first_choice_in_each_region(folder: Path) -> None:
     by_table = [f'{{client_region="{region}",outcome="table",route="chat"}}' for region in regions]
 
     def is_as_shown() -> bool:
-        metrics = output_of(scrape, folder) if output_of(ask, folder) == shown else ""
+        metrics = output_of(scrape, fleet) if output_of(ask, fleet) == shown else ""
         return all(labels in metrics for labels in by_table)
 
-    (folder / "program.py").write_text(program)
-    with running(start, folder):
+    (fleet / "program.py").write_text(program)
+    with running(start, fleet):
         eventually(120, is_as_shown, "the output that the page shows", every=0.5)
-        assert output_of(f"{litellm.PYTHON} program.py", folder, **settings).splitlines()[-1] == "step-3.5-flash"
+        assert output_of(f"{litellm.PYTHON} program.py", fleet, **settings).splitlines()[-1] == "step-3.5-flash"
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's prometheus")

@@ -27,9 +27,7 @@ budgets:
 def test_a_budget_outlives_the_agent_and_the_collector(
     start_collector: StartCollector, start_agent: StartAgent, simulator: StartSimulator, tmp_path: Path
 ) -> None:
-    """After kill -9 and without a collector the day's requests are still spent: the provider is asked three times in
-    all, and each later round is a sample that says why.
-    """
+    """After kill -9 and without a collector the day's three requests stay spent, and each later sample says so."""
     world, collector = simulator(), start_collector()
     collector.apply(PLAN.format(base_url=world.base_url, more="") + BUDGET, tmp_path)
     agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
@@ -91,9 +89,7 @@ def test_a_plan_is_followed_refused_and_rolled_back(
 def test_a_credential_that_an_agent_lacks_is_reported(
     start_collector: StartCollector, start_agent: StartAgent, simulator: StartSimulator, tmp_path: Path
 ) -> None:
-    """The agent's log has the missing credential before its first round, `check` fails with the option to use, and
-    `isochrone vantages` shows it until the file defines it.
-    """
+    """The agent's log, `check` and `isochrone vantages` state the missing credential until the file defines it."""
     world, collector = simulator(), start_collector()
     collector.apply(PLAN.format(base_url=world.base_url, more=", credential: nobody"), tmp_path)
     credentials = tmp_path / "credentials.toml"

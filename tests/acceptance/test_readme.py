@@ -45,9 +45,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 def test_the_commands_lead_to_a_differential(section: str, environment: dict[str, str], tmp_path: Path) -> None:
-    """With the plan of the README, its commands end in a decided differential of the true size; the one command that
-    asks says what is missing until then.
-    """
+    """The README's plan and commands end in a decided differential of the true size, and state what lacks before."""
     (tmp_path / "plan.yaml").write_text(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0])
     lines = re.findall(r"^\$ (isochrone.*?)(?: +#.*)?$", section, re.MULTILINE)
     with ExitStack() as stack:

@@ -1,13 +1,11 @@
 """A server of another project, with a real model, tokenizer and stream: from its socket to a differential on screen."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from fixtures.agent import StartAgent
 from fixtures.collector import StartCollector
 from fixtures.transformers import ServedModel
+from testdata.commands import printed_rows
 from testdata.waiting import eventually
 
 PLAN = """
@@ -19,14 +17,6 @@ targets:
   - {{provider: transformers, model: {model}, base_url: "{base_url}", workload: short}}
 """
 ROUNDS = 7
-
-
-def ask(address: str, *words: str) -> dict[str, list[dict[str, object]]]:
-    command = [sys.executable, "-m", "isochrone_client", *words, "--collector", address, "--output", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout, done.stderr
-    answer: dict[str, list[dict[str, object]]] = json.loads(done.stdout)
-    return answer
 
 
 def test_a_real_model_from_two_vantages(
@@ -43,11 +33,13 @@ def test_a_real_model_from_two_vantages(
     eventually(60, lambda: all(agent.recorded() >= ROUNDS for agent in agents), f"{ROUNDS} rounds from both")
     assert [agent.stop() for agent in agents] == [0, 0]
 
-    samples = ask(collector.http_address, "samples", "--limit", "100")["rows"]
+    every = printed_rows(collector.http_address, "samples", "--limit", "100")
+    # On a busy machine a round may be due before the probe of the one before it has ended.
+    samples = [sample for sample in every if sample["outcome"] != "skipped_overlap"]
     assert {sample["outcome"] for sample in samples} == {"ok"}, samples
     assert {sample["output_tokens"] for sample in samples} == {16}
     assert {sample["token_source"] for sample in samples} == {"usage"}
-    [row] = ask(collector.http_address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")["rows"]
+    [row] = printed_rows(collector.http_address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")
     assert isinstance(row["n"], int)
     assert row["n"] >= ROUNDS - 1
     assert row["shift"] is not None

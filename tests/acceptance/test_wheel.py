@@ -83,9 +83,7 @@ def test_the_base_commands_work(installed: Path, command: str) -> None:
 
 
 def test_the_base_agent_probes(installed: Path) -> None:
-    """With the dependencies of the base install a probe of the simulator succeeds, and nothing is searched for in each
-    request: a failed import searches every folder of the path.
-    """
+    """A probe succeeds with the base install, and no request searches every folder for a module that is missing."""
     with started_with_json([str(installed / "isochrone-sim"), "serve", "--listen", "us-east-2=127.0.0.1:0"]) as ready:
         where = ["--base-url", ready["endpoints"]["us-east-2"], "--model", "glm-4-32b", "--runs", "1"]
         done = run(installed / "isochrone-agent", "probe", *where, "--output", "json")

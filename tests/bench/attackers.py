@@ -62,6 +62,8 @@ REFUSED_STREAM = "RST_STREAM with error code 7"
 REFUSING = (ConnectionTerminated, ResponseReceived, StreamReset)
 _READ_BYTES = 4096
 _RESET_SECONDS = 5.0
+# The limits of the collector count from the connection, which a busy machine makes late, and ends late.
+_LATE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +219,7 @@ async def _idle(address: Address, spec: AttackSpec, tally: Tally) -> None:
                 async with asyncio.timeout(spec.seconds):
                     await asyncio.get_running_loop().sock_connect(idle, (address.host, address.port))
                 try:
-                    async with asyncio.timeout(spec.seconds):
+                    async with asyncio.timeout(spec.seconds + _LATE_SECONDS):
                         await _until_closed(idle)
                 except TimeoutError:
                     is_held = await _is_held(idle)
@@ -295,10 +297,11 @@ async def _over_tls(
     context.set_alpn_protocols(["h2"] if address == parse_address(spec.grpc) else ["http/1.1"])
     outcome, writer = "open", None
     try:
-        async with asyncio.timeout(spec.seconds):
+        async with asyncio.timeout(spec.seconds) as limit:
             reader, writer = await asyncio.open_connection(
                 address.host, address.port, ssl=context, local_addr=(SOURCES[number % len(SOURCES)], 0)
             )
+            limit.reschedule(asyncio.get_running_loop().time() + spec.seconds + _LATE_SECONDS)
             outcome = await work(reader, writer)
     except TimeoutError:
         pass

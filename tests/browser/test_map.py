@@ -73,9 +73,7 @@ def page(browser: Browser, shared_collector: Collector) -> Page:
 
 
 def test_the_map_has_the_numbers_and_places_of_the_commands(page: Page) -> None:
-    """For the same window the table has the values of `leaderboard`, the places of `regions`, and the lowest median
-    round trip of `series`, with the distance that light covers in it.
-    """
+    """The table has the values of `leaderboard`, the places of `vantages` and the lowest round trip of `series`."""
     page.open(f"?target={FIRST}&{page.fixed}")
     shown = page.browser.evaluate(ROWS)
     places = {row["region"]: row["place"] for row in page.command("vantages", windowed=False)}
@@ -97,9 +95,7 @@ def test_the_map_has_the_numbers_and_places_of_the_commands(page: Page) -> None:
 
 
 def test_lines_and_bounds_are_drawn_and_named_as_such(page: Page) -> None:
-    """Regions with a place have a mark and a circle, lines of equal latency lie between their values, and sentences
-    state what is interpolated, what is a bound, and which region has no place.
-    """
+    """Regions have marks and circles, lines lie between their values, and sentences state what is no measurement."""
     page.open(f"?target={FIRST}&{page.fixed}")
     browser = page.browser
     assert browser.count(".site") == 3

@@ -146,9 +146,7 @@ def page(browser: Browser, shared_guarded_collector: Collector) -> Iterator[Page
 
 
 def test_login_and_logout(page: Page) -> None:
-    """Without a session there is a form instead of data; a wrong credential is refused with the reason, and never is in
-    the address. After the login the same address shows its view.
-    """
+    """Without a session there is a form; a wrong credential is refused; after the login the address shows its view."""
     browser = page.browser
     page.open(f"/?baseline={US}")
     browser.click("header button", "log out")
@@ -426,9 +424,7 @@ def test_a_target_has_the_distribution_of_the_command(page: Page) -> None:
 
 
 def test_a_target_has_the_goodput_of_the_command(page: Page) -> None:
-    """For the use of the address, each bucket is that of `isochrone series --limit`, and each hour of the day that of
-    `isochrone slo --by hour`.
-    """
+    """Each bucket is that of `isochrone series --limit`, and each hour that of `isochrone slo --by hour`."""
     page.open(f"/target/{FIRST}?use=translation&tables=values,shares&{page.fixed}")
     page.browser.until("document.querySelector('.goodput') && document.querySelector('.hours')")
     assert page.browser.evaluate("document.querySelector('select[name=Goodput]').value") == "translation"

@@ -128,9 +128,7 @@ MATRIX = """
 
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_matrix_has_every_target_and_region(browser: Browser, page: Path, scripts: bool) -> None:  # noqa: FBT001  # a case of the table
-    """One table has the median and the difference of each target from each region, in the colour of the decision; with
-    scripts and without.
-    """
+    """One table has each median and difference in the colour of the decision; with scripts and without."""
     browser.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
     try:
         if scripts:

@@ -349,9 +349,7 @@ def _connected(conninfo: str) -> psycopg.Connection:
 
 @_occurs(3, needs_disk=True)
 async def database_disk_full(testbed: Testbed, fault: Fault) -> str:
-    """No space is left for PostgreSQL for 1 to 3 s. In half of the cases its log needs space too: it ends, and cannot
-    start.
-    """
+    """No space is left for PostgreSQL for 1 to 3 s, in half of the cases none for its log either, so that it ends."""
     rng = Random(fault.seed)
     seconds, with_log = rng.uniform(1.0, 3.0), rng.random() < 0.5
     async with testbed.database.lock:

@@ -1,56 +1,44 @@
 """The conservation oracle: checks that every sample recorded by an agent is accounted for. Pure.
 
-Its knowledge of recorded samples comes from the agents' journals and from copies of their spools, never from their
-counters.
+What was recorded is known from the agents' journals and from copies of their spools, never from their counters.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from chaos.journal import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The evidence on one vantage at the end of a run.
-
-    `recorded`: everything its spool ever committed. `cloned`: what clones recorded, which may be stored. `at_risk`:
-    samples that a damaged spool or a full disk may have lost. `left`: samples still in the spool, waiting or in
-    quarantine. `stored`: rows in PostgreSQL. `irrecoverable`: samples that a restore of the database removed, and whose
-    copy a damaged or full disk may have destroyed. `counted`: samples that the agent itself reports as dropped.
-    `unbalanced`: samples missing in the agent's own account.
-    """
+    """The evidence on one vantage at the end of a run."""
 
     vantage: str
-    recorded: AbstractSet[Key]
-    stored: Counter[Key]
-    cloned: AbstractSet[Key] = field(default_factory=frozenset)
-    at_risk: AbstractSet[Key] = field(default_factory=frozenset)
-    irrecoverable: AbstractSet[Key] = field(default_factory=frozenset)
-    left: AbstractSet[Key] = field(default_factory=frozenset)
-    counted: int = 0
-    unbalanced: int = 0
+    recorded: AbstractSet[Key]  # everything that its spool ever committed
+    stored: Counter[Key]  # rows in PostgreSQL
+    cloned: AbstractSet[Key] = frozenset()  # what clones recorded, which may be stored
+    at_risk: AbstractSet[Key] = frozenset()  # what a damaged spool or a full disk may have lost
+    irrecoverable: AbstractSet[Key] = frozenset()  # removed by a restore, without a copy in a sound spool
+    left: AbstractSet[Key] = frozenset()  # still in the spool, waiting or in quarantine
+    counted: int = 0  # what the agent itself reports as dropped
+    unbalanced: int = 0  # what is missing in the agent's own account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Numbers of samples. `dropped`: lost to damage and counted by the agent. `rolled_back`: removed by a
-    restore of the database, after damage to the agent's copies. `lost`: lost otherwise. `duplicated`: rows beyond the
-    first of a sample. `invented`: in PostgreSQL but never recorded by an agent. `unbalanced`: missing in the agents'
-    own accounts.
-    """
+    """Numbers of samples."""
 
     recorded: int = 0
     stored: int = 0
-    lost: int = 0
-    duplicated: int = 0
-    dropped: int = 0
-    rolled_back: int = 0
+    lost: int = 0  # neither stored nor spooled, and for none of the reasons below
+    duplicated: int = 0  # rows beyond the first of a sample
+    dropped: int = 0  # lost to damage, and counted by the agent
+    rolled_back: int = 0  # removed by a restore of the database, after damage to the agent's copies
     spooled: int = 0
-    invented: int = 0
-    unbalanced: int = 0
+    invented: int = 0  # stored, but never recorded by an agent
+    unbalanced: int = 0  # missing in the agents' own accounts
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})

@@ -21,10 +21,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Program:
-    """`python -m module …` with its output in `folder`. A fault holds `lock` while it disturbs the program.
-
-    `unexpected_exit_codes` are the exit codes of exits that no fault caused.
-    """
+    """`python -m module …` with its output in `folder`."""
 
     name: str
     module: str
@@ -32,8 +29,8 @@ class Program:
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    unexpected_exit_codes: list[int] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)  # held by a fault that disturbs the program
+    unexpected_exit_codes: list[int] = field(default_factory=list)  # of exits that no fault caused
     started: float = 0.0
     _logged_before: int = 0
 

@@ -16,9 +16,7 @@ _APPLICATION_DATA = 23
 
 
 class TlsMeter:
-    """Measures one direction of a connection without the overhead of TLS, chunk by chunk: a record counts in the chunk
-    that completes its header, a handshake record as 0.
-    """
+    """Counts the payload of TLS records by chunk: a record when its header is complete, a handshake as 0."""
 
     def __init__(self) -> None:
         self._header = b""

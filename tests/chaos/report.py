@@ -41,7 +41,8 @@ class Timeline:
     def recorded_during(self, event: Event) -> int:
         """Return how many samples the affected vantages recorded from the start of the fault to their recovery."""
         until_ns = event.until_ns + (self.recovery_ns(event) or 0)
-        return sum(_between(self.recorded_ns[vantage], event.from_ns, until_ns) for vantage in event.vantages)
+        series = (self.recorded_ns[vantage] for vantage in event.vantages)
+        return sum(bisect_right(instants, until_ns) - bisect_right(instants, event.from_ns) for instants in series)
 
 
 def table(events: Iterable[Event], timeline: Timeline) -> str:
@@ -87,7 +88,3 @@ def _row(kind: str, events: Sequence[Event], timeline: Timeline) -> str:
 def _after(instants: Sequence[int], at_ns: int) -> int | None:
     place = bisect_right(instants, at_ns)
     return instants[place] if place < len(instants) else None
-
-
-def _between(instants: Sequence[int], from_ns: int, until_ns: int) -> int:
-    return bisect_right(instants, until_ns) - bisect_right(instants, from_ns)

@@ -61,9 +61,7 @@ def migrate(database_url: str) -> None:
 
 
 def _roll_back_prepared(conninfo: str, name: str) -> None:
-    """Roll back the transactions that a killed collector left in the middle of the two-phase commit: a database with
-    one cannot be dropped.
-    """
+    """Roll back what a killed collector left in a two-phase commit: such a database cannot be dropped."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(_END_SESSIONS, [name])
         for (gid,) in connection.execute(_PREPARED, [name]).fetchall():

@@ -63,9 +63,7 @@ def make_checkout(folder: Path) -> None:
 
 @contextmanager
 def running(blocks: Sequence[str], folder: Path) -> Iterator[Path]:
-    """Run the programs of these blocks in a folder that `make_checkout` has made; yield their log. An error of the test
-    has the end of the log as a note.
-    """
+    """Run these blocks in a folder of `make_checkout`; yield their log, whose end is a note of an error of the test."""
     log = folder / "log"
     environment = {
         **os.environ,
@@ -86,14 +84,10 @@ def running(blocks: Sequence[str], folder: Path) -> Iterator[Path]:
     try:
         yield log
     except BaseException as error:
-        error.add_note(f"the page's commands, which {_state(process)}, printed:\n{log.read_text()[-_NOTED_CHARS:]}")
+        printed = log.read_text()[-_NOTED_CHARS:]
+        error.add_note(f"the page's commands, whose exit code is {process.poll()}, printed:\n{printed}")
         raise
     finally:
         with suppress(ProcessLookupError):  # all have ended
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(30)
-
-
-def _state(process: "subprocess.Popen[bytes]") -> str:
-    code = process.poll()
-    return "still run" if code is None else f"have ended with {code}"

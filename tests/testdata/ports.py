@@ -6,7 +6,7 @@ test may otherwise take a port before the server of this one listens there.
 
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 # The range of Linux begins at 32 768.
 _PORTS = range(12_000, 32_000)
@@ -14,19 +14,14 @@ _PORTS = range(12_000, 32_000)
 
 def free_ports(count: int) -> list[int]:
     """Return different ports that are free now."""
+    ports: list[int] = []
     with ExitStack() as stack:
-        return [_bound(stack) for _ in range(count)]
-
-
-def _bound(stack: ExitStack) -> int:
-    """Return a port that is taken until the stack ends."""
-    while True:
-        port = random.choice(_PORTS)
-        try:
-            stack.enter_context(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        return port
+        while len(ports) < count:
+            port = random.choice(_PORTS)
+            with suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+    return ports
 
 
 def free_port() -> int:

@@ -46,13 +46,11 @@ def without(*dead: str) -> Latencies:
 
 @dataclass(slots=True)
 class Fleet:
-    """Pushes the given latencies from its vantages. `epoch` distinguishes the pushes of two fleets, `phases` returns
-    those of the requests from a region, by the names of their fields.
-    """
+    """Pushes the given latencies from its vantages."""
 
     targets: dict[str, int]
-    epoch: int = 1
-    phases: Callable[[str], dict[str, int]] = lambda _region: {}
+    epoch: int = 1  # distinguishes the pushes of two fleets
+    phases: Callable[[str], dict[str, int]] = lambda _region: {}  # of the requests from a region, by field
     rng: Random = field(default_factory=lambda: Random(7))
     _seq: int = 0
 

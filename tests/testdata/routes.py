@@ -225,9 +225,7 @@ __all__ = [
 
 
 def fresh(generation: int, *, seconds: float = 3600) -> RouteTable:
-    """A table built now, with all traffic on its first or second member: even or odd generations; it expires after
-    some seconds.
-    """
+    """A table built now, with all traffic on its first (even generations) or second member, stale after `seconds`."""
     now = now_at()
     first, second, *others = at_public_addresses(CHAT).entries
     shares = (1.0, 0.0) if generation % 2 == 0 else (0.0, 1.0)

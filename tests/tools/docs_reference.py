@@ -91,34 +91,24 @@ def commands(program: str) -> Iterator[click.Context]:
         context = waiting.pop(0)
         yield context
         if isinstance(context.command, click.Group):
-            waiting[:0] = _subcommands(context, context.command)
-
-
-def _subcommands(context: click.Context, group: click.Group) -> list[click.Context]:
-    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    return [
-        click.Context(command, parent=context, info_name=name, **command.context_settings)
-        for name, command in found.items()
-        if command is not None
-    ]
+            found = {
+                name: context.command.get_command(context, name) for name in context.command.list_commands(context)
+            }
+            waiting[:0] = [
+                click.Context(command, parent=context, info_name=name, **command.context_settings)
+                for name, command in found.items()
+                if command is not None
+            ]
 
 
 def configuration_page() -> str:
     """The page of the settings: the keys of a plan document, and the environment variables."""
+    parts = "\n\n".join(_part(name, shape) for name, shape in PARTS.items())
+    variables = _table(("Variable", "Option", "Commands", "Default"), environment())
     return (
-        "\n\n".join(
-            [
-                "# Configuration",
-                _INTRODUCTION,
-                "## Plan document",
-                "[collector.md](../collector.md#plans) has an annotated example, and how to apply a plan.",
-                *(_part(name, shape) for name, shape in PARTS.items()),
-                "## Environment variables",
-                "An option of the command line precedes its variable.",
-                _table(("Variable", "Option", "Commands", "Default"), environment()),
-            ]
-        )
-        + "\n"
+        f"# Configuration\n\n{_INTRODUCTION}\n\n## Plan document\n\n[collector.md](../collector.md#plans) has an "
+        f"annotated example, and how to apply a plan.\n\n{parts}\n\n## Environment variables\n\nAn option of the "
+        f"command line precedes its variable.\n\n{variables}\n"
     )
 
 
@@ -133,15 +123,11 @@ class Metric:
 
 def metrics_page() -> str:
     """The page of the metrics for Prometheus, by the package that creates them."""
-    sections = [
-        f"## {title}\n\n"
-        + _table(
-            ("Name", "Labels", "Meaning"),
-            [(f"`{one.name}`", ", ".join(f"`{label}`" for label in one.labels), one.meaning) for one in metrics(room)],
-        )
-        for room, title in METRIC_ROOMS.items()
-    ]
-    return "\n\n".join(["# Metrics", _ABOUT_METRICS, *sections]) + "\n"
+    sections = ["# Metrics", _ABOUT_METRICS]
+    for room, title in METRIC_ROOMS.items():
+        rows = [(f"`{m.name}`", ", ".join(f"`{label}`" for label in m.labels), m.meaning) for m in metrics(room)]
+        sections.append(f"## {title}\n\n{_table(('Name', 'Labels', 'Meaning'), rows)}")
+    return "\n\n".join(sections) + "\n"
 
 
 def metrics(room: str) -> list[Metric]:
@@ -186,12 +172,9 @@ def _labels(node: ast.expr | None) -> Iterator[str]:
 
 
 def _text(node: ast.expr | None, texts: Mapping[str, str]) -> str:
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.Name(id=name):
-            return texts.get(name, "")
-    return ""
+    if isinstance(node, ast.Name):
+        return texts.get(node.id, "")
+    return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
 def environment() -> list[tuple[str, ...]]:
@@ -200,17 +183,13 @@ def environment() -> list[tuple[str, ...]]:
     for program in PROGRAMS:
         for context in commands(program):
             for option in context.command.params:
-                for variable in _variables(option):
+                written = getattr(option, "envvar", None) or ()
+                for variable in (written,) if isinstance(written, str) else written:
                     users.setdefault((variable, option.opts[0], _default(option)), []).append(context.command_path)
     return [
         (f"`{variable}`", f"`{option}`", _shortened(paths), default)
         for (variable, option, default), paths in sorted(users.items())
     ]
-
-
-def _variables(option: click.Parameter) -> tuple[str, ...]:
-    written = getattr(option, "envvar", None)
-    return (written,) if isinstance(written, str) else tuple(written or ())
 
 
 def _default(option: click.Parameter) -> str:
@@ -318,11 +297,8 @@ def _flat(hint: Any) -> tuple[Any, list[Any]]:  # any annotation
 def _limits(marks: list[Any]) -> str:
     """The bounds of a number, or the maximum length of a text or list."""
     found = {name: getattr(mark, name) for mark in marks for name, _ in _WORDS if hasattr(mark, name)}
-    return " ".join(f"{word} {_number(found[name])}" for name, word in _WORDS if name in found)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if value == int(value) else f"{value:g}"
+    written = {name: f"{value:,.0f}" if value == int(value) else f"{value:g}" for name, value in found.items()}
+    return " ".join(f"{word} {written[name]}" for name, word in _WORDS if name in found).replace(",", "\u202f")
 
 
 def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -12,8 +12,6 @@ from tools import docs_reference
 from tools.docs_reference import PARTS, PROGRAMS
 
 ROOT = Path(__file__).parents[3]
-METRICS = {one.name for room in docs_reference.METRIC_ROOMS for one in docs_reference.metrics(room)}
-
 PACKAGES = tuple(
     f"isochrone_{name}" for name in ("agent", "client", "collector", "common", "migrations", "sim", "wire")
 )
@@ -26,11 +24,16 @@ def test_each_key_of_a_plan_is_explained(part: str) -> None:
     assert set(docs_reference.meanings(shape)) >= set(shape.model_fields)
 
 
-@pytest.mark.parametrize("path", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
-def test_each_metric_of_a_page_exists(path: str) -> None:
-    """A page names metrics that the code creates, as the reference has them."""
-    named = re.findall(r"`(isochrone_[a-z0-9_]+?)(?:_bucket)?(?:\{[^`]*)?`", (ROOT / "docs" / path).read_text())
-    assert {name for name in named if not name.startswith(PACKAGES)} <= METRICS
+def test_each_metric_of_pages_and_rules_exists() -> None:
+    """Pages and alert rules name metrics that the code creates, as the reference has them."""
+    metrics = {one.name for room in docs_reference.METRIC_ROOMS for one in docs_reference.metrics(room)}
+    for path in (ROOT / "docs").glob("*.md"):
+        named = re.findall(r"`(isochrone_[a-z0-9_]+?)(?:_bucket)?(?:\{[^`]*)?`", path.read_text())
+        assert {name for name in named if not name.startswith(PACKAGES)} <= metrics, path
+    rules = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
+    used = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bisochrone_[a-z0-9_]+", rules)}
+    assert used
+    assert used <= metrics
 
 
 def test_the_list_for_assistants_is_complete() -> None:
@@ -39,14 +42,6 @@ def test_the_list_for_assistants_is_complete() -> None:
     assert named == {
         path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")
     }
-
-
-def test_each_metric_of_the_rules_exists() -> None:
-    """The alert rules use metrics that the reference has."""
-    rules = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
-    used = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bisochrone_[a-z0-9_]+", rules)}
-    assert used
-    assert used <= METRICS
 
 
 def test_values_and_defaults_come_from_the_schema() -> None:
