@@ -92,10 +92,10 @@ HISTOGRAMS = (
 KINDS = ("requests", "tokens")
 LIMITS = tuple(f"{part}_{kind}" for kind in KINDS for part in ("limit", "remaining"))
 """The fields of `RateLimit` that are exported."""
-_LIMIT_TEXTS = {
-    "remaining": "What the newest headers of the provider leave.",
-    "limit": "The limit in the newest headers of the provider.",
-}
+_LIMITS = (
+    ("isochrone_ratelimit_remaining", "What the newest headers of the provider leave."),
+    ("isochrone_ratelimit_limit", "The limit in the newest headers of the provider."),
+)
 
 
 OFFSETS = tuple(accumulate((histogram.classes for histogram in HISTOGRAMS), initial=len(OUTCOMES)))
@@ -164,8 +164,8 @@ def families(rows: Iterable[Series]) -> "Iterator[Metric]":
             successes.add_metric(labels, row.last_success_at / SECOND_US)
     yield outcomes
     yield successes
-    for part, described in _LIMIT_TEXTS.items():
-        limits = GaugeMetricFamily(f"isochrone_ratelimit_{part}", described, labels=[*LABELS, "kind"])
+    for name, described in _LIMITS:
+        part, limits = name.rpartition("_")[2], GaugeMetricFamily(name, described, labels=[*LABELS, "kind"])
         for (labels, row), kind in product(listed, KINDS):
             if (value := getattr(row.limits, f"{part}_{kind}", None)) is not None:
                 limits.add_metric([*labels, kind], value)
