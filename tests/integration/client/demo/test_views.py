@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
-from isochrone_client.clock import now_at
+from isochrone_client.window import now_at
 from isochrone_client.demo.display import QUESTION, Display
 from isochrone_client.demo.scenario import Timeline
 from isochrone_client.screen import StopRequests
