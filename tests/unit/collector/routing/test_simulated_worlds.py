@@ -51,7 +51,7 @@ def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, pat
     return FOR_EVER
 
 
-@pytest.mark.parametrize(("autocorrelation", "days", "a_day"), [(0.0, 1, 1.0), (0.5, 3, 3.5)])
+@pytest.mark.parametrize(("autocorrelation", "days", "a_day"), [(0.0, 1, 1.0), (0.5, 2, 3.5)])
 def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_day: float) -> None:
     """Of two equal members either will do: at most one switch a day, and on average not many more where each round
     resembles the one before. They come to share the traffic.
