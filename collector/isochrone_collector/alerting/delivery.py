@@ -44,9 +44,7 @@ _MAX_WAIT_S = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The result of an attempt: accepted, or the reason why not with the HTTP status, if there was a response.
-    `wait_us` is for how long, in microseconds, the receiver wants no further request.
-    """
+    """The result of an attempt, the status of a response, and how long the receiver wants no further request."""
 
     accepted: bool
     reason: str = ""
@@ -124,9 +122,7 @@ _log = structlog.get_logger()
 
 
 def next_attempt_at(*, attempts: int, now_at: int, first_at: int, give_up_us: int = GIVE_UP_US) -> int | None:
-    """Return the next attempt's instant after `attempts` failed ones; `None` if it is `give_up_us` or more after the
-    first.
-    """
+    """Return the next attempt's instant after `attempts` failed ones; `None` if that is too long after the first."""
     next_at = now_at + RETRY_PAUSES_US[min(attempts, len(RETRY_PAUSES_US)) - 1]
     return next_at if next_at < first_at + give_up_us else None
 
@@ -201,9 +197,7 @@ class ReceiverDelivery:
     async def _repeat(
         self, connection: Connection, known: Sequence[OpenProblem], in_force: Sequence[Silence], now_at: int
     ) -> bool:
-        """Schedule the incidents that are open, and of which the receiver has not heard for its repeat interval; return
-        whether there are any.
-        """
+        """Schedule the open incidents without news for the repeat interval; return whether there are any."""
         silent = [one for one in known if not one.is_pending and now_at - one.delivered_at >= self.receiver.repeat_us]
         if not silent:
             return False
@@ -274,7 +268,6 @@ class ReceiverDelivery:
 
 
 def _is_quiet(one: OpenProblem, in_force: Sequence[Silence], *, now_at: int) -> bool:
-    """Return whether a problem is acknowledged or silenced."""
     return any(
         silence.thread == one.topic.dedup_key or silences_alert(silence, one.message, now_at=now_at)
         for silence in in_force

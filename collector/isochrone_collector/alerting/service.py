@@ -116,9 +116,7 @@ class AlertService:
                 await self.raise_alert(connection, of_lost_batches(lost_at=lost_at, raised_at=self._clock()))
 
     async def test(self, receiver: str = "") -> Alert:
-        """Raise a test alert, send it once to one receiver or to all, and return it with the results. Raises
-        `Conflict` without a receiver, and `UnknownName`.
-        """
+        """Send a test alert once to one receiver or all, and return it. Raises `Conflict` and `UnknownName`."""
         names = [one.name for one in self.receivers]
         if not names:
             raise Conflict("this collector has no receiver: set one with `isochrone-collector serve --alert-url URL`")
@@ -178,9 +176,7 @@ class SilenceService:
         return silence
 
     async def acknowledge(self, problem: str, *, duration_us: int, reason: str) -> Silence:
-        """Acknowledge a problem, by the name of its incident or of the alert that began it. Raises `BadRequest`, and
-        `Conflict` if it is over.
-        """
+        """Acknowledge the problem of an incident or an alert. Raises `BadRequest`, and `Conflict` if it is over."""
         number = _number(problem)
         async with self._database.transaction() as connection:
             last = await alerts.newest_of_thread(connection, problem, number)
@@ -233,7 +229,6 @@ class SilenceService:
 
 
 def _message(silence: Silence, last: AlertMessage) -> AlertMessage:
-    """Return the alert for an acknowledgement of the problem that `last` is about."""
     until = minute(silence.until_at)
     return alert(
         AlertKind.ACKNOWLEDGED,

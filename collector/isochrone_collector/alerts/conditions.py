@@ -111,7 +111,6 @@ def budget_alerts(spenders: Iterable[Spender], plan: Plan, *, now_at: int) -> It
 
 
 def _reached(spent: Spend, budget: Budget, targets: Sequence[Target]) -> list[str]:
-    """Return the limits that the cheapest round would exceed."""
     estimates = [(target, estimate_request(target)) for target in targets]
     streams = {target.id: target.workload.concurrency for target in targets}
     usd = min(one.cost_usd(target.price) * streams[target.id] if target.price else 0.0 for target, one in estimates)
@@ -209,7 +208,6 @@ def _details(table: RouteTable) -> dict[str, Any]:
 
 
 def _shares(entry: RouteEntry, slo: Slo) -> str:
-    """Return the shares that the objective limits, with their least values."""
     parts = []
     if entry.goodput is not None:
         parts.append(

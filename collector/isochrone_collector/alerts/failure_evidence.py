@@ -103,9 +103,7 @@ _TWO = 2
 
 
 class RoundKind(IntEnum):
-    """The result of a round of one vantage: the best one of its probes. `HELD` ones were not sent, because the provider
-    had asked to wait.
-    """
+    """The best result of a vantage's probes in a round; those `HELD` were not sent, as the provider asked to wait."""
 
     OK = 0
     FAILED = 1
@@ -273,9 +271,7 @@ class FailureEvidence:
         )
 
     def failing_everywhere(self, fleet: Fleet, now_at: int) -> int:
-        """Return the number of targets that fail from most vantages, if they are at least two thirds of those that have
-        worked, of at least two providers; otherwise 0.
-        """
+        """Return the number of targets that fail from most vantages, if these are most that have worked, else 0."""
         worked = [target for target in fleet.targets.values() if target.has_worked]
         failing = [target for target in worked if self._fails_elsewhere(target, "", fleet, now_at)]
         return len(failing) if _are_most(failing, failing, worked) else 0
@@ -341,7 +337,6 @@ def _are_most(
 
 
 def _state(streaks: Mapping[int, Streak], accusing: Collection[int], *, clear_rounds: int) -> RegionState:
-    """Return the state of a region from the streaks of its trusted vantages."""
     if _TWO * sum(vantage_id in accusing for vantage_id in streaks) > len(streaks):
         return RegionState.FAILING
     ended = sum(streak.clear >= clear_rounds for streak in streaks.values())
@@ -355,7 +350,6 @@ def _may_follow(series: Series, streak: Streak, target: WatchedTarget, failed_at
 
 
 def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTarget) -> Iterator[int]:
-    """Yield the vantages that accuse a target."""
     streaks = {vantage_id: series.streaks[kind] for vantage_id, series in trusted.items()}
     if not target.has_worked and sum(streak.requests for streak in streaks.values()) >= _TWO:
         yield from (vantage_id for vantage_id, streak in streaks.items() if streak.length)

@@ -83,9 +83,7 @@ class TargetIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An event of an incident, with its state from then on, and the number of regions that measure its target.
-    `at_once` is the number of targets that fail from most vantages, if these are most of the targets.
-    """
+    """A step of an incident, with the numbers of regions that measure it and, if most, of targets that fail at once."""
 
     step: Step
     incident: TargetIncident
@@ -174,7 +172,6 @@ def _failing(incident: TargetIncident | None, evidence: Evidence) -> frozenset[s
 
 
 def _scope(regions: frozenset[str], evidence: Evidence) -> int:
-    """Return the scope of some regions; 0 without one."""
     if len(regions) <= 1:
         return len(regions)
     return Scope.ALL if regions >= evidence.regions.keys() else Scope.SEVERAL
@@ -233,9 +230,7 @@ class IncidentTarget:
 def of_transition(
     transition: Transition, target: IncidentTarget, *, classes: Mapping[str, int], example: str, raised_at: int
 ) -> AlertMessage | None:
-    """Return the alert for what happened to an incident, if it is reported; `classes` are the numbers of its failed
-    probes by outcome and HTTP status.
-    """
+    """Return the alert for what happened, if it is reported; `classes` counts failed probes by outcome and status."""
     step, incident = transition.step, transition.incident
     if step is Step.CONTINUED:
         return None

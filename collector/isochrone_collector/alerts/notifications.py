@@ -29,9 +29,7 @@ from isochrone_wire.operations import Silence, alert_name, incident_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An alert to be delivered to a receiver: when it is due, its failed attempts so far, how often it was scheduled
-    again after it had been delivered, and whether a silence has held it.
-    """
+    """An alert to be delivered: when, its failed attempts and earlier deliveries, and whether a silence has held it."""
 
     message: AlertMessage
     next_attempt_at: int
@@ -89,9 +87,7 @@ def _sift_problem(
 
 
 def silences_alert(silence: Silence, message: AlertMessage, *, now_at: int) -> bool:
-    """Return whether a silence is in force and matches an alert: one pattern of each kind that it has. If the alert is
-    about several regions, each of them must be matched. An acknowledgement matches nothing.
-    """
+    """Return whether a silence is in force and matches: a pattern of each kind it has, for each region of the alert."""
     details = message.details
     return _covers(
         silence,
@@ -240,9 +236,7 @@ MAX_TOGETHER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProblem:
-    """A problem of which the receiver has the beginning, under a key, and not the end, with the newest alert that began
-    it and the instant of the last one that was accepted; `is_pending` if it is being repeated.
-    """
+    """A problem that a receiver knows under a key: its newest beginning, and the last delivery on it."""
 
     message: AlertMessage
     key: str

@@ -58,34 +58,27 @@ def quantiles_of(
     shown beside their number; `None` if all are censored.
     """
     values = [one for one in found if isinstance(one, Values)]
-    if len(values) < len(found):
-        return {
-            share: [
-                _chosen(one, one.quantile(share, history and history.at(np.array([row]))), of_known=of_known)
-                for row, one in enumerate(found)
-            ]
+    if values and len(values) == len(found):
+        series, censored = ragged([one.values for one in values]), np.concatenate([one.censored for one in values])
+        estimates = {share: own.listed() for share, own in quantiles(series, histories, censored).items()}
+    else:
+        estimates = {
+            share: [one.quantile(share, history and history.at(np.array([row]))) for row, one in enumerate(found)]
             for share, history in histories.items()
         }
-    if not values:
-        return {share: [] for share in histories}
-    series, censored = ragged([one.values for one in values]), np.concatenate([one.censored for one in values])
-    estimates = quantiles(series, histories, censored)
-    if of_known:
-        before = np.concatenate([np.zeros(1, np.int64), censored.cumsum()])
-        known = series.counts - np.diff(before[series.offsets])
-        estimates = {share: own.among(known, series.counts) for share, own in estimates.items()}
-    return {share: own.listed() for share, own in estimates.items()}
+    if not of_known:
+        return estimates
+    counts = [(one.known, one.n) for one in found]
+    return {
+        share: [_among(quantile, *both) for quantile, both in zip(own, counts, strict=True)]
+        for share, own in estimates.items()
+    }
 
 
-def _chosen(values: Distribution, quantile: Quantile | None, *, of_known: bool) -> Quantile | None:
-    known = values.known
-    if not of_known or quantile is None:
-        return quantile
-    if not known:
-        return None
-    if quantile.n_eff is None or known == values.n:
-        return quantile
-    return replace(quantile, n_eff=quantile.n_eff * known / values.n)
+def _among(quantile: Quantile | None, known: int, n: int) -> Quantile | None:
+    if quantile is None or quantile.n_eff is None or known == n:
+        return quantile if known else None
+    return replace(quantile, n_eff=quantile.n_eff * known / n) if known else None
 
 
 def hours_of(rounds_at: Integers) -> float:

@@ -11,17 +11,10 @@ The laws:
 4. After a change the level is estimated again from there, while the noise level is kept. So the return to normal is a
    second change, found as fast as the first.
 
-Values are compared as logarithms: a change is a factor, and noise has the same size at every level.
+Values are compared as logarithms: a change is a factor, and noise has the same size at every level. Hours are UTC.
 
-Daily seasonality of a series: the difference between the level of each hour and that of its day. Pure.
-
-An hour is compared with the same hour of the days before, so a pattern that repeats every evening is not a change.
-Instants are microseconds since the epoch, hours are UTC, and values are logarithms.
-
-State of a series between two detections: its newest rounds, and its hourly medians for a week. Pure.
-
-Rounds may be added in any order and repeatedly: a repeated round replaces the earlier value, because the median of a
-round changes while its probes arrive. A state takes about 20 kB.
+The state of a series between two detections, of about 20 kB, has its newest rounds and its hourly medians for a week.
+Rounds may be added in any order, and again, because the median of a round changes while its probes arrive.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,30 +38,21 @@ _MIN_HOURS = 18
 _SMOOTHING = np.array([0.25, 0.5, 0.25])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seasonality:
-    """The usual difference of each of the 24 hours to the level of its day, as a logarithm."""
-
-    offsets: Reals
-
-    def at(self, rounds: Integers) -> Reals:
-        """Return the usual difference at these instants, interpolated between the middles of two hours."""
-        hours = (rounds % DAY_US) / HOUR_US - 0.5
-        usual: Reals = np.interp(hours, np.arange(-1, _HOURS + 1), np.pad(self.offsets, 1, mode="wrap"))
-        return usual
+def usual_at(seasonality: Reals, rounds: Integers) -> Reals:
+    """Return the usual difference at these instants, interpolated between the middles of two hours."""
+    hours = (rounds % DAY_US) / HOUR_US - 0.5
+    return np.asarray(np.interp(hours, np.arange(-1, _HOURS + 1), np.pad(seasonality, 1, mode="wrap")))
 
 
-NO_SEASONALITY = Seasonality(offsets=np.zeros(_HOURS))
-
-
-def estimate_seasonality(hours: Integers, levels: Reals) -> Seasonality:
-    """Estimate the seasonality from levels by hour (`hours`: their beginnings); none with fewer than three days."""
+def estimate_seasonality(hours: Integers, levels: Reals) -> Reals | None:
+    """Estimate the usual difference of each of the 24 hours to the level of its day, from the levels of hours that
+    begin at these instants, as logarithms; `None` with fewer than three days.
+    """
     days = _by_day(hours, levels)
     if len(days) < MIN_DAYS:
-        return NO_SEASONALITY
+        return None
     offsets = np.nanmedian(days - np.nanmedian(days, axis=1, keepdims=True), axis=0)
-    around = np.pad(offsets, 1, mode="wrap")
-    return Seasonality(offsets=np.convolve(around, _SMOOTHING, mode="valid"))
+    return np.convolve(np.pad(offsets, 1, mode="wrap"), _SMOOTHING, mode="valid")
 
 
 def _by_day(hours: Integers, levels: Reals) -> Reals:
@@ -103,16 +87,13 @@ _MAX_BATCH = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """One metric of one target in one region: the median of each round, oldest first, all above zero.
-
-    The last `n_new` rounds have not been examined yet; `changes` are the first rounds of known changes.
-    """
+    """The round medians of one series, oldest first, above zero; the last `n_new` of them are to be examined."""
 
     rounds: Integers
     values: Reals
     n_new: int
     changes: tuple[int, ...] = ()
-    seasonality: Seasonality = NO_SEASONALITY
+    seasonality: Reals | None = None
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -120,9 +101,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A lasting change, in the metric's unit. `after` is the median of the `n_after` rounds since `changed_at`, and
-    `before` the value expected at the same hours from the `n_before` rounds since the previous change. `seen_at` is the
-    round at which the change was detected.
+    """A lasting change, in the metric's unit: the median of the `n_after` rounds since it, and the value expected at
+    the same hours from the `n_before` rounds since the previous one. It was detected at the round `seen_at`.
     """
 
     changed_at: int
@@ -152,8 +132,12 @@ def every_us(rounds: Integers) -> int:
 def _first(series: Series) -> Change | None:
     if len(series) < MIN_ROUNDS or series.n_new == 0:
         return None
-    logs = np.log(series.values) - series.seasonality.at(series.rounds)
-    edges = _edges(series)
+    logs = np.log(series.values)
+    if series.seasonality is not None:
+        logs -= usual_at(series.seasonality, series.rounds)
+    # The places where the parts between changes begin.
+    places = np.searchsorted(series.rounds, sorted(series.changes)).tolist()
+    edges = sorted({0, *(place for place in places if place < len(series))})
     looks, least = _MONTH_US / every_us(series.rounds), _min_shift(series)
     for end, n_new in _batches(len(series), series.n_new, edges[-1]):
         residuals = _without_level(logs[:end], edges, known=end - n_new)
@@ -163,7 +147,7 @@ def _first(series: Series) -> Change | None:
             begin=edges[-1],
             looks_per_month=looks,
             min_shift=least,
-            is_local=series.seasonality is NO_SEASONALITY,
+            is_local=series.seasonality is None,
         )
         for alarm in _distinct(found):
             change = _confirmed(alarm, logs, series, begin=edges[-1])
@@ -173,13 +157,7 @@ def _first(series: Series) -> Change | None:
 
 
 def _min_shift(series: Series) -> float:
-    return log(1 + (MIN_CHANGE_AT_FIRST if series.seasonality is NO_SEASONALITY else MIN_CHANGE))
-
-
-def _edges(series: Series) -> list[int]:
-    """Return the places where the parts between changes begin, the first at 0."""
-    places = {int(place) for place in np.searchsorted(series.rounds, sorted(series.changes))}
-    return sorted({0, *(place for place in places if place < len(series))})
+    return log(1 + (MIN_CHANGE_AT_FIRST if series.seasonality is None else MIN_CHANGE))
 
 
 def _batches(rounds: int, n_new: int, begin: int) -> Iterator[tuple[int, int]]:
@@ -215,34 +193,25 @@ def _confirmed(alarm: change_alarms.Alarm, logs: Reals, series: Series, *, begin
     tail_begin = max(begin, alarm.end - alarm.length - tail)
     stretch = logs[tail_begin : alarm.end]
     place = likeliest(stretch, least=_MIN_PART)
-    if place is None or len(stretch) - place < MIN_ROUNDS_AFTER or not _is_step(stretch, place, degree=_degree(series)):
+    degree, level_begin = (3, tail_begin) if series.seasonality is None else (2, begin)
+    if place is None or len(stretch) - place < MIN_ROUNDS_AFTER or not _is_step(stretch, place, degree=degree):
         return None
-    level_begin = tail_begin if series.seasonality is NO_SEASONALITY else begin
     shift = float(np.median(stretch[place:]) - np.median(logs[level_begin : tail_begin + place]))
     if abs(shift) < _min_shift(series) or shift * alarm.shift < 0:
         return None
     p_value = significance(stretch, least=_MIN_PART, enough=_SIGNIFICANT)
     if p_value > _SIGNIFICANT:
         return None
-    return _change(series, tail_begin + place, alarm.end, shift=shift, p_value=p_value, level_begin=level_begin)
-
-
-def _change(series: Series, place: int, end: int, *, shift: float, p_value: float, level_begin: int) -> Change:
-    after = float(np.median(series.values[place:end]))
+    after = float(np.median(series.values[tail_begin + place : alarm.end]))
     return Change(
-        changed_at=int(series.rounds[place]),
-        seen_at=int(series.rounds[end - 1]),
+        changed_at=int(series.rounds[tail_begin + place]),
+        seen_at=int(series.rounds[alarm.end - 1]),
         before=after * exp(-shift),
         after=after,
         p_value=p_value,
-        n_before=place - level_begin,
-        n_after=end - place,
+        n_before=tail_begin + place - level_begin,
+        n_after=alarm.end - tail_begin - place,
     )
-
-
-def _degree(series: Series) -> int:
-    """Return the degree of the curve that a step must beat; one more while the seasonality is unknown."""
-    return 3 if series.seasonality is NO_SEASONALITY else 2
 
 
 def _is_step(stretch: Reals, place: int, *, degree: int) -> bool:
@@ -271,13 +240,11 @@ class SeriesState:
         self._hours: Integers = np.empty(0, dtype=np.int64)
         self._levels: Reals = np.empty(0)
         self._examined_until = _NEVER
-        self._seasonality: tuple[int, Seasonality] = (_NEVER, NO_SEASONALITY)
+        self._seasonality: tuple[int, Reals | None] = (_NEVER, None)
 
     def add(self, rounds: Integers, values: Reals, censored: Flags | None = None) -> None:
-        """Add rounds with their medians; values that are unknown or not above zero are skipped.
-
-        A `censored` value is only a lower bound, at which a timeout cut it off: it counts if it exceeds the level, and
-        is skipped otherwise, because a probe given up early is not fast.
+        """Add rounds with their medians; values that are unknown or not above zero are skipped, and so are `censored`
+        ones, lower bounds, that do not exceed the level: a probe given up early is not fast.
         """
         known = np.isfinite(values) & (values > 0)
         if censored is not None:
@@ -309,24 +276,23 @@ class SeriesState:
 
     def detect(self) -> tuple[Change, ...]:
         """Return the changes detected in the rounds since the last detection, and remember them."""
-        found = changes(self._series())
+        n_new = int(np.count_nonzero(self.rounds > self._examined_until))
+        if self._examined_until == _NEVER:
+            n_new = min(n_new, _FIRST_ROUNDS)
+        found = changes(
+            Series(
+                rounds=self.rounds,
+                values=self.values,
+                n_new=n_new,
+                changes=self.changes,
+                seasonality=self._current_seasonality(),
+            )
+        )
         self._examined_until = int(self.rounds[-1]) if len(self.rounds) else _NEVER
         self.changes = tuple(sorted({*self.changes, *(change.changed_at for change in found)}))
         return found
 
-    def _series(self) -> Series:
-        n_new = int(np.count_nonzero(self.rounds > self._examined_until))
-        if self._examined_until == _NEVER:
-            n_new = min(n_new, _FIRST_ROUNDS)
-        return Series(
-            rounds=self.rounds,
-            values=self.values,
-            n_new=n_new,
-            changes=self.changes,
-            seasonality=self._current_seasonality(),
-        )
-
-    def _current_seasonality(self) -> Seasonality:
+    def _current_seasonality(self) -> Reals | None:
         """Return the seasonality of the days before today, computed once a day."""
         today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER
         if self._seasonality[0] != today:

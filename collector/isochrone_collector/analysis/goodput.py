@@ -63,9 +63,7 @@ class RequestCounts:
 
 
 def verdict(found: Proportion, share: float, *, n_eff: float) -> Eligible:
-    """Decide by its interval whether the goodput of requests, worth `n_eff` independent ones, is at least `share`;
-    unknown while that would be uncertain even if all of them were in time.
-    """
+    """Decide by the interval whether the goodput is at least `share`; unknown with too few effective requests."""
     if found.n < needed(share):
         return Eligible.UNKNOWN
     if found.high < share:
@@ -111,9 +109,7 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """One row per round and stream, unordered. `region` is an index into `regions`; durations are NaN if unknown.
-    `ceiling_us` is the time waited in vain, and `e2e_us` may be that of an answer of another length.
-    """
+    """One row per round and stream; durations are NaN if unknown, and `ceiling_us` is the time waited in vain."""
 
     regions: tuple[str, ...]
     target_id: Integers
@@ -172,9 +168,7 @@ class Requests:
 
 
 def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:
-    """Count requests, without `n_eff`, by the distribution of their latencies and by their outcomes. A request that
-    failed after its first token counts as too slow, though it may already be among the slow values.
-    """
+    """Count requests of summaries, without `n_eff`. One that failed after its first token counts as too slow."""
     in_time, possible = values.within(limit_us)
     counts = (outcomes.ok, outcomes.failed, outcomes.throttled)
     planned, good = map(int, planned_and_good(values.known, in_time, *counts))
@@ -195,9 +189,7 @@ Counts = Integers | int
 def planned_and_good(
     known: Counts, in_time: Counts, ok: Counts, failed: Counts, throttled: Counts
 ) -> tuple[Integers, Integers]:
-    """Return the numbers of planned requests and of those certainly answered in time, as `summarised_requests` counts
-    them, by the numbers of `known` latencies and of those certainly `in_time`, and by outcomes.
-    """
+    """Return the numbers of planned requests and of those certainly in time, as `summarised_requests` counts them."""
     planned = np.minimum(ok, known) + failed + throttled
     good = in_time - np.maximum(np.subtract(known, ok), 0)
     return np.asarray(planned), np.maximum(good, 0)

@@ -68,9 +68,7 @@ def _packed(buckets: Integers, counts: Integers) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histograms:
-    """Histograms of many groups over the same buckets, ascending. Each group has a row in `known`, which counts its
-    values per bucket, and a row in `limits`, which counts the limits of its censored values.
-    """
+    """Histograms of many groups over the same buckets, ascending: a row of counts of values and one of limits each."""
 
     buckets: Integers
     known: Integers
@@ -97,9 +95,7 @@ class Histograms:
         return low, high
 
     def interpolated(self, share: float) -> Reals:
-        """Return the quantile `share` of each group, linear within its bucket; NaN without values, and for a censored
-        quantile the largest known value.
-        """
+        """Return the quantile `share` of each group, linear within its bucket; NaN without values."""
         if not len(self.buckets):
             return np.full(len(self), np.nan)
         running = self.known.cumsum(axis=1)
@@ -179,9 +175,7 @@ class Histogram:
         return int(self._alone.n[0])
 
     def quantile(self, share: float, history: VarianceInflation | None = None) -> Quantile | None:
-        """Return the quantile `share` (0 < share < 1); `None` without values. As their order is not known, there is an
-        interval only with history, that of `inflation_of_flags`.
-        """
+        """Return the quantile `share` (0 < share < 1), with an interval if there is history: the order is not known."""
         if not self.n:
             return None
         value = float(self._alone.quantile(share)[0])
@@ -241,9 +235,7 @@ class Joined:
 
 
 def merge(known: Iterable[bytes], limits: Iterable[bytes], groups: ArrayLike, *, of: int) -> Histograms:
-    """Merge blobs of values and of limits, and the group of both, into the histograms of groups 0 to `of` - 1. Raises
-    `ValueError` for an invalid blob.
-    """
+    """Merge blobs of values and of limits, by their group, into groups 0 to `of` - 1. Raises `ValueError`."""
     owners = np.asarray(groups, np.int64)
     return merge_joined(_join(known, owners), _join(limits, owners), of=of)
 

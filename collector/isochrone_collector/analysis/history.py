@@ -46,9 +46,7 @@ _Z = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """The hourly levels of m series, an m by `HOURS` matrix with NaN for unknown hours, and the variance that the noise
-    within an hour gives them.
-    """
+    """The hourly levels of series, NaN for unknown hours, and the variance that the noise within an hour gives them."""
 
     values: Reals
     noise: Reals
@@ -62,9 +60,7 @@ class Levels:
         return replace(self, values=np.where(known, self.values, np.nan))
 
     def variances(self, hours: Reals) -> VarianceInflation:
-        """Return the variance of the level of windows of so many `hours` per series, beyond the noise within them, and
-        its degrees of freedom; NaN with fewer than 48 known hours.
-        """
+        """Return the variance of the level of windows of so many hours, beyond the noise; NaN below 48 known hours."""
         known = np.isfinite(self.values)
         count = known.sum(axis=1)
         lengths = np.clip(np.rint(np.nan_to_num(hours)), 1, np.maximum(count // _LONGEST_SHARE, 1)).astype(np.int64)
@@ -79,9 +75,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesLevels:
-    """The levels of some series, by target's id and region, and the beginning of each one's first hour. If the levels
-    are shares above a quantile of the week, `quantile` is its value, in the unit of the metric; NaN if it is unknown.
-    """
+    """The levels of some series, the beginning of each, and the quantile of the week that they are shares above."""
 
     series: Mapping[tuple[int, str], int]
     from_at: Integers
@@ -112,9 +106,7 @@ class History:
     levels: Mapping[Quantity, SeriesLevels] = field(default_factory=dict)
 
     def of(self, quantity: Quantity, wanted: Sequence[tuple[int, str]], hours: Reals) -> VarianceInflation:
-        """Return the variance of the level of windows of so many `hours` per series, in units of the variance of one
-        request, and its degrees of freedom; NaN if it is unknown.
-        """
+        """Return the variance of the level of windows of so many hours, in units of one request's; NaN if unknown."""
         known = self.levels.get(quantity)
         if known is None or not known.series:
             return VarianceInflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
@@ -184,18 +176,14 @@ def _row_means(values: Reals) -> Reals:
 
 
 def medians(hourly: Histograms) -> tuple[Reals, float]:
-    """Return the median of each group, NaN for an empty one, and the mean variance that it has by chance: 0 if no group
-    has enough values for an interval.
-    """
+    """Return the median of each group, NaN for an empty one, and the mean variance that it has by chance."""
     low, high = hourly.bounds(0.5)
     variances = ((high - low) / (2 * _Z)) ** 2
     return hourly.interpolated(0.5), float(np.nanmean(variances)) if np.isfinite(variances).any() else 0.0
 
 
 def exceedances(hourly: Histograms, limit: float) -> tuple[Reals, float]:
-    """Return the share of each group's values above a limit, NaN for an empty group, and the mean variance that such a
-    share has by chance.
-    """
+    """Return the share of each group's values above a limit, NaN if empty, and its mean variance by chance."""
     n = hourly.n
     above = np.divide(hourly.above(limit), n, out=np.full(len(n), np.nan), where=n > 0)
     level = float(np.nanmean(above)) if n.any() else 0.0
@@ -203,18 +191,14 @@ def exceedances(hourly: Histograms, limit: float) -> tuple[Reals, float]:
 
 
 def successes(ok: Reals, sent: Reals) -> tuple[Reals, float]:
-    """Return the share of the requests of each hour that succeeded, NaN for an hour without any, and the mean variance
-    that such a share has by chance.
-    """
+    """Return the share of each hour's requests that succeeded, NaN without any, and its mean variance by chance."""
     shares = np.divide(ok, sent, out=np.full(len(sent), np.nan), where=sent > 0)
     level = float(ok.sum() / sent.sum()) if sent.any() else 0.0
     return shares, float(np.mean(level * (1 - level) / sent[sent > 0])) if sent.any() else 0.0
 
 
 def _around_mean(values: Reals, length: int) -> Reals:
-    """Return the mean square of the windows' levels around the mean of each row. A window counts if at least half of
-    its hours are known.
-    """
+    """Return the mean square of the levels of windows, of which half of the hours are known, around each row's mean."""
     known = np.isfinite(values)
     off = np.where(known, values - np.nanmean(values, axis=1, keepdims=True), 0.0)
     sums, counts = _windows(off, length), _windows(known.astype(np.float64), length)
@@ -253,9 +237,7 @@ class HourOfOutcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedLevels:
-    """The hourly levels of one quantity from one region, and the quantile that they are the shares above, NaN for
-    others.
-    """
+    """The hourly levels of one quantity from one region, and the quantile that they are shares above, else NaN."""
 
     region: str
     metric: str

@@ -37,9 +37,7 @@ _MS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A use of a model, and the latency that a `share` of its requests must not exceed. If they are set, the latency is
-    that of an answer of `answer_tokens`, and its speed must be `min_speed` tokens per second.
-    """
+    """A use: the latency that a `share` of requests must keep, of an answer of this length and at this speed if set."""
 
     name: str
     meaning: str
@@ -65,9 +63,7 @@ USES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRequests:
-    """The requests of one target from one region, in the order of their rounds, of the whole day or of an hour (UTC).
-    The price is that of a million output tokens, in US dollars.
-    """
+    """The requests of one target from one region, in order, of the whole day or an hour (UTC); price in US dollars."""
 
     target_id: int = 0
     region: str
@@ -139,9 +135,7 @@ def assess(
 
 
 def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:
-    """Return the quantile of the week that is near the limit, as `History.nearest` does. The week has no answers of
-    another length: for these it is the one nearest to the share in time in the window, if that is not all or nothing.
-    """
+    """Return the quantile of the week near the limit; for other answer lengths, that near the share in time."""
     if use.answer_tokens is None or use.metric is not Metric.E2E:
         return history.nearest(use.metric, keys, float(use.limit_us))
     values = [_values(one, use.metric) for one in found]

@@ -93,9 +93,7 @@ class _Measured(NamedTuple):
 
 
 def quantiles(entries: Sequence[Entry], asked: Sequence[tuple[Metric, float]], history: History) -> list[Quantiles]:
-    """Return quantiles of each entry; those of one metric must follow each other. Their effective number is that of
-    values that are not censored; `None` if all are.
-    """
+    """Return quantiles of each entry, those of one metric in a row; `n_eff` is that of values that are not censored."""
     columns = {}
     known = _histories(entries, [above_quantile(metric, share) for metric, share in asked], history)
     for metric, shares in groupby(asked, key=itemgetter(0)):
@@ -129,9 +127,7 @@ def standings(
     history: History = NO_HISTORY,
     asked: Sequence[tuple[Metric, float]] = ASKED,
 ) -> tuple[Standing, ...]:
-    """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name. Standings
-    have the quantiles of `asked`, which is from `asked_for`.
-    """
+    """Rank entries within each region by name; ties go to the smaller median TTFT. `asked` is from `asked_for`."""
     place = _PLACE_BY[order]
 
     def key(one: _Measured) -> tuple[str, Place, Place, str]:

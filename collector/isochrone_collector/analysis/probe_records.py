@@ -86,9 +86,7 @@ _IS_OK = by_outcome(lambda outcome: outcome is Outcome.OK)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MediansRow:
-    """The medians of a target's rounds from a region, oldest first; NaN where a metric has no value. Where
-    `ttft_limited` is not 0, most probes of the round were cut off by a timeout, and the median TTFT is a lower bound.
-    """
+    """The medians of a target's rounds, NaN without a value; the TTFT of a `ttft_limited` round is a lower bound."""
 
     target_id: int
     region: str
@@ -187,9 +185,7 @@ class _Probes:
 
 
 class UnsettledRounds:
-    """The probes of rounds that are not complete yet, by region: `max_bytes` at most, with the fields that medians are
-    made of. What is beyond is missing, like the probes that are in the database only.
-    """
+    """The probes of rounds that are not complete, by region, `max_bytes` at most; what is beyond is missing."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -222,9 +218,7 @@ class UnsettledRounds:
         return tuple(region for region, newest_at in self._missing.items() if newest_at >= from_at)
 
     def settle(self, window: Window, target_ids: Collection[int]) -> list[MediansRow]:
-        """Forget the rounds until the end of a window, and return the medians of those in it, of some targets. Regions
-        with missing probes are left out.
-        """
+        """Forget rounds until a window ends; return the medians of its targets in regions without missing probes."""
         rows: list[MediansRow] = []
         incomplete = self.incomplete(window.from_at)
         for region, parts in self._probes.items():

@@ -24,9 +24,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchCounts:
-    """The counts of a batch, with one row per target. `counts`, `sums`, `last_success_at` and `limits_at` are as in
-    `ProbeCounts`; `limits` has a column per name of `LIMITS`, -1 for none.
-    """
+    """The counts of a batch, a row per target, as in `ProbeCounts`; unknown `limits` are -1."""
 
     target_ids: Integers
     counts: NDArray[np.uint16]

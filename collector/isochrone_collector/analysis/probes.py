@@ -44,8 +44,6 @@ class Probes:
 
 
 def sign_is_known(ours: Reals, our_limit: Flags, theirs: Reals, their_limit: Flags) -> Flags:
-    """Return, for each two values, whether the sign of their difference is known: neither is a limit, or one is and
-    exceeds the other's value.
-    """
+    """Return whether the signs of differences are known: neither is a limit, or one is and exceeds the other value."""
     excess = ours - theirs
     return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))

@@ -47,9 +47,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The decision, the change per minute with its 95 % interval, and when nothing remains at these rates; `readings`
-    were used.
-    """
+    """The decision, the change per minute and when nothing remains, with 95 % intervals, from so many `readings`."""
 
     exhaustion: Exhaustion
     per_minute: float | None = None
@@ -73,8 +71,13 @@ def forecast(readings: Sequence[Reading]) -> Forecast:
     rate, low, high = rates
     # The fastest fall is the lowest rate, and has the earliest instant.
     exhausted_at, earliest_at, latest_at = (_zero_at(newest, value) for value in (rate, low, high))
+    end_at, exhaustion = _end_at(used), Exhaustion.POSSIBLE
+    if earliest_at is None or earliest_at >= end_at:
+        exhaustion = Exhaustion.NOT_EXPECTED
+    elif latest_at is not None and latest_at < end_at:
+        exhaustion = Exhaustion.EXPECTED
     return Forecast(
-        exhaustion=_decide(earliest_at, latest_at, end_at=_end_at(used)),
+        exhaustion=exhaustion,
         per_minute=rate * MINUTE_US,
         per_minute_low=low * MINUTE_US,
         per_minute_high=high * MINUTE_US,
@@ -128,9 +131,3 @@ def _end_at(readings: Sequence[Reading]) -> int:
     moved_us = newest.at + newest.reset_us - (first.at + first.reset_us)
     stays = moved_us <= max(_ROUNDING_US, (newest.at - first.at) / 2)
     return min(end_at, newest.at + newest.reset_us) if stays else end_at
-
-
-def _decide(earliest_at: int | None, latest_at: int | None, *, end_at: int) -> Exhaustion:
-    if earliest_at is None or earliest_at >= end_at:
-        return Exhaustion.NOT_EXPECTED
-    return Exhaustion.EXPECTED if latest_at is not None and latest_at < end_at else Exhaustion.POSSIBLE

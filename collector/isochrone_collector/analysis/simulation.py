@@ -196,9 +196,7 @@ class SharedRounds:
 def find_shared_rounds(
     sent: SentProbes, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int | None = None
 ) -> list[SharedRounds]:
-    """Return, for each vantage, the slots of `slot_us` microseconds that all members (by id) share; without `slot_us`
-    the joint rounds, in which their requests began within a second.
-    """
+    """Return each vantage's slots that all members share; without `slot_us` joint rounds, begun within a second."""
     order = np.lexsort((sent.dispatched_at, sent.round_at))
     return [
         _of_vantage(sent, order[sent.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
@@ -272,10 +270,7 @@ def policy_inputs(recordings: Sequence[RecordedRounds]) -> list[PolicyInput]:
 
 
 def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
-    """Parse a policy; `members` are names, `best` is the place of the best one over all regions.
-
-    Raises `PolicyError`.
-    """
+    """Parse a policy of these members, of which `best` is the best over all regions. Raises `PolicyError`."""
     kind, _, argument = (part.strip() for part in text.strip().partition(":"))
     match kind:
         case "static":

@@ -7,15 +7,10 @@ The laws:
 2. Every probe is counted once, as a success, as a failure, as throttled or as skipped.
 3. The goodput is that of `goodput`: of the planned requests, only those that succeeded within the limit count.
 
-Distributions of the values of series, in bins that are equally wide on a logarithmic scale.
-
-The laws:
-
-1. All series of an answer have the same edges. They are edges of the buckets of `histogram`, so values from samples and
-   from summaries are counted in the same bins.
-2. Every value is counted once, except those that were cut off by a timeout: only a limit of them is known.
-
-Summaries of hours and days give the same points, within the width of a histogram's bucket.
+4. Distributions of values have bins that are equally wide on a logarithmic scale, with the same edges for all series of
+   an answer: edges of the buckets of `histogram`, so that samples and summaries are counted in the same bins. Values
+   that were cut off by a timeout are not counted.
+5. Summaries of hours and days give the same points, within the width of a histogram's bucket.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +24,7 @@ from numpy.typing import NDArray
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.goodput import planned_and_good
-from isochrone_collector.analysis.histogram import Joined, SortedEntries
+from isochrone_collector.analysis.histogram import Joined
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, beginnings, order_by, order_within
 from isochrone_wire.answers import Window
@@ -42,6 +37,8 @@ MAX_POINTS = 500
 
 SHARES = (0.1, 0.5, 0.9)
 """The quantiles of a point."""
+
+_COLUMNS = ("at", "n", "p10", "p50", "p90", "ok", "failed", "throttled", "skipped", "planned", "good")
 
 TargetSeries = dict[tuple[int, str], tuple[SeriesPoint, ...]]
 """Points by target id and region, oldest first."""
@@ -59,21 +56,14 @@ _CENSORED = 1e13
 
 
 def bucket_width(window: Window, *, points: int, least_us: int = SECOND_US) -> int:
-    """Return the smallest round width in microseconds, at least `least_us`, with which the window has at most `points`
-    buckets.
-    """
+    """Return the smallest round width, at least `least_us`, with which a window has at most so many buckets."""
     widths: Iterator[int] = chain(_WIDTHS, (DAY_US << doublings for doublings in count(1)))
-    return next(width for width in widths if width >= least_us and _buckets(window, width) <= points)
-
-
-def _buckets(window: Window, width_us: int) -> int:
-    return (window.until_at - 1) // width_us - window.from_at // width_us + 1
+    first_at, last_at = window.from_at, window.until_at - 1
+    return next(width for width in widths if width >= least_us and last_at // width - first_at // width < points)
 
 
 def series_of(probes: Probes, *, bucket_us: int, limit_us: int | None = None) -> TargetSeries:
-    """Return the points of each target and region with probes, in buckets of `bucket_us` microseconds; with a limit in
-    microseconds on a latency, also the goodput.
-    """
+    """Return the points of each target and region in such buckets; with a limit on a latency, also the goodput."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     group = target * len(probes.regions) + probes.region
     at = probes.round_at - probes.round_at % bucket_us
@@ -95,12 +85,11 @@ def series_of(probes: Probes, *, bucket_us: int, limit_us: int | None = None) ->
 def points_of(
     owners: Integers, columns: Sequence[NDArray[Any]], name: Callable[[int], tuple[int, str]]
 ) -> TargetSeries:
-    """Return the points of each owner by its name. The columns have a value for each point: its instant, n, the
-    quantiles of `SHARES` (NaN if not known), the counts of each `Kind`, and then, if wanted, planned and good requests.
-    """
+    """Return points by columns: instant, n, quantiles, counts of each `Kind`, and planned and good requests."""
     found: dict[int, list[SeriesPoint]] = {}
     for owner, *row in zip(owners.tolist(), *(column.tolist() for column in columns), strict=True):
-        found.setdefault(owner, []).append(_point(*row))
+        known: Iterator[Any] = (None if isnan(value) else value for value in row)
+        found.setdefault(owner, []).append(SeriesPoint(**dict(zip(_COLUMNS, known, strict=False))))
     return {name(owner): tuple(points) for owner, points in found.items()}
 
 
@@ -112,7 +101,6 @@ def _requests(probes: Probes, limit_us: int) -> tuple[Flags, Flags]:
 
 
 def _added(flags: Flags, starts: Integers) -> Integers:
-    """Return how many flags are set in each run."""
     return np.add.reduceat(flags, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
 
 
@@ -130,29 +118,6 @@ def _quantiles(
     ordered = values[order_within(np.where(censored, values + _CENSORED, values), lengths)]
     ranks = [rank_of(n, share) for share in SHARES]
     return n, tuple(np.where(rank <= exact, ordered[starts + np.minimum(rank, lengths) - 1], np.nan) for rank in ranks)
-
-
-def _point(at: int, n: int, p10: float, p50: float, p90: float, *counts: int) -> SeriesPoint:
-    ok, failed, throttled, skipped, *requests = counts
-    planned, good = requests or (None, None)
-    return SeriesPoint(
-        at=at,
-        n=n,
-        p10=_known_or_none(p10),
-        p50=_known_or_none(p50),
-        p90=_known_or_none(p90),
-        ok=ok,
-        failed=failed,
-        throttled=throttled,
-        skipped=skipped,
-        planned=planned,
-        good=good,
-    )
-
-
-def _known_or_none(value: float) -> float | None:
-    """Return a value, or `None` for NaN."""
-    return None if isnan(value) else value
 
 
 FEWEST_BINS = 2
@@ -181,9 +146,7 @@ def packed_values(probes: Probes) -> PackedValues:
 
 
 def bins_of(found: Mapping[tuple[int, str], bytes], *, most: int) -> dict[tuple[int, str], tuple[SeriesBin, ...]]:
-    """Return the bins of each target and region, lowest first; together they are at most `most` different ones, and one
-    of values of zero or less. Bins without a value are left out.
-    """
+    """Return the bins with values of each target and region, lowest first, of at most `most` + 1 different ones."""
     merged = histogram.merge(found.values(), [b""] * len(found), range(len(found)), of=len(found))
     low, high, counts = merged.coarsened(most)
     edges = list(zip(low.tolist(), high.tolist(), strict=True))
@@ -199,9 +162,7 @@ _BUCKET_BITS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SummarisedOutcomes:
-    """How many probes of one target had each `Kind` of outcome in each hour or day, as columns: `region` is an index
-    into a list, `at` the beginning of the hour or day in microseconds since the epoch.
-    """
+    """The number of a target's probes of each `Kind` by hour or day; `region` is an index into a list."""
 
     region: Integers
     at: Integers
@@ -215,9 +176,7 @@ class SummarisedOutcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SummarisedValues:
-    """The values of one metric of one target in each hour or day: columns as of `SummarisedOutcomes`, and the
-    concatenated blobs of known values and of limits, with their sizes in bytes.
-    """
+    """The values of a target by hour or day: concatenated blobs of values and of limits, with their sizes in bytes."""
 
     region: Integers
     at: Integers
@@ -236,20 +195,22 @@ def summarised_series(
     bucket_us: int,
     limit_us: int | None = None,
 ) -> TargetSeries:
-    """Return the points of a target from each region with probes, in buckets of `bucket_us` microseconds; with a limit
-    in microseconds on a latency, also the goodput.
-    """
+    """Return the points of a target by region in such buckets; with a limit on a latency, also the goodput."""
     both = [_cells(one.region, one.at, bucket_us) for one in (outcomes, values)]
     cells, places = np.unique(np.concatenate(both), return_inverse=True)
     of_outcomes, of_values = np.split(places, [len(both[0])])
-    kinds = _counts(outcomes, of_outcomes, of=len(cells))
+    counted = (np.where(outcomes.kind == kind, outcomes.probes, 0) for kind in Kind)
+    kinds = [np.bincount(of_outcomes, weights=own, minlength=len(cells)).astype(np.int64) for own in counted]
     known, limits = (
         histogram.sort_entries(Joined(content=content, sizes=sizes, groups=of_values), of=len(cells))
         for content, sizes in ((values.known, values.known_sizes), (values.limits, values.limit_sizes))
     )
     n = known.n + limits.n
     region, bucket = np.divmod(cells, 1 << _BUCKET_BITS)
-    columns = [bucket * bucket_us, n, *_summarised_quantiles(known, n), *kinds]
+    ranks = [rank_of(n, share) for share in SHARES]
+    # Not known among the values that were cut off by a timeout.
+    quantiles = [np.where(rank <= known.n, known.at(rank), np.nan) for rank in ranks]
+    columns = [bucket * bucket_us, n, *quantiles, *kinds]
     if limit_us is not None:
         ok, failed, throttled, _ = kinds
         columns += planned_and_good(known.n, known.within(limit_us), ok, failed, throttled)
@@ -269,17 +230,3 @@ def packed_summaries(target_id: int, regions: tuple[str, ...], values: Summarise
 def _cells(region: Integers, at: Integers, bucket_us: int) -> Integers:
     """Return a number for each region and bucket, ascending in this order."""
     return (region << _BUCKET_BITS) + at // bucket_us
-
-
-def _counts(outcomes: SummarisedOutcomes, places: Integers, *, of: int) -> list[Integers]:
-    """Return the number of probes of each kind in each of `of` cells."""
-    return [
-        np.bincount(places, weights=np.where(outcomes.kind == kind, outcomes.probes, 0), minlength=of).astype(np.int64)
-        for kind in Kind
-    ]
-
-
-def _summarised_quantiles(known: SortedEntries, n: Integers) -> list[Reals]:
-    """Return the quantiles of each group; NaN where they are among the values that were cut off by a timeout."""
-    ranks = [rank_of(n, share) for share in SHARES]
-    return [np.where(rank <= known.n, known.at(rank), np.nan) for rank in ranks]

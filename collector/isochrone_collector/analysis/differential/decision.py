@@ -244,10 +244,7 @@ def family_rates(p_values: Reals, *, is_member: Flags, size: int | None = None) 
 
 
 def q_values(p_values: Reals) -> Reals:
-    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value.
-
-    Of m p-values, the k-th smallest gets m/k times itself, and at most what the next larger one gets.
-    """
+    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value."""
     found = np.full(len(p_values), np.nan)
     known = np.flatnonzero(~np.isnan(p_values))
     falling = known[np.argsort(-p_values[known])]

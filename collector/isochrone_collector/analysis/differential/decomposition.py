@@ -31,9 +31,7 @@ _CONNECTING = ("dns", "tcp", "tls")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """One row per probe with a first token, unordered; microseconds, NaN if unknown. `region` is an index into
-    `regions`.
-    """
+    """One row per probe with a first token: microseconds, NaN if unknown, and an index into `regions`."""
 
     regions: tuple[str, ...]
     target_id: Integers
@@ -67,7 +65,10 @@ def _columns(phases: Phases) -> dict[str, Reals]:
     counted = complete & (connected == cold)
     setup = {name: np.where(connected, np.nan_to_num(getattr(phases, name)), np.nan) for name in _CONNECTING}
     # A phase that a target never has is left out.
-    setup = {name: np.where(_ever(phases.target_id, column > 0), column, np.nan) for name, column in setup.items()}
+    setup = {
+        name: np.where(np.isin(phases.target_id, phases.target_id[column > 0]), column, np.nan)
+        for name, column in setup.items()
+    }
     server = phases.ttft - phases.rtt
     edge = server - phases.provider
     # A provider that mostly reports more than the server's part reports something else.
@@ -83,41 +84,12 @@ def _mostly(target_id: Integers, flags: Flags, among: Flags) -> Flags:
     return np.asarray((2 * flagged >= counted)[target])
 
 
-def _ever(target_id: Integers, flags: Flags) -> Flags:
-    """Return, for each probe, whether any of its target's probes is flagged."""
-    return np.isin(target_id, np.unique(target_id[flags]))
-
-
 def _shifts(
     phases: Phases, column: Reals, wanted: Sequence[TargetRegion], *, name: str, baseline: str, changes: Changes
 ) -> Iterator[tuple[TargetRegion, Part]]:
     """Yield the part `name` of each target and region that has it."""
-    panel = build_panel(_as_probes(phases, column))
-    pairs = pair_up(panel, wanted, baseline=baseline, changes=changes)
-    base, other = panel.value[pairs.baseline], panel.value[pairs.region]
-    rows = pairs.rows(other - base)
-    columns = (rows.counts, medians(pairs.rows(base)), medians(pairs.rows(other)))
-    for one, shift, n, baseline_median, region_median in zip(
-        wanted, paired_shifts(rows).listed(), *(column.tolist() for column in columns), strict=True
-    ):
-        if shift:
-            yield (
-                one,
-                Part(
-                    name=name,
-                    shift=shift.estimate,
-                    low=shift.low,
-                    high=shift.high,
-                    baseline_median=baseline_median,
-                    region_median=region_median,
-                    n=n,
-                ),
-            )
-
-
-def _as_probes(phases: Phases, column: Reals) -> Probes:
     n = len(column)
-    return Probes(
+    probes = Probes(
         regions=phases.regions,
         target_id=phases.target_id,
         region=phases.region,
@@ -128,3 +100,14 @@ def _as_probes(phases: Phases, column: Reals) -> Probes:
         censored=np.zeros(n, dtype=bool),
         network=np.full(n, np.nan),
     )
+    panel = build_panel(probes)
+    pairs = pair_up(panel, wanted, baseline=baseline, changes=changes)
+    base, other = panel.value[pairs.baseline], panel.value[pairs.region]
+    rows = pairs.rows(other - base)
+    columns = (rows.counts, medians(pairs.rows(base)), medians(pairs.rows(other)))
+    for one, shift, *figures in zip(
+        wanted, paired_shifts(rows).listed(), *(one.tolist() for one in columns), strict=True
+    ):
+        if shift:
+            named = dict(zip(("n", "baseline_median", "region_median"), figures, strict=True))
+            yield one, Part(name=name, shift=shift.estimate, low=shift.low, high=shift.high, **named)

@@ -85,9 +85,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """The result of one subject, before the correction for all comparisons; `p_value` is NaN if it has no part in it.
-    `unfit` is why nothing is decided, whatever the values.
-    """
+    """The result of one subject before the correction; `unfit` is why nothing is decided, whatever the values."""
 
     subject: Subject
     estimate: Estimate | None

@@ -118,9 +118,7 @@ def _parts(pairs: Pairs) -> tuple[Reals, Reals]:
 
 
 def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
-    """Estimate a pair whose rounds are not shared. There is no estimate if both sides timed out, or one at a limit that
-    does not exceed all values of the other: then neither is known to be worse.
-    """
+    """Estimate a pair without shared rounds; `None` if a side timed out and is not known to be worse."""
     panel = pairs.panel
     base, other = pairs.sides(place)
     if not (_is_beyond(panel, base, other) and _is_beyond(panel, other, base)):

@@ -32,9 +32,7 @@ MAX_SILENCE_US = 5 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSpan:
-    """A plan in force over [from_at, until_at), open-ended for the newest: target id → interval in microseconds, and
-    the id that sets the phase where that is another target's (`isochrone_wire.rounds`).
-    """
+    """A plan in force over [from_at, until_at): intervals by target, and the ids that set the phase of others."""
 
     from_at: int
     until_at: int | None
@@ -44,7 +42,14 @@ class PlanSpan:
 
 def planned_rounds(target_id: int, spans: Sequence[PlanSpan], window: Window) -> int:
     """Count the rounds that the plans ask of one vantage for one target within the window."""
-    return sum(_planned_in(target_id, span, window) for span in spans if target_id in span.every_us)
+    rounds = 0
+    for span in spans:
+        if target_id in span.every_us:
+            until_at = window.until_at if span.until_at is None else min(window.until_at, span.until_at)
+            phase_id, every_us = span.phase_ids.get(target_id, target_id), span.every_us[target_id]
+            from_at = max(window.from_at, span.from_at)
+            rounds += rounds_between(from_at, until_at, target_id=phase_id, every_us=every_us)
+    return rounds
 
 
 def active_window(
@@ -53,22 +58,14 @@ def active_window(
     """Return the part of a window in which a vantage was active; it ends before it begins if there is none.
 
     A vantage is active from its first push, or from the oldest round of that push (`oldest_at`, within the window),
-    until `now_at`. A vantage last seen before the window that has no round in it was removed, so no rounds are expected
-    of it. A vantage that fell silent within the window stays active until the window's end, so that coverage shows its
-    absence.
+    until `now_at`, so that coverage shows its absence; but one last seen before the window without a round in it is
+    not.
     """
     gone_at = last_seen_at + MAX_SILENCE_US
     if oldest_at is None and gone_at < window.from_at:
         return Window(from_at=window.from_at, until_at=gone_at)
     there_from_at = first_seen_at if oldest_at is None else min(first_seen_at, oldest_at)
     return Window(from_at=max(window.from_at, there_from_at), until_at=min(window.until_at, now_at))
-
-
-def _planned_in(target_id: int, span: PlanSpan, window: Window) -> int:
-    until_at = window.until_at if span.until_at is None else min(window.until_at, span.until_at)
-    from_at = max(window.from_at, span.from_at)
-    phase_id = span.phase_ids.get(target_id, target_id)
-    return rounds_between(from_at, until_at, target_id=phase_id, every_us=span.every_us[target_id])
 
 
 MIN_COVERAGE = 0.5
@@ -83,9 +80,8 @@ MIN_CONTROL_SUCCESS = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    """Participation of one target in one region. `tried` counts the probes that were sent and not throttled,
-    `recorded` the rounds of all vantages with any sample, `planned` the rounds that the plans asked for. Failures come
-    in runs, so the probes tried are worth `independent` ones; without it, they are taken as independent.
+    """Participation of one target in one region. `tried` counts the probes that were sent and not throttled, worth
+    so many `independent` ones, `recorded` the rounds of all vantages with any sample, `planned` those of the plans.
     """
 
     tried: int = 0
@@ -145,7 +141,7 @@ def planned(
     """Count the planned rounds of each target in each region, over all its vantages."""
     ids = list(target_ids)
     found: dict[TargetRegion, int] = {}
-    # Most vantages were active all the time, so few parts of the window differ.
+    # Few parts of the window differ.
     regions: dict[Window, Counter[str]] = {}
     for presence in presences:
         regions.setdefault(presence.part, Counter())[presence.region] += 1
@@ -161,9 +157,7 @@ def planned(
 def participations(
     probes: Probes, plans: Mapping[TargetRegion, int], history: History = NO_HISTORY
 ) -> dict[TargetRegion, Participation]:
-    """Return the participation of every target and region that has probes or planned rounds. `history` has the success
-    of the past week.
-    """
+    """Return the participation of every target and region that has probes or planned rounds."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     regions = len(probes.regions)
     group = target * regions + probes.region
@@ -202,9 +196,7 @@ def _percent(share: float) -> str:
 
 
 def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers, known: VarianceInflation) -> Reals:
-    """Return the number of independent probes that those tried of each group are worth, by `known` from the past week
-    alone if all succeeded, or all failed.
-    """
+    """Return the effective number of the probes of each group; by `known` alone if all succeeded, or all failed."""
     found = known.of_counts(tried)
     mixed = (failed > 0) & (failed < tried)
     own = mixed[group] & np.isin(probes.kind, (Kind.OK, Kind.FAILED))

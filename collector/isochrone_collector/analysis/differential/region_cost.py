@@ -80,7 +80,6 @@ def region_costs(
 
 
 def _newest_changes(changes: Changes) -> dict[int, int]:
-    """Return the newest change of each target in any region."""
     newest: dict[int, int] = {}
     for (target_id, _), changed_at in changes.items():
         newest[target_id] = max(newest.get(target_id, 0), changed_at)
@@ -88,7 +87,6 @@ def _newest_changes(changes: Changes) -> dict[int, int]:
 
 
 def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
-    """Return the panel with only the rounds of each target since its newest change."""
     since_at = np.array([newest.get(target_id, 0) for target_id in panel.target_ids.tolist()], dtype=np.int64)
     kept = panel.round_at >= since_at[panel.group // max(1, len(panel.regions))]
     columns = ("group", "round_at", "value", "censored", "network")
@@ -97,9 +95,7 @@ def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Differences:
-    """The values of a region and of the best one in each pair, with the target (an index from 0, ascending) and the
-    round of each, and the number of pairs left out because a timeout leaves their sign open.
-    """
+    """The values of a region and of the best one in each pair, with its target and round; some are `undetermined`."""
 
     ours: Reals
     theirs: Reals
@@ -135,7 +131,6 @@ class _Differences:
         return greater if metric.more_is_better else 1 - greater
 
     def _medians(self, values: Reals) -> Reals:
-        """Return the median of each target."""
         return medians(grouped(values, self.targets, rows=int(self.targets.max(initial=-1)) + 1))
 
     def by_round(self, values: Reals) -> Reals:
@@ -151,9 +146,7 @@ class _Differences:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Line:
-    """A cost and, if there is one, the comparison that it is from: the differences from the best region and their
-    shift, the best region's median, and the reasons why nothing is decided in favour of the best region or of this one.
-    """
+    """A cost, its comparison, if any, and why nothing is decided in favour of the best region or of it."""
 
     cost: RegionCost
     differences: _Differences | None = None
@@ -271,7 +264,6 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
 def _excluded_lines(
     view: _PanelView, blank: RegionCost, places: Sequence[int], compared: Sequence[int]
 ) -> Iterator[_Line]:
-    """Yield a line with the reason for each region that has values and is not compared."""
     for region in np.flatnonzero(view.counts[places].any(axis=0)).tolist():
         if region not in compared:
             reason = view.why_unfit(region, places) or (
@@ -281,10 +273,7 @@ def _excluded_lines(
 
 
 def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the regions to compare and the targets that all of them measured.
-
-    Without such a target, the region that measured the fewest targets is dropped, until there is one.
-    """
+    """Return the regions to compare and their common targets; the poorest regions go until there are some."""
     measured = (view.counts[places] > 0) & view.fit[places]
     regions = np.flatnonzero(measured.any(axis=0)).tolist()
     while regions:
@@ -296,9 +285,7 @@ def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], lis
 
 
 def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
-    """Return the place of the best candidate: start at the one with most values, and move to the one that is best
-    compared with it, until that was tried before.
-    """
+    """Return the best candidate: from the one with most values, move to the best compared with it, until known."""
     best = max(candidates, key=lambda place: len(rows[place]))
     tried: set[int] = set()
     while best not in tried:

@@ -32,10 +32,7 @@ class Ragged:
         return self.values[self.offsets[place] : self.offsets[place + 1]]
 
     def portions(self, *, cells: int, size: Callable[[int], int] = int) -> "Iterator[tuple[Integers, Reals]]":
-        """Yield all rows but the empty ones, as matrices of rows of one length, with the rows' places.
-
-        A row of n numbers takes `size(n)` cells, and a matrix at most `cells` unless it has a single row.
-        """
+        """Yield the rows of one length, with their places, in matrices of at most so many cells of `size(n)`."""
         counts = self.counts
         if not len(counts):
             return

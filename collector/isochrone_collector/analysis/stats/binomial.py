@@ -18,7 +18,7 @@ Science 16 (2001) 101-133).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, isnan, sqrt
 
@@ -61,13 +61,6 @@ class Quantiles:
     low: Reals
     high: Reals
     n_eff: Reals
-
-    def among(self, known: Integers, counts: Integers) -> "Quantiles":
-        """Return the same with the effective number of the `known` ones among `counts` values; NaN without any."""
-        has_known = known > 0
-        n_eff = np.divide(self.n_eff * known, counts, out=np.full(len(known), np.nan), where=has_known)
-        value = np.where(has_known, self.value, np.nan)
-        return replace(self, value=value, n_eff=np.where(known == counts, self.n_eff, n_eff))
 
     def listed(self) -> list[Quantile | None]:
         """Return one quantile per row, `None` for an empty one."""

@@ -102,9 +102,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
-    """Many shifts as columns; NaN if unknown. `n_eff` independent rounds have as wide an interval, and `p_value` is the
-    two-sided p-value of no shift.
-    """
+    """Many shifts as columns, NaN if unknown, with their effective numbers and two-sided p-values of no shift."""
 
     estimate: Reals
     low: Reals
@@ -126,10 +124,7 @@ class Shifts:
 def paired_shifts(
     differences: Ragged, *, known: VarianceInflation | None = None, history: VarianceInflation | None = None
 ) -> Shifts:
-    """Estimate the shift of each row of differences, in the order of their rounds.
-
-    `known` is the inflation of rows that are not one series. `history` is that of `VarianceInflation.with_history`.
-    """
+    """Estimate the shift of each row of differences, in order; `known` is the inflation of rows that are no series."""
     counts = differences.counts
     distinct, places = np.unique(counts, return_inverse=True)
     depths = np.array([interval_depth(int(n)) or 0 for n in distinct], dtype=np.int64)[places]
@@ -165,9 +160,7 @@ def _middles(totals: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSampleShift:
-    """The shift from x to y, with the smaller effective number of both sides. `prob_superiority` is the share of pairs
-    in which y is greater than x, ties counting half: U/mn.
-    """
+    """The shift from x to y. `prob_superiority` is the share of pairs with y above x, ties counting half: U/mn."""
 
     shift: Shift
     n_eff: float
@@ -176,10 +169,7 @@ class TwoSampleShift:
 
 
 def unpaired_shift(x: Reals, y: Reals, *, known: VarianceInflation | None = None) -> TwoSampleShift | None:
-    """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values.
-
-    `known` is the inflation of both sides, if it is not to be estimated from the values.
-    """
+    """Estimate the shift from x to y, in order, with the `known` inflation of both; `None` below `MIN_N` values."""
     m, n = len(x), len(y)
     if min(m, n) < MIN_N:
         return None
@@ -199,9 +189,7 @@ def unpaired_shift(x: Reals, y: Reals, *, known: VarianceInflation | None = None
 
 
 def _combined(sides: VarianceInflation, m: int, n: int) -> VarianceInflation:
-    """Return the inflation of the comparison from those of its sides, with the degrees of freedom of B. L. Welch
-    (Biometrika 34 (1947) 28-35).
-    """
+    """Combine the inflations of two sides, with B. L. Welch's degrees of freedom (Biometrika 34 (1947) 28-35)."""
     parts = sides.ratio / np.array([m, n])
     known = float((parts**2 / sides.freedom).sum())
     freedom = float(parts.sum()) ** 2 / known if known else np.inf

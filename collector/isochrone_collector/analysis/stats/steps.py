@@ -134,7 +134,6 @@ def _locate(values: Reals, places: list[int], which: range) -> None:
 
 
 def _deviations(values: Reals) -> float:
-    """Return the sum of the absolute deviations from the median."""
     ordered, half = _sorted(values), len(values) // 2
     return float(np.add.reduce(ordered[len(values) - half :]) - np.add.reduce(ordered[:half]))
 
