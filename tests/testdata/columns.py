@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,13 @@ from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US
 
 NAN = float("nan")
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """Return a value that must not be `None`."""
+    assert value is not None
+    return value
 
 
 class Row(NamedTuple):

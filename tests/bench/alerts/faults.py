@@ -1,7 +1,7 @@
 """The injected faults, and the incidents that they must lead to. Pure; rounds are numbers within the fault."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import Outcome
@@ -67,8 +67,8 @@ def region_of(vantage: str) -> str:
     return vantage.rpartition("-")[0]
 
 
-def _provider(name: str, outcome: Outcome, *targets: str, vantages: Sequence[str] = _EVERYWHERE) -> Fault:
-    return Fault(name=name, outcome=outcome, targets=targets, accused=targets, vantages=tuple(vantages))
+def _provider(name: str, outcome: Outcome, *targets: str, **more: Any) -> Fault:
+    return Fault(name=name, outcome=outcome, targets=targets, accused=targets, **more)
 
 
 def _ours(name: str, outcome: Outcome, *vantages: str, targets: tuple[str, ...] = TARGETS) -> Fault:
@@ -79,13 +79,8 @@ _MOST = ("alpha/a1", "alpha/a2", "beta/b1", "beta/b2", "gamma/c", "delta/d")
 FAULTS = (
     _provider("HTTP 500 from one region", Outcome.HTTP_ERROR, "alpha/a1", vantages=("sg",)),
     _provider("HTTP 500 from several regions", Outcome.HTTP_ERROR, "beta/b1", vantages=("us", "fra")),
-    Fault(
-        name="HTTP 500 from one region, then from all",
-        outcome=Outcome.HTTP_ERROR,
-        targets=("gamma/c",),
-        accused=("gamma/c",),
-        vantages=("fra",),
-        everywhere_from=5,
+    _provider(
+        "HTTP 500 from one region, then from all", Outcome.HTTP_ERROR, "gamma/c", vantages=("fra",), everywhere_from=5
     ),
     _provider("requests hang everywhere", Outcome.TIMED_OUT, "delta/d"),
     _ours("the network of a vantage", Outcome.CONNECT_FAILED, "sg-1"),
@@ -93,33 +88,19 @@ FAULTS = (
     _provider("throttled from one region", Outcome.THROTTLED, "epsilon/e", vantages=("us",)),
     _provider("streams end early from one region", Outcome.TRUNCATED, "gamma/c", vantages=("sg",)),
     _provider("throttled everywhere", Outcome.THROTTLED, "beta/b1", "beta/b2"),
-    Fault(
-        name="85 % of the requests fail from one region",
-        outcome=Outcome.HTTP_ERROR,
-        targets=("delta/d",),
-        accused=("delta/d",),
+    _provider(
+        "85 % of the requests fail from one region",
+        Outcome.HTTP_ERROR,
+        "delta/d",
         vantages=("sg",),
         share=0.85,
         rounds=24,
     ),
     _ours("the network of a region", Outcome.CONNECT_FAILED, "us"),
-    Fault(
-        name="throttled everywhere, and the agents wait",
-        outcome=Outcome.THROTTLED,
-        targets=("epsilon/e",),
-        accused=("epsilon/e",),
-        is_held=True,
-    ),
+    _provider("throttled everywhere, and the agents wait", Outcome.THROTTLED, "epsilon/e", is_held=True),
     _provider("a target that never worked", Outcome.HTTP_ERROR, NEW_TARGET),
     _provider("the control target everywhere", Outcome.HTTP_ERROR, CONTROL),
-    Fault(
-        name="90 % of the requests fail everywhere",
-        outcome=Outcome.TIMED_OUT,
-        targets=("alpha/a2",),
-        accused=("alpha/a2",),
-        share=0.9,
-        rounds=24,
-    ),
+    _provider("90 % of the requests fail everywhere", Outcome.TIMED_OUT, "alpha/a2", share=0.9, rounds=24),
     Fault(
         name="two targets and the control target from one region",
         outcome=Outcome.HTTP_ERROR,

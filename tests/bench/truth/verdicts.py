@@ -3,11 +3,10 @@
 import numpy as np
 
 from bench.truth.series import SERIES
-from isochrone_collector.analysis.goodput import Ending, Requests
 from isochrone_collector.analysis.latency_targets import MeasuredRequests, Use, assess
-from isochrone_collector.analysis.stats.arrays import Reals
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible
+from testdata.columns import requests_of
 
 DRAWS = 1_000
 ROUNDS = 288
@@ -30,25 +29,8 @@ def _wrong_yes_pct(name: str, seed: int) -> float:
     limit_us = _MEDIAN_US * np.exp(_DEVIATION * truth) / EXCESS
     latencies = _MEDIAN_US * np.exp(_DEVIATION * SERIES[name](chance, DRAWS, ROUNDS))
     rows = [
-        MeasuredRequests(target_id=row, region="r", target="t", requests=_requests(own))
+        MeasuredRequests(target_id=row, region="r", target="t", requests=requests_of(own.tolist(), every_us=_EVERY_US))
         for row, own in enumerate(latencies)
     ]
     use = Use(name="limit", meaning="five percent too low", metric=Metric.TTFT, limit_us=round(limit_us), share=SHARE)
     return 100 * float(np.mean([line.eligible is Eligible.YES for line in assess(rows, [use])]))
-
-
-def _requests(ttft_us: Reals) -> Requests:
-    """Return answered requests, one every five minutes."""
-    n = len(ttft_us)
-    unknown = np.full(n, np.nan)
-    return Requests(
-        regions=("r",),
-        target_id=np.zeros(n, dtype=np.int64),
-        region=np.zeros(n, dtype=np.int64),
-        round_at=np.arange(n) * _EVERY_US,
-        ending=np.full(n, Ending.ANSWERED, dtype=np.int8),
-        ttft_us=ttft_us,
-        e2e_us=unknown,
-        ceiling_us=unknown,
-        tokens_per_second=unknown,
-    )

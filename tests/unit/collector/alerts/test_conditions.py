@@ -52,7 +52,10 @@ def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | No
 
 def test_an_absence_is_told_once() -> None:
     """An absence is raised once; a new absence is raised with its own id."""
-    [first] = absence_alerts([heard()], {}, now_at=SEEN_AT + 5 * MINUTE_US, since_at=0)
+    first, *others = (
+        next(absence_alerts([heard()], {}, now_at=SEEN_AT + minutes * MINUTE_US, since_at=0)) for minutes in (5, 4, 60)
+    )
+    assert {one.id for one in others} == {first.id}, "two collectors that detect it at different instants raise one"
     last_alerts = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=first.id, raised_at=first.raised_at)
     assert kinds(heard(), 9 * MINUTE_US, last_alerts) == []
     later = heard(seen_at=SEEN_AT + 20 * MINUTE_US)
@@ -60,39 +63,30 @@ def test_an_absence_is_told_once() -> None:
     assert second.id != first.id
 
 
-def test_the_same_absence_has_the_same_id() -> None:
-    """Two collectors that detect an absence at different instants raise one alert."""
-    ids = {
-        next(absence_alerts([heard()], {}, now_at=SEEN_AT + minutes * MINUTE_US, since_at=0)).id
-        for minutes in (4, 5, 60)
-    }
-    assert len(ids) == 1
+ABSENT = LastAlert(AlertKind.VANTAGE_ABSENT, 7, SEEN_AT - MINUTE_US)
+BACK = LastAlert(AlertKind.VANTAGE_BACK, 8, SEEN_AT)
+AWAY = 60 * MINUTE_US
 
 
-def test_who_is_back_was_missed() -> None:
-    """A return is raised after a raised absence, and not after a return."""
-    absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
-    assert kinds(heard(), SECOND_US, absent) == [AlertKind.VANTAGE_BACK]
-    assert kinds(heard(), SECOND_US, LastAlert(kind=AlertKind.VANTAGE_BACK, alert_id=8, raised_at=SEEN_AT)) == []
-    assert kinds(heard(), SECOND_US) == []
-
-
-def test_who_is_late_is_neither_missing_nor_back() -> None:
-    """Between the due heartbeat and the end of the tolerance nothing is raised."""
-    absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
-    assert kinds(heard(), 60 * SECOND_US, absent) == []
-
-
-def test_nobody_is_missed_while_nobody_listened() -> None:
-    """After a collector's downtime every vantage gets the full tolerance."""
-    away_until_at = SEEN_AT + 60 * MINUTE_US
-    assert kinds(heard(), 61 * MINUTE_US, since_at=away_until_at) == []
-    assert kinds(heard(), 63 * MINUTE_US, since_at=away_until_at) == [AlertKind.VANTAGE_ABSENT]
-
-
-def test_who_left_long_ago_is_not_missed() -> None:
-    """A new collector raises nothing for vantages that were gone long before."""
-    assert kinds(heard(), DAY_US + MINUTE_US) == []
+@pytest.mark.parametrize(
+    ("after_us", "last", "since_at", "raised"),
+    [
+        # A return is raised after a raised absence, and not after a return.
+        (SECOND_US, ABSENT, 0, [AlertKind.VANTAGE_BACK]),
+        (SECOND_US, BACK, 0, []),
+        (SECOND_US, None, 0, []),
+        # Between the due heartbeat and the end of the tolerance nothing is raised.
+        (60 * SECOND_US, ABSENT, 0, []),
+        # After a collector's downtime every vantage gets the full tolerance.
+        (61 * MINUTE_US, None, SEEN_AT + AWAY, []),
+        (63 * MINUTE_US, None, SEEN_AT + AWAY, [AlertKind.VANTAGE_ABSENT]),
+        # A new collector raises nothing for vantages that were gone long before.
+        (DAY_US + MINUTE_US, None, 0, []),
+    ],
+)
+def test_returns_and_absences(after_us: int, last: LastAlert | None, since_at: int, raised: list[AlertKind]) -> None:
+    """An absence and a return are raised once, and only if the collector could have seen the heartbeats."""
+    assert kinds(heard(), after_us, last, since_at=since_at) == raised
 
 
 TODAY_AT = 1_795_248_000_000_000

@@ -13,18 +13,10 @@ from isochrone_wire.model import MINUTE_US, SECOND_US
 from testdata.alert_messages import AT, acknowledged, fails, pending, recovers
 
 
-def test_a_cut_text_ends_with_an_ellipsis() -> None:
-    """A text is at most as long as allowed."""
+def test_texts_and_secrets() -> None:
+    """A cut text ends with an ellipsis, JSON is compact with any characters, and no secret is in the repr."""
     assert [cut("abcd", most) for most in (5, 4, 3)] == ["abcd", "abcd", "ab…"]
-
-
-def test_json_is_compact_text() -> None:
-    """Other characters than ASCII stay as they are."""
     assert encoded({"a": [1, "é"]}) == '{"a":[1,"é"]}'.encode()
-
-
-def test_no_secret_is_in_the_repr() -> None:
-    """Address, headers and body may contain secrets."""
     assert repr(HttpRequest(url="https://token", body=b"token", headers={"a": "token"})) == "HttpRequest()"
 
 

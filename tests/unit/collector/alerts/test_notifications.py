@@ -50,6 +50,7 @@ def test_a_provider_that_fails_everywhere_is_one_message() -> None:
     one, other = notifications(alerts)
     assert (len(one.alerts), subjects(other)) == (45, ["moonshot/k"])
     assert one.title == "45 targets of openai fail"
+    assert (other.title, other.lines) == ("moonshot/k: fails <from> us-east-2 & elsewhere", ())
     assert (one.key, one.state, one.still_open) == (topic_of(alerts[0]).dedup_key, State.TRIGGER, 45)
 
 
@@ -131,18 +132,7 @@ def test_a_repetition_has_another_id() -> None:
     [again] = notifications([pending(fails("openai/a"), repeats=2)], known(fails("openai/a")))
     assert again.id == f"{once.id}_2"
     assert again.title.startswith("still: openai/a")
-
-
-def test_a_large_group_is_cut() -> None:
-    """A notification has at most a hundred alerts."""
-    assert len(notifications([fails(f"openai/{n}") for n in range(150)])[0].alerts) == 100
-
-
-def test_a_single_alert() -> None:
-    """The title of one alert is its subject and sentence, and it has no lines."""
-    one = Notification(key="k", state=State.TRIGGER, alerts=(pending(fails("openai/a")),))
-    assert one.title == "openai/a: fails <from> us-east-2 & elsewhere"
-    assert one.lines == ()
+    assert len(notifications([fails(f"openai/{n}") for n in range(150)])[0].alerts) == 100, "at most"
 
 
 def test_a_group_states_the_newest_of_each_problem() -> None:
@@ -219,24 +209,16 @@ def test_the_silences_of_an_incident(what: dict[str, Any], *, shown: bool) -> No
 
 
 def test_a_silenced_problem_is_held_until_the_silence_ends() -> None:
-    """While the silence lasts the alert is held; then it is sent."""
-    alerts, quiet = [pending(fails("openai/a"))], silence(providers=("openai",))
-    assert sifted(alerts, quiet) == ([], [fails("openai/a")], [])
-    assert sifted(alerts, quiet, now_at=quiet.until_at) == ([fails("openai/a")], [], [])
-
-
-def test_a_problem_within_a_silence_is_never_sent() -> None:
-    """What began and ended while it was silenced is dropped."""
-    alerts = [pending(fails("openai/a")), pending(recovers("openai/a"))]
-    assert sifted(alerts, silence(providers=("openai",))) == ([], [], [one.message for one in alerts])
-
-
-def test_the_end_of_a_known_problem_is_never_held() -> None:
-    """The receiver gets the end of what it knows, and nothing stale before it."""
-    thread = topic_of(fails("openai/a")).dedup_key
-    alerts = [pending(fails("openai/a", scope="all")), pending(recovers("openai/a"))]
-    eligible, held, dropped = sifted(alerts, silence(providers=("openai",)), known=(thread,))
-    assert (eligible, held, dropped) == ([alerts[1].message], [], [alerts[0].message])
+    """While the silence lasts the alert is held, and so is an acknowledgement; then it is sent. A problem that ended
+    within the silence is never sent, but the end of a known one is, without anything stale before it.
+    """
+    begun, wide, over = fails("openai/a"), fails("openai/a", scope="all"), recovers("openai/a")
+    quiet, key = silence(providers=("openai",)), topic_of(begun).dedup_key
+    assert sifted([pending(begun)], quiet) == ([], [begun], [])
+    assert sifted([pending(begun)], quiet, now_at=quiet.until_at) == ([begun], [], [])
+    assert sifted([pending(begun), pending(acknowledged("openai/a"))], quiet)[1] == [begun, acknowledged("openai/a")]
+    assert sifted([pending(begun), pending(over)], quiet) == ([], [], [begun, over])
+    assert sifted([pending(wide), pending(over)], quiet, known=(key,)) == ([over], [], [wide])
 
 
 def test_an_escalation_out_of_a_silence_is_sent_with_what_was_held() -> None:
@@ -250,12 +232,6 @@ def test_an_escalation_out_of_a_silence_is_sent_with_what_was_held() -> None:
 def test_what_has_no_end_is_dropped() -> None:
     """A silenced switch of a route is not sent later."""
     assert sifted([pending(switches())], silence(kinds=("route_switched",))) == ([], [], [switches()])
-
-
-def test_an_acknowledgement_waits_with_its_problem() -> None:
-    """The acknowledgement of a silenced problem is held too."""
-    alerts = [pending(fails("openai/a")), pending(acknowledged("openai/a"))]
-    assert sifted(alerts, silence(providers=("openai",)))[1] == [one.message for one in alerts]
 
 
 def test_a_repetition_gives_way() -> None:

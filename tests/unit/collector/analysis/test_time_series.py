@@ -1,7 +1,7 @@
 """Values and outcomes over time: round buckets, nearest ranks, and every probe counted once."""
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from math import isclose
 from typing import NamedTuple
@@ -85,15 +85,10 @@ def test_a_point_counts_the_probes_of_its_bucket() -> None:
 
 
 def test_a_quantile_among_timeouts_is_not_known() -> None:
-    """Values that were cut off rank last, whatever their limit."""
+    """Values that were cut off rank last, whatever their limit; an empty window has no series."""
     rows = [Row(1, "us", 0, 5.0), Row(1, "us", 0, 1.0, kind=Kind.FAILED, censored=True), Row(1, "us", 0, 7.0)]
     ((point,),) = series_of(probes(rows), bucket_us=10).values()
     assert (point.n, point.p10, point.p50, point.p90) == (3, 5.0, 7.0, None)
-
-
-def test_without_probes_there_is_no_series() -> None:
-    """An empty window has no series."""
-    assert series_of(probes([]), bucket_us=10) == {}
     assert series_of(probes([]), bucket_us=10, limit_us=5) == {}
 
 
@@ -184,17 +179,13 @@ def test_bins_are_few_and_equally_wide(here: list[float], there: list[float], mo
         assert all(any(one.low * (1 - 1e-9) <= value <= one.high * (1 + 1e-9) for one in row) for value in values)
 
 
-def test_zero_has_a_bin_of_its_own() -> None:
-    """It has no place on a logarithmic scale."""
-    (row,) = bins_of({(1, "us"): histogram.pack([0.0, 0.0, 5.0])}, most=2).values()
-    assert [(one.low == one.high, one.n) for one in row] == [(True, 2), (False, 1)]
-
-
 @given(VALUES, VALUES)
 def test_values_may_come_in_portions(first: list[float], second: list[float]) -> None:
-    """The bins of concatenated portions are those of all values at once."""
+    """The bins of concatenated portions are those of all values at once; zero, which has no logarithm, has its own."""
     whole = bins_of({(1, "us"): histogram.pack(first + second)}, most=30)
     assert bins_of({(1, "us"): histogram.pack(first) + histogram.pack(second)}, most=30) == whole
+    (row,) = bins_of({(1, "us"): histogram.pack([0.0, 0.0, 5.0])}, most=2).values()
+    assert [(one.low == one.high, one.n) for one in row] == [(True, 2), (False, 1)]
 
 
 BUCKET_US = 6 * HOUR_US
@@ -276,22 +267,10 @@ def point(at: int, own: list[Hour], counts: Counter[Kind], *, has_limit: bool) -
     ).group(0)
     quantiles = [merged.quantile(share) if rank_of(merged.n, share) <= merged.known else None for share in SHARES]
     p10, p50, p90 = (found.value if found else None for found in quantiles)
-    ok, failed, throttled, skipped = (counts[kind] for kind in Kind)
-    outcomes = OutcomeCounts(ok=ok, failed=failed, throttled=throttled, skipped=skipped)
+    outcomes = OutcomeCounts(**{kind.name.lower(): counts[kind] for kind in Kind})
     requests = summarised_requests(merged, outcomes, LIMIT_US)
-    return SeriesPoint(
-        at=at,
-        n=merged.n,
-        p10=p10,
-        p50=p50,
-        p90=p90,
-        ok=ok,
-        failed=failed,
-        throttled=throttled,
-        skipped=skipped,
-        planned=requests.planned if has_limit else None,
-        good=requests.good if has_limit else None,
-    )
+    found = SeriesPoint(at=at, n=merged.n, p10=p10, p50=p50, p90=p90, **asdict(outcomes))
+    return replace(found, planned=requests.planned, good=requests.good) if has_limit else found
 
 
 @settings(max_examples=150)
@@ -318,13 +297,3 @@ def test_values_are_those_of_all_hours(hours: list[Hour]) -> None:
         merged = histogram.merge([found.get((TARGET_ID, region), b"")], [b""], [0], of=1)
         assert merged.blobs()[0][0] == histogram.pack(own)
         assert ((TARGET_ID, region) in found) == bool(own)
-
-
-def test_days_and_hours_are_one_series() -> None:
-    """Summaries of days and of hours of the same bucket add up."""
-    hours = [Hour(0, 0, [1e5] * 3, [], [3, 0, 0, 0]), Hour(0, 24, [2e5] * 5, [], [5, 1, 0, 0])]
-    outcomes, values = columns(hours)
-    series = summarised_series(TARGET_ID, REGIONS, outcomes, values, bucket_us=2 * DAY_US)
-    points = series[TARGET_ID, "us"]
-    assert sum(found.n for found in points) == 8
-    assert sum(found.failed for found in points) == 1

@@ -63,6 +63,7 @@ def test_the_parts_add_up_to_the_whole() -> None:
         found = told(phases({"us": US, "sg": SG}, jitter=jitter))
         assert sum(found[name].shift for name in NAMES[:5]) == pytest.approx(whole, abs=slack)
         assert all(part.low is not None and part.high is not None for part in found.values())
+        assert found["edge"].shift + found["provider"].shift == pytest.approx(found["server"].shift, abs=slack)
 
 
 @pytest.mark.parametrize(
@@ -82,22 +83,27 @@ def test_what_a_request_does_not_have_is_no_part(missing: tuple[str, ...], names
     assert list(told(phases({"us": US | gone, "sg": SG | gone}))) == names
 
 
-def test_one_kept_connection_among_cold_ones_does_not_count() -> None:
-    """Where most probes connect anew, one that did not has not all phases, and its round is left out of every part."""
-    given = phases({"us": US, "sg": SG})
+@pytest.mark.parametrize(
+    ("connected", "place", "duration", "counted"),
+    [
+        # Where most probes connect anew, one that did not has not all phases, and is left out of every part.
+        (True, 3, NAN, dict.fromkeys(NAMES, 39)),
+        # Where connections are kept, the one probe that opened it is left out.
+        (False, 0, MS, dict.fromkeys(NAMES[3:], 39)),
+    ],
+)
+def test_a_probe_of_the_other_kind_of_connection_does_not_count(
+    place: int,
+    duration: float,
+    counted: dict[str, int],
+    connected: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    """The parts are those of new connections, or of kept ones, as most probes of the target have them."""
+    usual = {} if connected else dict.fromkeys(("dns", "tcp", "tls"), NAN)
+    given = phases({"us": US | usual, "sg": SG | usual})
     for name in ("dns", "tcp", "tls"):
-        getattr(given, name)[3] = NAN
-    assert {part.n for part in told(given).values()} == {39}
-
-
-def test_a_first_connection_of_a_kept_one_does_not_count() -> None:
-    """Where connections are kept, the one probe that opened it is left out."""
-    warm = dict.fromkeys(("dns", "tcp", "tls"), NAN)
-    given = phases({"us": US | warm, "sg": SG | warm})
-    for name in ("dns", "tcp", "tls"):
-        getattr(given, name)[0] = MS
-    found = told(given)
-    assert {name: part.n for name, part in found.items()} == {"rtt": 39, "server": 39, "edge": 39, "provider": 39}
+        getattr(given, name)[place] = duration
+    assert {name: part.n for name, part in told(given).items()} == counted
 
 
 def test_a_change_cuts_the_parts_too() -> None:
@@ -111,12 +117,6 @@ def test_who_was_not_asked_for_or_not_seen_has_no_parts() -> None:
         (1, "sg"): (),
         (2, "sg"): (),
     }
-
-
-def test_edge_and_provider_make_up_the_server() -> None:
-    """The server's part is what the provider reports and the way behind the edge."""
-    found = told(phases({"us": US, "sg": SG}))
-    assert found["edge"].shift + found["provider"].shift == pytest.approx(found["server"].shift)
 
 
 def test_a_report_of_something_else_divides_nothing() -> None:

@@ -67,6 +67,9 @@ def test_probes_without_a_value_are_left_out() -> None:
     """A failed probe has no latency; its round is absent unless another vantage has one."""
     given = [Row(1, "us", 10, NAN), Row(1, "us", 20, NAN), Row(1, "us", 20, 7.0, vantage=2)]
     assert rows(build_panel(probes(given))) == [(1, "us", 20, 7.0, False)]
+    empty = build_panel(probes([]))
+    assert (len(empty.group), empty.targets_with_values(), empty.round_keys().tolist()) == (0, set(), [])
+    assert empty.groups([(1, "us")]).tolist() == [-1]
 
 
 @pytest.mark.parametrize(
@@ -77,14 +80,6 @@ def test_the_network_part_is_the_median_of_what_is_known(parts: Sequence[float],
     given = [Row(1, "us", 10, 9.0, network=part, vantage=place) for place, part in enumerate(parts)]
     given += [Row(1, "us", 20, 9.0, network=4.0)]
     assert build_panel(probes(given)).network.tolist() == pytest.approx([median, 4.0], nan_ok=True)
-
-
-def test_nothing_makes_an_empty_panel() -> None:
-    """No probes are no rows, and every question about them has an empty answer."""
-    found = build_panel(probes([]))
-    assert (len(found.group), found.targets_with_values()) == (0, set())
-    assert found.groups([(1, "us")]).tolist() == [-1]
-    assert found.round_keys().tolist() == []
 
 
 def test_instants_too_far_apart_to_be_packed_are_sorted_all_the_same() -> None:
