@@ -71,10 +71,7 @@ class Receiver:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-DEFAULT_URL = {
-    Format.PAGERDUTY: "https://events.pagerduty.com/v2/enqueue",
-    Format.OPSGENIE: "https://api.opsgenie.com",
-}
+DEFAULT_URL = {Format.PAGERDUTY: "https://events.pagerduty.com/v2/enqueue", Format.OPSGENIE: "https://api.opsgenie.com"}
 _KEYS = {"name", "format", "url", "allow_http", "kinds", "group", "repeat"}
 _OWN_KEYS = {
     Format.STANDARD: {"secret"},

@@ -129,8 +129,7 @@ class Options:
     )
     tls: bool = _option("TLS for HTTP on loopback too.", False)
     trust_loopback: bool = _option(
-        "No TLS and no credentials on loopback: every process of this machine is an operator.",
-        False,
+        "No TLS and no credentials on loopback: every process of this machine is an operator.", False
     )
     certificate: Path | None = _option("Certificate with its chain, PEM.")
     key: Path | None = _option("Its key, PEM, without a passphrase.")
@@ -145,8 +144,7 @@ class Options:
         metavar="NAME",
     )
     public_page: bool = _option(
-        "Status of all targets (/status, /v1/status) and badges without a login, for the public.",
-        False,
+        "Status of all targets (/status, /v1/status) and badges without a login, for the public.", False
     )
     public_target: tuple[str, ...] = _option(
         "Target, or shell-style pattern of targets, that the public page has; by default all.", (), metavar="PATTERN"

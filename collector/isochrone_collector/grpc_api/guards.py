@@ -310,10 +310,7 @@ class CallGuard:
 
 
 _STREAMS = 16
-STREAMS_OF = {
-    **dict.fromkeys(discovery.METHODS, MAX_WATCHES),
-    "/grpc.health.v1.Health/Watch": 64,
-}
+STREAMS_OF = {**dict.fromkeys(discovery.METHODS, MAX_WATCHES), "/grpc.health.v1.Health/Watch": 64}
 """Maximum number of streams of one caller, by method; 16 of any other method."""
 
 

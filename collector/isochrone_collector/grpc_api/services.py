@@ -60,10 +60,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         """Exchange a one-time token for a credential."""
         # The guard refuses a caller that joins too often, after its slot is free for others.
         joined = await self._enrolment.join(
-            request.token,
-            client_key=request.client_key,
-            address=address_key(context.peer()),
-            version=request.version,
+            request.token, client_key=request.client_key, address=address_key(context.peer()), version=request.version
         )
         return codec.encode(replace(joined, http_port=self._http_port))  # type: ignore[no-any-return]  # the codec's table says which message it is
 
@@ -129,18 +126,12 @@ class OperationsService:
         works: Mapping[str, Work] = {
             "ListVantages": lambda _: fleet.vantage_list(query_context),
             "ApplyPlan": lambda request: plans.apply(
-                request.document,
-                dry_run=request.dry_run,
-                applied_by=request.applied_by,
-                signature=request.signature,
+                request.document, dry_run=request.dry_run, applied_by=request.applied_by, signature=request.signature
             ),
             "ListPlans": lambda request: plans.history(max(request.limit, 0)),
             "GetPlan": lambda request: plans.document(_given(request, "version")),
             "RollBackPlan": lambda request: plans.roll_back(
-                request.to_version,
-                dry_run=request.dry_run,
-                applied_by=request.applied_by,
-                signature=request.signature,
+                request.to_version, dry_run=request.dry_run, applied_by=request.applied_by, signature=request.signature
             ),
             "Invite": lambda request: enrolment.invite(
                 name=request.name,

@@ -111,11 +111,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> Schema:
             ),
         ],
         "responses": {
-            "200": {
-                "description": endpoint.summary,
-                "content": {endpoint.media_type: {"schema": answer}},
-                **headers,
-            },
+            "200": {"description": endpoint.summary, "content": {endpoint.media_type: {"schema": answer}}, **headers},
             **{status: {"description": text, **headers} for status, text in endpoint.other.items()},
             "default": {
                 "description": "See Problem.",

@@ -392,10 +392,7 @@ _PER_SECOND, _BURST = 10.0, 100.0
 _ALL_PER_SECOND, _ALL_BURST = 200.0, 400.0
 _KEPT_S = 10
 
-_BADGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'",
-    "X-Content-Type-Options": "nosniff",
-}
+_BADGE_HEADERS = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
 
 _Answer = tuple[StatusList, EncodedDocument]
 

@@ -260,11 +260,7 @@ TABLES = (
         work=TableRoutes.overview,
         answer=Overview,
     ),
-    _watch(
-        "/v1/routes/watch",
-        TableRoutes.watch_all,
-        Parameter("client_region", TEXT, "One region; all if missing."),
-    ),
+    _watch("/v1/routes/watch", TableRoutes.watch_all, Parameter("client_region", TEXT, "One region; all if missing.")),
     Endpoint(
         path="/v1/routes/{client_region}",
         summary="The tables of a client region.",

@@ -118,12 +118,7 @@ class DiskWatch:
     """The watch over the disk of `folder`; without one, there is always enough room."""
 
     def __init__(
-        self,
-        *,
-        folder: Path | None,
-        low_percent: float,
-        alerting: AlertService,
-        clock: Callable[[], int],
+        self, *, folder: Path | None, low_percent: float, alerting: AlertService, clock: Callable[[], int]
     ) -> None:
         self._folder = folder
         self._low_percent = low_percent

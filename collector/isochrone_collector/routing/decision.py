@@ -25,15 +25,7 @@ from isochrone_collector.routing.switch import (
     remember_tails,
     shares,
 )
-from isochrone_collector.routing.weights import (
-    UNASSIGNED,
-    caps,
-    normalize,
-    ramp,
-    transfer,
-    wanted_weights,
-    within_plan,
-)
+from isochrone_collector.routing.weights import UNASSIGNED, caps, normalize, ramp, transfer, wanted_weights, within_plan
 from isochrone_wire.durations import DAY_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.routes import Advantage, ChangeKind, Excluded, Hedge, Hold, RouteEntry, RouteState

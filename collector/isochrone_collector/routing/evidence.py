@@ -17,15 +17,7 @@ import numpy as np
 from isochrone_collector.analysis.distribution import Values, quantiles_of
 from isochrone_collector.analysis.goodput import Ending, Requests, effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probe_records import (
-    FIRST_TOKEN,
-    PUNCTUAL,
-    VALID,
-    Records,
-    by_outcome,
-    has,
-    outcomes,
-)
+from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VALID, Records, by_outcome, has, outcomes
 from isochrone_collector.analysis.probes import Kind, Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
@@ -319,11 +311,7 @@ _INTEGERS = ("target_id", "round_at", "vantage_id", "region", "kind", "censored"
 _REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chunk_tokens")
 _COPIED = ("target_id", "round_at", "vantage_id", "rtt_us", "answer_from_us", "first_chunk_tokens")
 
-_KINDS = {
-    Outcome.OK: Kind.OK,
-    Outcome.THROTTLED: Kind.THROTTLED,
-    Outcome.SKIPPED_THROTTLED: Kind.THROTTLED,
-}
+_KINDS = {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED, Outcome.SKIPPED_THROTTLED: Kind.THROTTLED}
 _KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.SKIPPED if outcome.skipped else Kind.FAILED))
 _IS_STREAMED = by_outcome(STREAMED.__contains__)
 _IS_CUT_OFF = by_outcome(CUT_OFF.__contains__)

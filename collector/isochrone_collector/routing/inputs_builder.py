@@ -149,8 +149,7 @@ def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
     series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
     found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
     return JointRounds(
-        round_at=tuple((found // vantages).tolist()),
-        ttft={name: _column(found, *own) for name, own in series.items()},
+        round_at=tuple((found // vantages).tolist()), ttft={name: _column(found, *own) for name, own in series.items()}
     )
 
 
@@ -240,13 +239,7 @@ def members_of(route: Route, plan: Plan) -> list[Target]:
 
 
 def build_inputs(
-    route: Route,
-    plan: Plan,
-    probes: ProbeTable,
-    *,
-    regions: Iterable[str],
-    at: int,
-    levels: SeriesLevels | None = None,
+    route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int, levels: SeriesLevels | None = None
 ) -> Iterator[Inputs]:
     """Yield the inputs for each of `regions`. `probes` are of all targets of the plan, to distinguish a vantage where
     everything fails from a target that fails everywhere. Probes before the route's window are left out, and so are

@@ -34,10 +34,7 @@ def grpc_server(
 ) -> grpc.aio.Server:
     """Create a server with every service; `http_port` is the port of HTTP, or 0."""
     server = grpc.aio.server(
-        interceptors=[
-            AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused),
-            parts.push_metrics,
-        ],
+        interceptors=[AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused), parts.push_metrics],
         # Above the limit gRPC closes a connection when it is accepted.
         options=[*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections(_MAX_CONNECTIONS))],
     )

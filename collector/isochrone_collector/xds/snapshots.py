@@ -69,10 +69,7 @@ class Snapshots:
     def next_change_us(self, client_region: str, node_id: str) -> int | None:
         """Return the time until the snapshot changes without a new table, in microseconds; `None` if it does not."""
         envoy, now_at = self._envoy(client_region, node_id), self._clock()
-        instants = (
-            envoy.followed.next_change_at(now_at),
-            envoy.snapshot.next_change_at() if envoy.snapshot else None,
-        )
+        instants = (envoy.followed.next_change_at(now_at), envoy.snapshot.next_change_at() if envoy.snapshot else None)
         return min((max(0, at - now_at) for at in instants if at is not None), default=None)
 
     def _envoy(self, client_region: str, node_id: str) -> _Envoy:

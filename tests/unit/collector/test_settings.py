@@ -57,10 +57,7 @@ def test_loopback_is_trusted_only_on_request(host: str) -> None:
 def test_trusting_loopback_contradicts_tls(told: dict[str, Any]) -> None:
     """Where TLS is required, an operator who asks for trust learns that there is none."""
     with pytest.raises(SettingsError, match="--trust-loopback contradicts TLS"):
-        checked(
-            **{"listen": "127.0.0.1:0", **told},
-            trust_loopback=True,
-        )
+        checked(**{"listen": "127.0.0.1:0", **told}, trust_loopback=True)
 
 
 @pytest.mark.parametrize("alone", ["certificate", "key"])

@@ -108,9 +108,7 @@ def test_http_grpc_and_metrics_have_the_same_tables(start_collector: StartCollec
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
     fleet.push_rounds(collector.call, rounds_until(time.time_ns() // 1000, 40))
     eventually(
-        PATIENCE,
-        lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector),
-        f"{FIRST} leads",
+        PATIENCE, lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector), f"{FIRST} leads"
     )
     with ReadClient(collector.http_address) as client:
         told = client.get_tables(US, "chat")

@@ -60,11 +60,7 @@ QUESTIONS = [
         ("/v1/diff", "diff", {"window": WINDOW, "baseline": SG, "only": "faster"}),
         ("/v1/diff", "diff", {"window": WINDOW, "sort": "target", "only": "decided"}),
         ("/v1/series", "series", {"window": WINDOW}),
-        (
-            "/v1/series",
-            "series",
-            E2E,
-        ),
+        ("/v1/series", "series", E2E),
         ("/v1/series", "series", {"window": WINDOW, "metric": "tokens_per_second", "bins": "20"}),
         ("/v1/samples", "samples", {"window": WINDOW}),
         ("/v1/samples", "samples", {"window": WINDOW, "limit": "3", "region": SG}),

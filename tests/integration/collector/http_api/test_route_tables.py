@@ -158,10 +158,7 @@ async def test_a_wrong_request_is_a_problem(
     answer = await shared_web.get(path)
     problem = answer.json()
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), problem
-    assert (problem["status"], problem["type"]) == (
-        status,
-        f"urn:isochrone:problem:{kind}" if kind else "about:blank",
-    )
+    assert (problem["status"], problem["type"]) == (status, f"urn:isochrone:problem:{kind}" if kind else "about:blank")
     assert problem["detail"]
     assert ((problem["known"], problem["nearest"]) if "known" in problem else None) == names
     assert ("retry-after" in answer.headers) == (status == 503)

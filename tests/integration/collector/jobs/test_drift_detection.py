@@ -304,11 +304,7 @@ def watch_in(local: InProcessCollector, *, recent: RecentBatches | None = None) 
     """Return a drift detection with the clock of the test."""
     alerting = AlertService(database=local.database, clock=local.clock)
     return DriftDetection(
-        database=local.database,
-        plans=local.plans,
-        alerting=alerting,
-        clock=local.clock,
-        recent=recent,
+        database=local.database, plans=local.plans, alerting=alerting, clock=local.clock, recent=recent
     )
 
 

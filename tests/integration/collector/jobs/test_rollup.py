@@ -122,11 +122,7 @@ async def test_late_samples_change_hour_and_day(local: InProcessCollector) -> No
     await local.push(SG, [local.sample(DAY_AT + 2)])
     await local.turn_to(DAY_AT + 7 * DAY_US + LATE_EVERY_US)
     await local.rollup.run()
-    assert (
-        await local.count(hour(0)),
-        await local.count(hour(5)),
-        await local.count(DAY),
-    ) == (2, 1, 3)
+    assert (await local.count(hour(0)), await local.count(hour(5)), await local.count(DAY)) == (2, 1, 3)
     assert await local.count(DAY, "sg") == 1
 
 

@@ -12,12 +12,7 @@ async def idle() -> None:
 
 @pytest.mark.parametrize(
     ("took_us", "pause_us"),
-    [
-        (0, MINUTE_US),
-        (20 * SECOND_US, 40 * SECOND_US),
-        (2 * MINUTE_US, SECOND_US // 100),
-        (-MINUTE_US, MINUTE_US),
-    ],
+    [(0, MINUTE_US), (20 * SECOND_US, 40 * SECOND_US), (2 * MINUTE_US, SECOND_US // 100), (-MINUTE_US, MINUTE_US)],
 )
 def test_a_job_of_the_leader_starts_once_per_interval(took_us: int, pause_us: int) -> None:
     """The pause makes up for the length of the run, is never below 10 ms, and never above the interval."""

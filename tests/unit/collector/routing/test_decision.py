@@ -516,11 +516,7 @@ def test_an_explanation_follows_the_rules() -> None:
 @pytest.mark.parametrize(
     ("low_ms", "high_ms", "sentences"),
     [
-        (
-            -327,
-            73,
-            ["a against b: faster by 127 ms [-73, 327] over 1h", "b is behind by 127 ms [-73, 327], "],
-        ),
+        (-327, 73, ["a against b: faster by 127 ms [-73, 327] over 1h", "b is behind by 127 ms [-73, 327], "]),
         (-20, 60, ["a against b: slower by 20 ms [-20, 60] over 1h", "over 10m b is not certain to be ahead; a fast"]),
         (30, 90, ["a against b: slower by 60 ms [30, 90] over 1h", "over 10m b is ahead by at least 30 ms; a fast"]),
     ],

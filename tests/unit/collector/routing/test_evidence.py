@@ -11,13 +11,7 @@ from isochrone_collector.analysis.stats.arrays import Ragged
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.routing import inputs_builder
 from isochrone_collector.routing.decision import decide
-from isochrone_collector.routing.evidence import (
-    NO_OBJECTIVE,
-    ProbeTable,
-    evidence_of,
-    failing_runs,
-    suspects,
-)
+from isochrone_collector.routing.evidence import NO_OBJECTIVE, ProbeTable, evidence_of, failing_runs, suspects
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs, comparisons_of, joint_rounds
 from isochrone_collector.routing.objective import eligible

@@ -88,11 +88,7 @@ def test_a_hedge_shortens_the_tail_of_stalls() -> None:
             HELPS,
             "the two are not probed in the same rounds, so that common stalls would not show",
         ),
-        (
-            pair(),
-            (tail(*[700.0] * 10, rounds=298),),
-            "too few joint rounds: 298 of 299 for a 99th percentile",
-        ),
+        (pair(), (tail(*[700.0] * 10, rounds=298),), "too few joint rounds: 298 of 299 for a 99th percentile"),
         (pair(), (), "too few joint rounds: 0 of 299 for a 99th percentile"),
         (pair(), (tail(*[700.0] * 7, *[5900.0] * 3),), "it would not shorten the tail"),
         (pair(), (tail(*[700.0] * 9, 5900.0),), "it is not certain to shorten the tail"),
@@ -120,11 +116,7 @@ def test_one_common_stall_is_chance() -> None:
     assert hedge(inputs, HELPS, "a", "b").delay_us is not None
 
 
-CERTAIN, UNCERTAIN, NONE = (
-    (tail(*[700.0] * 10),),
-    (tail(*[700.0] * 9, 5900.0),),
-    (tail(*[700.0] * 7, *[5900.0] * 3),),
-)
+CERTAIN, UNCERTAIN, NONE = ((tail(*[700.0] * 10),), (tail(*[700.0] * 9, 5900.0),), (tail(*[700.0] * 7, *[5900.0] * 3),))
 
 
 def test_a_known_gain_lasts_until_the_p99_does_not_show_it() -> None:

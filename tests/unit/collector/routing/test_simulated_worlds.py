@@ -64,10 +64,7 @@ def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_
     assert fmean(len(moment.decision.state.weights) == 2 for day in decided for moment in day) > 0.5
 
 
-@pytest.mark.parametrize(
-    ("slower_ms", "epochs", "share"),
-    [(60, 12, 0.5), (150, 8, 0.5), (400, 2, 0.9)],
-)
+@pytest.mark.parametrize(("slower_ms", "epochs", "share"), [(60, 12, 0.5), (150, 8, 0.5), (400, 2, 0.9)])
 def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, share: float) -> None:
     """A first choice that is slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs in more than half of the
     worlds, and in so large a share of them.

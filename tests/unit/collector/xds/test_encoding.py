@@ -11,13 +11,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.json_format import MessageToDict, ParseError
 
 from isochrone_collector.xds import envoy_pb2
-from isochrone_collector.xds.encoding import (
-    MESSAGE_OF,
-    EncodedResources,
-    delta_request_of,
-    encode,
-    request_of,
-)
+from isochrone_collector.xds.encoding import MESSAGE_OF, EncodedResources, delta_request_of, encode, request_of
 from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resource, resources_of
 from isochrone_collector.xds.stream_state import Request, Response
 from testdata.routes import CHAT, VOICE
