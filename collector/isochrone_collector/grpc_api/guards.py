@@ -5,7 +5,7 @@
 2. Compressed requests are inflated here, within the size limit: gRPC itself inflates a message before it checks any
    size, and 8 MB of gzip become 8 GB. Its decompression is therefore disabled (`isochrone_common.channel`). Compressed
    content is recognised by its first bytes: no message begins with the header of gzip, nor with that of zlib as long as
-   no request has a field 15 (tests/unit/collector/grpc_api/test_compressed_message.py). gzip ends with the size of what
+   no request has a field 15 (tests/unit/collector/grpc_api/test_guards.py). gzip ends with the size of what
    it contains (RFC 1952, section 2.3.1). One that states more than the limit is refused without being inflated, and any
    other is inflated up to that size. Large results are made one at a time, in a thread, so that they leave the other
    cores to pushes.

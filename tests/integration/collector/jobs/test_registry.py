@@ -1,4 +1,4 @@
-"""Jobs that one collector does for all on a database, and jobs that every collector does."""
+"""Jobs that one collector does for all on a database, jobs of every collector, and alerts of failing ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs.registry import Job, Jobs
+from isochrone_collector.jobs.registry import Job, JobHealth, Jobs
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.model import MINUTE_US, SECOND_US
 
 _SOON_S = 20.0
 _OFTEN_US = 20_000
@@ -158,3 +159,60 @@ async def test_local_jobs_run_without_leadership(database_url: str) -> None:
         assert "other" not in tried
         await _end(following)
         await _end(leading)
+
+
+async def idle() -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("took_us", "pause_us"),
+    [(0, MINUTE_US), (20 * SECOND_US, 40 * SECOND_US), (2 * MINUTE_US, SECOND_US // 100), (-MINUTE_US, MINUTE_US)],
+)
+def test_a_job_of_the_leader_starts_once_per_interval(took_us: int, pause_us: int) -> None:
+    """The pause makes up for the length of the run, is never below 10 ms, and never above the interval."""
+    assert Job(name="rollup", every_us=MINUTE_US, work=idle).pause_us(took_us) == pause_us
+
+
+@pytest.mark.parametrize("took_us", [0, 20 * SECOND_US, 2 * MINUTE_US, -MINUTE_US])
+def test_a_local_job_pauses_for_its_interval(took_us: int) -> None:
+    """A slow run, for instance of a refresh while the database is away, is not followed by another at once."""
+    assert Job(name="plan", every_us=MINUTE_US, work=idle, leader_only=False).pause_us(took_us) == MINUTE_US
+
+
+def failed(*instants: int, lasting_us: int = 0) -> JobHealth:
+    """Return the health of a job whose runs failed at these instants."""
+    health = JobHealth()
+    for at in instants:
+        health.begin(at - lasting_us)
+        health.fail(at, "no room")
+    return health
+
+
+def test_three_failures_over_five_minutes() -> None:
+    """A job keeps failing after three failures in a row that span five minutes, not before."""
+    assert failed(0, MINUTE_US, 5 * MINUTE_US).is_failing(5 * MINUTE_US)
+    assert not failed(0, 5 * MINUTE_US).is_failing(5 * MINUTE_US)
+    assert not failed(0, SECOND_US, 2 * SECOND_US).is_failing(3 * SECOND_US)
+
+
+def test_a_good_run_ends_it() -> None:
+    """After a run without an error the job works, and its failures stay counted."""
+    health = failed(0, MINUTE_US, 5 * MINUTE_US)
+    assert not health.is_working(5 * MINUTE_US)
+    health.begin(6 * MINUTE_US)
+    health.succeed(6 * MINUTE_US)
+    assert health.is_working(6 * MINUTE_US)
+    assert not health.is_failing(60 * MINUTE_US)
+    assert health.failures_total == 3
+
+
+def test_a_run_without_end_counts_as_good() -> None:
+    """A job that runs for ever works while its run lasts, and a failure after a long run is the first."""
+    health = failed(0, MINUTE_US, 5 * MINUTE_US)
+    health.begin(6 * MINUTE_US)
+    assert health.is_failing(7 * MINUTE_US)
+    assert health.is_working(11 * MINUTE_US)
+    assert not health.is_failing(11 * MINUTE_US)
+    health.fail(20 * MINUTE_US, "again")
+    assert health.failures == 1

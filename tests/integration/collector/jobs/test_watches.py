@@ -1,7 +1,8 @@
-"""A collector with a wrong wall clock deletes, summarises and reports nothing, and stores samples by the true time."""
+"""Watches: clocks, budgets, and published tables."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,21 @@ import pytest
 
 import testdata
 from fixtures.collector import Collector, StartCollector
+from fixtures.inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.alerting.service import AlertService
+from isochrone_collector.alerts.incidents import Scope, TargetIncident
+from isochrone_collector.jobs.watches import RouteWatch
+from isochrone_collector.routing import serialization
+from isochrone_collector.store import alerts, incidents
+from isochrone_collector.store import routes as tables
+from isochrone_collector.store.incidents import FailureSummary
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.routes import NewTable
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Heartbeat, Outcome, Sample, Vantage
+from isochrone_wire.insights import AlertKind, Eligible
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Heartbeat, Outcome, Sample, Spend, Vantage, day_of
+from isochrone_wire.routes import ChangeKind
+from testdata.routes import CHAT, NOW_AT
 from testdata.waiting import eventually
 
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -193,3 +207,185 @@ def test_collectors_a_minute_apart_judge_agents_alike(
         beat(second, 1)
     eventually(10, lambda: "leadership.taken" in right.log() + fast.log(), "a leader")
     assert (right.log() + fast.log()).count("leadership.taken") == 1
+
+
+BUDGET_PLAN = """\
+baseline: us
+targets: [{model: a, provider: sim, base_url: http://h}]
+budgets: [{provider: sim, requests_per_day: 10}]
+"""
+US = Vantage(name="us-1", region="us")
+
+
+async def test_a_used_up_budget_and_a_wrong_clock_are_raised_once(local: InProcessCollector) -> None:
+    """The heartbeat of a push raises an alert when it shows one of both, once a day however often they are read."""
+    await local.turn_to(DAY_AT)
+    assert (await local.plans.apply(BUDGET_PLAN, dry_run=False, applied_by="a test")).problems == ()
+    watch = local.fleet_watch()
+    for requests, offset_s in ((9, 2), (10, 61), (10, 62)):
+        spend = (Spend(provider="sim", day_at=day_of(DAY_AT), requests=requests),)
+        heartbeat = Heartbeat(
+            epoch=1, spend=spend, clock_offset_us=offset_s * SECOND_US, clock_uncertainty_us=SECOND_US
+        )
+        local.clock.at += SECOND_US
+        await local.push(US, [local.sample(local.clock.at)], heartbeat=heartbeat)
+        await watch.run()
+    window = Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT + DAY_US)
+    async with local.database.connection() as connection:
+        found = await alerts.of_window(connection, window)
+    assert sorted((alert.kind.value, alert.subject) for alert in found) == [
+        ("budget_exhausted", "sim from us-1"),
+        ("clock_wrong", "clock of us-1"),
+    ]
+
+
+async def test_the_clocks_are_read_once_for_all_jobs(local: InProcessCollector) -> None:
+    """The incident detection gets the vantages that the last run distrusts, and reads them itself only if that was
+    longer than a minute ago.
+    """
+    await local.turn_to(DAY_AT)
+    assert (await local.plans.apply(BUDGET_PLAN, dry_run=False, applied_by="a test")).problems == ()
+    watch = local.fleet_watch()
+
+    async def push(offset_s: int) -> None:
+        local.clock.at += SECOND_US
+        heartbeat = Heartbeat(epoch=1, clock_offset_us=offset_s * SECOND_US, clock_uncertainty_us=SECOND_US)
+        await local.push(US, [local.sample(local.clock.at)], heartbeat=heartbeat)
+
+    async with local.database.connection() as connection:
+        await push(61)
+        assert await watch.distrusted(connection, now_at=local.clock.at) == {US.id}
+        await push(0)
+        assert await watch.distrusted(connection, now_at=local.clock.at) == {US.id}
+        assert await watch.distrusted(connection, now_at=local.clock.at + MINUTE_US) == set()
+        await push(61)
+        await watch.run()
+        assert await watch.distrusted(connection, now_at=local.clock.at) == {US.id}
+
+
+FIRST = CHAT.entries[0]
+
+
+@dataclass(slots=True)
+class Stage:
+    """A database with tables that the test publishes, and the watch over them."""
+
+    database: Database
+    at: int = NOW_AT
+    generation: int = 0
+
+    def now_at(self) -> int:
+        """Return the instant of the test."""
+        return self.at
+
+    def watch(self) -> RouteWatch:
+        """Return the watch of a new leader."""
+        alerting = AlertService(database=self.database, clock=self.now_at)
+        return RouteWatch(database=self.database, alerting=alerting, clock=self.now_at)
+
+    async def publish(self, eligible: Eligible, change: ChangeKind = ChangeKind.EVIDENCE) -> None:
+        """Publish a table of one member with this verdict, five minutes after the previous one."""
+        self.at += 5 * MINUTE_US
+        self.generation += 1
+        table = replace(
+            CHAT,
+            generation=self.generation,
+            built_at=self.at,
+            window=Window(from_at=self.at - 60 * MINUTE_US, until_at=self.at),
+            entries=(replace(FIRST, slo_eligible=eligible),),
+            change=change,
+        )
+        row = NewTable(
+            generation=table.generation,
+            client_region=table.client_region,
+            route=table.route,
+            built_at=table.built_at,
+            change=change.value,
+            sentence=table.sentence,
+            document=serialization.dump(table),
+            inputs=b"",
+            before=b"",
+            after=b"",
+        )
+        async with self.database.transaction() as connection:
+            await tables.publish(connection, [row])
+        self.at += SECOND_US
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of the alerts, oldest first."""
+        window = Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + DAY_US)
+        async with self.database.connection() as connection:
+            return [alert.kind.value for alert in reversed(await alerts.of_window(connection, window))]
+
+
+@pytest.fixture
+async def stage(database_url: str) -> AsyncIterator[Stage]:
+    """A stage on a database of its own."""
+    database = Database(database_url)
+    await database.open()
+    yield Stage(database)
+    await database.close()
+
+
+async def test_each_change_is_raised_once(stage: Stage) -> None:
+    """Tables of the past raise nothing; a breach, a switch and the end of the breach do once, whichever leader runs."""
+    await stage.publish(Eligible.NO, ChangeKind.HARD)
+    watch = stage.watch()
+    await watch.run()
+    assert await stage.kinds() == []
+    for eligible, change in (
+        (Eligible.NO, ChangeKind.EVIDENCE),
+        (Eligible.NO, ChangeKind.SOFT),
+        (Eligible.MAYBE, ChangeKind.RAMP),
+        (Eligible.NO, ChangeKind.FREEZE),
+    ):
+        await stage.publish(eligible, change)
+        await watch.run()
+        await watch.run()
+        await stage.watch().run()
+    await stage.publish(Eligible.YES)
+    await stage.watch().run()
+    await watch.run()
+    assert await stage.kinds() == ["slo_breached", "route_switched", "route_frozen", "slo_restored"]
+
+
+async def test_tables_between_two_leaders_are_not_missed(stage: Stage) -> None:
+    """A new leader raises the alerts of tables that were published after the last run of the previous one."""
+    await stage.publish(Eligible.YES)
+    first = stage.watch()
+    await first.run()
+    await stage.publish(Eligible.YES)
+    await first.run()
+    await stage.publish(Eligible.YES, ChangeKind.HARD)
+    await stage.watch().run()
+    assert await stage.kinds() == ["route_switched"]
+
+
+async def test_an_incident_explains_a_breach(stage: Stage) -> None:
+    """While the table's window has an incident of the target, its breach has no alert; later it has."""
+    watch = stage.watch()
+    await watch.run()
+    incident = TargetIncident(
+        kind=AlertKind.TARGET_FAILING,
+        target_id=1,
+        failing=frozenset(),
+        regions=frozenset({CHAT.client_region}),
+        scope=Scope.ONE,
+        first_failed_at=NOW_AT,
+        last_failed_at=NOW_AT + MINUTE_US,
+        opened_at=NOW_AT + MINUTE_US,
+    )
+    failures = FailureSummary(classes={}, samples=(), example="")
+    async with stage.database.connection() as connection:
+        assert await incidents.record(connection, incident, FIRST.target, failures)
+        ended = replace(incident, recovered_at=NOW_AT + 10 * MINUTE_US)
+        assert await incidents.record(connection, ended, FIRST.target, failures)
+        assert not await incidents.record(connection, ended, FIRST.target, failures)
+    for _ in range(13):
+        await stage.publish(Eligible.NO)
+        await watch.run()
+    assert await stage.kinds() == []
+    stage.at += 10 * MINUTE_US
+    await stage.publish(Eligible.NO)
+    await watch.run()
+    assert await stage.kinds() == ["slo_breached"]

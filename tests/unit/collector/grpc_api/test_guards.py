@@ -1,4 +1,4 @@
-"""VarianceInflation of requests never makes more than the limit."""
+"""Guards: inflating within limits, and the table of roles."""
 
 import asyncio
 import gzip
@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from isochrone_collector.errors import BadRequest, MessageTooLarge
-from isochrone_collector.grpc_api import guards
-from isochrone_collector.grpc_api.guards import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed
+from isochrone_collector.errors import BadRequest, Forbidden, MessageTooLarge
+from isochrone_collector.grpc_api import discovery, guards
+from isochrone_collector.grpc_api.guards import INLINE_BYTES, inflate, inflate_beside_loop, is_compressed, roles_of
+from isochrone_wire.operations import Role
 from isochrone_wire.v1 import fleet_pb2, operations_pb2
 
 LIMIT = 1 << 20
@@ -119,3 +120,39 @@ def test_no_request_looks_compressed() -> None:
     assert len(requests) >= 19
     assert [request.full_name for request in requests if 15 in request.fields_by_number] == []
     assert not is_compressed(bytes((0x78, 0x00)))
+
+
+SERVICES = [
+    service for module in (fleet_pb2, operations_pb2) for service in module.DESCRIPTOR.services_by_name.values()
+]
+METHODS = [f"/{service.full_name}/{method.name}" for service in SERVICES for method in service.methods]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_its_roles(method: str) -> None:
+    """Only joining needs no credential; all roles renew theirs; a reader may see vantages only."""
+    roles = roles_of(method)
+    if method == "/isochrone.v1.Fleet/Join":
+        assert roles is None
+        return
+    if method == "/isochrone.v1.Fleet/Renew":
+        assert set(roles or ()) == set(Role)
+        return
+    assert roles
+    assert (Role.VANTAGE in roles) == ("/isochrone.v1.Fleet/" in method)
+    assert (Role.READER in roles) == (method == "/isochrone.v1.Operations/ListVantages")
+
+
+@pytest.mark.parametrize("method", discovery.METHODS)
+def test_envoy_reads_like_other_readers(method: str) -> None:
+    """Envoy's services take the credential of a reader or an operator, never that of a vantage or none."""
+    assert roles_of(method) == (Role.READER, Role.OPERATOR)
+
+
+def test_a_method_that_the_table_lacks_is_refused() -> None:
+    """A new service is refused until it is in the table; health is not an Isochrone service and needs no credential."""
+    with pytest.raises(Forbidden):
+        roles_of("/isochrone.v1.Tomorrow/Read")
+    with pytest.raises(Forbidden):
+        roles_of("/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets")
+    assert roles_of("/grpc.health.v1.Health/Check") is None

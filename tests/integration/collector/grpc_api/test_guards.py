@@ -1,4 +1,4 @@
-"""Guards of calls over a real socket: what is read, how long streams last, and how many there may be."""
+"""Guards of calls over a real socket: what is read, how long streams last, how many there may be, and refusals."""
 
 import asyncio
 import gc
@@ -14,13 +14,20 @@ import pytest
 from isochrone_collector.auth import authenticator, limits
 from isochrone_collector.auth.authenticator import Principal
 from isochrone_collector.auth.limits import CallSlots
-from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted, Unauthenticated
+from isochrone_collector.errors import (
+    BadRequest,
+    CollectorError,
+    DatabaseUnavailable,
+    ResourceExhausted,
+    Unauthenticated,
+)
 from isochrone_collector.grpc_api import guards
 from isochrone_collector.grpc_api.guards import Caller, CallGuard
-from isochrone_collector.grpc_api.responses import refuse
+from isochrone_collector.grpc_api.responses import Context, answer, refuse
 from isochrone_collector.store import audit
 from isochrone_common.channel import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
 from isochrone_wire.operations import Role
+from isochrone_wire.text import MAX_SHOWN_CHARS
 
 TIMEOUT_S = 20.0
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -383,8 +390,8 @@ async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
     answers: list[Exception] = []
 
     async def recheck() -> None:
-        for answer in answers:
-            raise answer
+        for error in answers:
+            raise error
 
     monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     async with serving(recheck, compression=grpc.Compression.Gzip) as channel:
@@ -414,3 +421,49 @@ async def test_changes_are_recorded_with_the_caller(monkeypatch: pytest.MonkeyPa
     async with serving() as channel:
         ask: Any = channel.unary_unary("/t.T/Length")
         assert await ask(b"", timeout=TIMEOUT_S) == b"Actor(principal='ida', address='127.0.0.1')"
+
+
+async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
+    """Return the error of a call whose work raises `error`."""
+
+    async def work() -> bytes:
+        raise error
+
+    async def ask(_: bytes, context: Context) -> bytes:
+        return await answer(context, work())
+
+    server = grpc.aio.server()
+    handler: Any = grpc.unary_unary_rpc_method_handler(ask)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.Service", {"Ask": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: Any = channel.unary_unary("/test.Service/Ask")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(b"", timeout=10)
+    await server.stop(None)
+    return caught.value
+
+
+async def test_too_many_carries_a_delay() -> None:
+    """RESOURCE_EXHAUSTED carries gRPC's metadata for the time to wait, in milliseconds."""
+    error = await refused(ResourceExhausted("crowded", delay_us=5_000_000))
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "crowded")
+    assert ("grpc-retry-pushback-ms", "5000") in list(error.trailing_metadata())
+
+
+async def test_other_refusals_carry_no_delay() -> None:
+    """An invalid request gets no metadata that asks for a retry."""
+    error = await refused(BadRequest("impossible"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert [key for key, _ in error.trailing_metadata() if "pushback" in key] == []
+
+
+@pytest.mark.parametrize("text", ["x", "名", "😀"])
+async def test_a_long_message_arrives_with_its_status(text: str) -> None:
+    """A message is bounded as it is encoded in the metadata, of which clients accept 8 KiB: with more they would
+    get another status.
+    """
+    error = await refused(BadRequest(text * 10_000))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert 500 < len(error.details() or "") <= MAX_SHOWN_CHARS

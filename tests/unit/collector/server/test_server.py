@@ -1,13 +1,43 @@
-"""The check of the address to listen on."""
+"""The certificate, the addresses to listen on, and the tuning of the process."""
 
+import resource
 import socket
 from pathlib import Path
 
 import pytest
 
 from isochrone_collector.errors import StartError
+from isochrone_collector.process_tuning import max_connections
+from isochrone_collector.server import certificates
+from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
+from isochrone_collector.settings import Tls
 from isochrone_common.address import Address, parse_local_address
+
+
+def write_pair(files: Tls) -> None:
+    """Write a new pair."""
+    assert files.certificate is not None
+    assert files.key is not None
+    chain, key = certificates._self_signed("127.0.0.1")
+    files.key.write_bytes(key)
+    files.certificate.write_bytes(chain)
+
+
+def test_a_handshake_reads_no_files(tmp_path: Path) -> None:
+    """A new pair is given to gRPC once, after `refresh` has loaded it. A flood of connections would otherwise check the
+    files thousands of times, in the threads that serve the calls.
+    """
+    files = Tls(certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem", client_ca=None)
+    write_pair(files)
+    served = Certificates(files, data_dir=tmp_path, host="127.0.0.1")
+    first = served.current
+    write_pair(files)
+    assert served._fetch() is None
+    assert served.current is first
+    served.refresh()
+    assert served.current is not first
+    assert [served._fetch() is None for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -66,3 +96,12 @@ def test_a_unix_socket_needs_a_folder_and_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match="another file"):
         check_unix_socket(parse_local_address(f"unix:{tmp_path}/file"))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "connections"), [(resource.RLIM_INFINITY, 4_000), (65_536, 4_000), (1_024, 384), (256, 64), (64, 64)]
+)
+def test_listeners_share_the_open_files(monkeypatch: pytest.MonkeyPatch, allowed: int, connections: int) -> None:
+    """Two listeners at their limits leave 256 files for the rest of the collector, unless there are hardly any."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    assert max_connections(4_000) == connections
