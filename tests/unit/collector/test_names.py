@@ -25,9 +25,7 @@ from isochrone_collector.region_places import RegionPlace, parse_places, place_o
     ],
 )
 def test_patterns(pattern: str, found: list[str]) -> None:
-    """Patterns are shell-style over the name or what comes after the provider, tell capitals apart, and a name matches
-    itself.
-    """
+    """Patterns are shell-style over the name or what comes after the provider; a name matches itself."""
     assert matching(pattern, ["openai/gpt-5", "openai/o4", "x/odd[1]"]) == found
 
 

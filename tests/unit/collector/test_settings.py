@@ -72,9 +72,7 @@ def test_a_certificate_has_a_key(alone: str) -> None:
 
 
 def test_the_unix_socket_is_in_the_data_folder() -> None:
-    """The Unix socket is in the data folder, in the given place, or nowhere, with and without TLS; a given place must
-    be possible.
-    """
+    """The Unix socket is in the data folder, in the given place, which must be possible, or nowhere."""
     asked: tuple[dict[str, Any], ...] = ({}, {"trust_loopback": True}, {"tls": True})
     for told in asked:
         usual_place = checked(listen="[::1]:0", data_dir=Path("/d"), environment={}, **told)

@@ -178,9 +178,7 @@ async def test_callers_that_call_too_often_wait_for_their_refusal_without_a_slot
 
 
 async def test_an_address_that_joins_too_often_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a call is refused although its request is never sent, after a pause and with the time after which the caller
-    may try again; health checks and callers with a credential have no such limit.
-    """
+    """It is refused unread after a pause, with a delay; health checks and callers with a credential are not."""
     monkeypatch.setattr(guards, "_OPEN_PER_SECOND", 0.25)
     monkeypatch.setattr(limits, "_PAUSE_S", 0.2)
     async with serving() as channel:
@@ -231,9 +229,7 @@ async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("method", ["/t.T/Open", HEALTH])
 async def test_requests_that_never_arrive_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """Ninety calls of thirty addresses, whose requests are never sent, delay a join or a health check by a second at
-    most, although each could take its time alone.
-    """
+    """Ninety calls of thirty addresses without requests delay a join or a health check by a second at most."""
     peers: dict[str, int] = {}
     monkeypatch.setattr(guards, "address_key", lambda peer: str(peers.setdefault(peer, len(peers)) // 3))
     async with (
@@ -283,9 +279,7 @@ async def test_queries_leave_the_slots_of_pushes_alone(monkeypatch: pytest.Monke
 async def test_pushes_that_wait_are_served_in_order_and_the_others_come_again_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While one push has the only slot and three wait, further ones are refused at once, each with another delay; the
-    ones that wait are answered, the oldest first.
-    """
+    """With no slot and three waiting, pushes are refused, each with another delay; those that wait go in order."""
     order = list[bytes]()
 
     async def record(content: bytes, _context: Any) -> bytes:
@@ -384,9 +378,7 @@ async def test_a_caller_has_a_number_of_streams() -> None:
 
 
 async def test_a_conversation_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a credential a stream of requests lasts; each request has a size limit, a caller has a number of streams,
-    and they end when access does.
-    """
+    """A stream of requests has a limit of size, a caller one of streams, and they end when access does."""
     answers: list[Exception] = []
 
     async def recheck() -> None:
@@ -461,9 +453,7 @@ async def test_other_refusals_carry_no_delay() -> None:
 
 @pytest.mark.parametrize("text", ["x", "名", "😀"])
 async def test_a_long_message_arrives_with_its_status(text: str) -> None:
-    """A message is bounded as it is encoded in the metadata, of which clients accept 8 KiB: with more they would
-    get another status.
-    """
+    """A message is bounded as encoded in the metadata, of which clients accept 8 KiB."""
     error = await refused(BadRequest(text * 10_000))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert 500 < len(error.details() or "") <= MAX_SHOWN_CHARS

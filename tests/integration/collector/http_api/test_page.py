@@ -314,9 +314,7 @@ def state_of(found: dict[str, Any], target: str, region: str) -> str:
 
 
 def test_the_public_sees_the_status(public: Public) -> None:
-    """Each target has its state, its success and its median per region, and an open incident its regions; nothing else
-    of the plan, the vantages and the errors is in the answer.
-    """
+    """Each target has its state, success and median per region; nothing else of plan, vantages and errors shows."""
     eventually(30, lambda: state_of(public.status(), THIRD, SG) == "failing", "the incident is shown")
     found = public.status()
     assert found["schema"] == "isochrone.status/1"
@@ -347,9 +345,7 @@ def test_the_public_sees_the_status(public: Public) -> None:
 
 
 def test_every_other_path_needs_a_credential(public: Public) -> None:
-    """The allow list is the status and its badges: all other paths of the interface answer 401, and the same to a
-    caller with a credential is no 401.
-    """
+    """The allow list is the status and its badges: all other paths answer 401 without a credential."""
     document = public.http.get("/v1/openapi.json", headers=public.operator).raise_for_status().json()
     tried = 0
     for path, methods in document["paths"].items():
@@ -393,9 +389,7 @@ def test_an_unknown_badge_is_neutral(public: Public, path: str) -> None:
 
 
 def test_private_targets_do_not_exist(start_collector: StartCollector) -> None:
-    """A target that --private-target matches is in no answer, also to a reader, nor is a region that measures no other:
-    its badge is that of a target which the plan does not have, byte for byte.
-    """
+    """A private target is in no answer, also to a reader: its badge is that of an unknown target, byte for byte."""
     collector = start_collector(more=["--public-page", "--private-target", "beta*/*"], trusting=False)
     push(collector)
     agents = Caller(f"unix:{collector.data_dir}/collector.sock")

@@ -71,9 +71,7 @@ def collector(start_collector: StartCollector, secret_file: Path) -> Collector:
 
 
 def test_a_user_of_the_proxy_reads(collector: Collector) -> None:
-    """A user of the proxy reads all that a reader reads, also streams, as `oidc:USER`, and is logged once. Requests
-    without a login do not reach the collector.
-    """
+    """A user of the proxy reads what a reader reads, also streams, as `oidc:USER`, and is logged once."""
     with proxy_of(collector) as url:
         with client(url) as nobody:
             assert nobody.get("/v1/targets").status_code == 403
@@ -153,9 +151,7 @@ def test_it_is_off_by_default(start_collector: StartCollector) -> None:
 
 
 async def test_a_stream_is_opened_again(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector does not see a logout at the proxy, so it ends streams after a while; opening another one shows
-    whether the user is still logged in.
-    """
+    """The collector sees no logout at the proxy, so it ends streams after a while."""
     monkeypatch.setattr(authenticator, "RECHECK_S", 0.05)
     monkeypatch.setattr(bearer_auth, "PROXIED_STREAM_S", 0.2)
     web = await start_web(required=True)
@@ -251,9 +247,7 @@ def _listens(url: str) -> bool:
 
 
 def test_the_example_works(start_collector: StartCollector, tmp_path: Path) -> None:
-    """A user reads as `oidc:USER`, also streams. Without a login the page leads to that of oauth2-proxy, data is
-    refused, the public page is open, and neither headers of the client nor `/metrics` get through.
-    """
+    """A user reads as `oidc:USER`, also streams; others see the public page only, without headers of the client."""
     secret, port = tmp_path / "secret", free_port()
     secret.write_text(SECRET)
     options = ["--proxy-user-header", "X-Forwarded-User", "--proxy-secret-file", str(secret), "--public-page"]

@@ -155,9 +155,7 @@ def test_every_path_of_a_query_is_compared() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS[::2], ids=lambda one: one.path)
 def test_a_known_answer_is_not_sent_again(http: httpx.Client, question: Question) -> None:
-    """The tag of an answer gives 304 without a body while the answer is the same, whatever the instant of the request
-    is; another answer has another tag.
-    """
+    """The tag gives 304 while the answer is the same, whatever the instant is; another answer has another tag."""
     path, _, options = question
 
     def again() -> bool:
@@ -175,9 +173,7 @@ def test_a_known_answer_is_not_sent_again(http: httpx.Client, question: Question
 
 
 def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) -> None:
-    """The body and the tag are the same; a small answer is sent as it is. So are the description of the interface and
-    large errors.
-    """
+    """Body and tag are the same with and without compression; a small answer is sent as it is."""
     path = f"/v1/series?window={WINDOW}"
     packed, plain = (http.get(path, headers={"Accept-Encoding": coding}) for coding in ("gzip, br", "gzip;q=0"))
     assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
@@ -259,9 +255,7 @@ def test_paths_need_the_credential_of_a_reader(shared_guarded_collector: Collect
 
 @pytest.fixture(scope="module")
 def schema() -> Any:
-    """The OpenAPI document as a source of requests. Every worker collects this module, and one runs it: the import
-    takes a second.
-    """
+    """The OpenAPI document as a source of requests; its import takes a second, so only the test imports it."""
     import schemathesis
 
     return schemathesis.openapi.from_dict(openapi.document(ENDPOINTS))

@@ -233,9 +233,7 @@ async def test_two_leaders_raise_an_alert_once(watched: Watched) -> None:
 
 
 async def test_a_restored_database_gets_its_incidents_again(watched: Watched) -> None:
-    """An incident that the database loses again and again is stored with its escalation and its end, and no alert of it
-    is raised twice.
-    """
+    """An incident that the database loses repeatedly is stored again, and no alert is raised twice."""
     await watched.play(range(14))
     for number in range(14, 27):
         async with watched.local.database.connection() as connection:

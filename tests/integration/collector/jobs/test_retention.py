@@ -124,9 +124,7 @@ async def test_no_hour_is_deleted_before_its_day(local: InProcessCollector, data
 
 
 async def test_a_retired_day_is_not_made_again(local: InProcessCollector, database_url: str) -> None:
-    """If samples are then kept for longer, or by another collector, retired days are not created again: their samples
-    are too old, and their summaries stay unchanged.
-    """
+    """If samples are then kept for longer, retired days stay retired, and their summaries unchanged."""
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US + 2 * HOUR_US
@@ -208,9 +206,7 @@ async def test_late_samples_go_when_they_were_there_long_enough(local: InProcess
 
 @pytest.mark.parametrize("keep_days", [2, 3, 10, 31, 32, 33, 60, None])
 def test_no_sample_is_taken_to_go_at_once(keep_days: int | None) -> None:
-    """The oldest round that is accepted belongs to a day that is not retired now or within a day, for any retention
-    period.
-    """
+    """The oldest accepted round belongs to a day that is not retired within a day, for any retention period."""
     keep_us = None if keep_days is None else keep_days * DAY_US
     window = partitions.window(DAY_AT + 5 * HOUR_US, keep_us=keep_us)
     assert window.from_at <= DAY_AT
@@ -223,9 +219,7 @@ def test_no_sample_is_taken_to_go_at_once(keep_days: int | None) -> None:
 async def test_retiring_gives_way(
     local: InProcessCollector, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition that somebody reads for long stays, whoever pushes meanwhile waits for no more than one attempt to
-    drop it, and it goes once the reader is done.
-    """
+    """A partition that is read for long stays, pushes wait for one attempt at most, and it goes afterwards."""
     attempts, drop = 0, partitions._drop
 
     async def counted(connection: Connection, *, day_at: int) -> None:
@@ -329,9 +323,7 @@ def test_serve_and_doctor_name_the_missing_right(
 
 
 async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollector, restricted_url: str) -> None:
-    """A collector that loses the privilege while it serves continues to accept samples: into partitions while there are
-    some, and into sample_late afterwards. The failure to create partitions is the job's error at every run.
-    """
+    """Samples go into partitions while there are some, then into sample_late; each run of the job fails."""
     await local.begin(DAY_AT)
     database = Database(restricted_url)
     await database.open()

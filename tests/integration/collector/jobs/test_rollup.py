@@ -156,9 +156,7 @@ async def test_first_start_summarises_everything(local: InProcessCollector) -> N
 
 
 async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day is summarised before the first hour of the next day, and a day whose hours are already summarised comes
-    first.
-    """
+    """A day is summarised before the next day's first hour, and one whose hours are done comes first."""
     await local.begin(DAY_AT + 3 * DAY_US)
     await local.push(US, [local.sample(DAY_AT + day * DAY_US) for day in range(3)])
     made: list[tuple[str, int]] = []

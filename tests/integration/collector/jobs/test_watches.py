@@ -100,9 +100,7 @@ def facts_of(database_url: str) -> dict[str, Any]:
 def test_a_clock_36_days_ahead_deletes_nothing(
     start_collector: StartCollector, clock_file: Path, database_url: str
 ) -> None:
-    """Neither a step of a running collector, nor a start with the wrong clock: every sample stays, progress is never in
-    the future, new samples are stored by the true time, and the reason is shown until the clock is right again.
-    """
+    """After a step, or a start with a wrong clock, every sample stays and new ones have the true time."""
     collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)
     fleet = Fleet(collector)
@@ -135,9 +133,7 @@ def test_a_clock_36_days_ahead_deletes_nothing(
 def test_samples_of_a_clock_that_is_days_off_stay_in_the_spool(
     start_collector: StartCollector, clock_file: Path, database_url: str
 ) -> None:
-    """The only vantage and the collector are two days apart: either may be wrong, so the batch is refused for now, and
-    jobs are paused until the clocks agree.
-    """
+    """With only one vantage two days apart either clock may be wrong: the batch is refused until they agree."""
     collector = start_collector(script=SCRIPT, more=KEEP)
     collector.call.apply(PLAN)
     fleet = Fleet(collector)
@@ -240,9 +236,7 @@ async def test_a_used_up_budget_and_a_wrong_clock_are_raised_once(local: InProce
 
 
 async def test_the_clocks_are_read_once_for_all_jobs(local: InProcessCollector) -> None:
-    """The incident detection gets the vantages that the last run distrusts, and reads them itself only if that was
-    longer than a minute ago.
-    """
+    """Incident detection gets the distrusted vantages of the last run, or reads them if that was a minute ago."""
     await local.turn_to(DAY_AT)
     assert (await local.plans.apply(BUDGET_PLAN, dry_run=False, applied_by="a test")).problems == ()
     watch = local.fleet_watch()

@@ -70,9 +70,7 @@ def test_a_long_request_is_refused_by_its_stated_length(start_collector: StartCo
 
 
 def test_idle_connections_cost_little(start_collector: StartCollector) -> None:
-    """Five hundred connections that send nothing cost little memory and no log lines, and other clients are served. The
-    collector has raised its limit of open files.
-    """
+    """Five hundred silent connections cost little memory and no log lines, and other clients are served."""
     collector = start_collector(more=["--tls"])
     soft, hard = resource.prlimit(collector.pid, resource.RLIMIT_NOFILE)
     assert soft == hard

@@ -36,9 +36,7 @@ def exposed(start_collector: StartCollector) -> Collector:
 
 
 def test_tls_is_the_default_on_a_reachable_address(exposed: Collector) -> None:
-    """Without --tls the collector creates a certificate; a vantage that joins over 127.0.0.1 compares it with the
-    token's, and pushes.
-    """
+    """Without --tls a certificate is made; a vantage that joins over 127.0.0.1 compares it with the token's."""
     address = Address("127.0.0.1", exposed.port)
     shown = presented_certificate(address)
     assert format_fingerprint(shown.fingerprint) in exposed.log()
@@ -77,9 +75,7 @@ def test_a_local_connection_is_no_operator_there(exposed: Collector) -> None:
 
 
 def test_guessing_tokens_is_rate_limited(exposed: Collector) -> None:
-    """Of one address, 50 joins per second are answered after a burst of 200, and 5 forged tokens per second are looked
-    up after a burst of 20; others are refused with a status that means "later". A valid token is accepted all the same.
-    """
+    """Of one address 50 joins and 5 forged tokens per second are answered after bursts; a valid token is accepted."""
     address = Address("127.0.0.1", exposed.port)
     token = exposed.call.invite("us-1")
     with open_channel(address, presented_certificate(address).pinned) as channel:
@@ -139,9 +135,7 @@ PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http:
 
 
 def test_agents_and_commands_use_the_unix_socket(start_collector: StartCollector, tmp_path: Path) -> None:
-    """A plan that was applied over the port is fetched over the Unix socket. A socket that a killed collector left is
-    replaced, and other users cannot connect to it.
-    """
+    """Plans and queries pass over a socket for this user only, which replaces that of a killed collector."""
     socket = tmp_path / "collector.sock"
     more = ("--unix-socket", str(socket))
     start_collector(more=more).kill()

@@ -60,9 +60,7 @@ def refusal(collector: Collector, batch: Batch) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(REASON is not None, reason=REASON or "")
 def test_a_disk_that_fills_up(small_disk: Path, start_collector: StartCollector) -> None:
-    """Backlogs are refused before current samples, and all pushes before PostgreSQL meets a full disk. A server that
-    ended on a full disk starts again when there is room, and only then; every batch is stored once.
-    """
+    """Backlogs are refused before current samples, all pushes before the disk is full; every batch is stored once."""
     # Little is less than 240 MB, no backlog less than 120 MB, full less than 60 MB.
     collector = start_collector(data_dir=small_disk / "data", more=["--disk-low", "40"])
     collector.call.apply(PLAN)

@@ -82,9 +82,7 @@ def test_it_is_healthy_and_describes_itself(start_collector: StartCollector) -> 
 
 
 def test_a_port_in_use_is_an_error(start_collector: StartCollector, tmp_path: Path) -> None:
-    """A second collector on the same port neither shares it silently nor starts a PostgreSQL first, and its error is
-    the only output.
-    """
+    """A second collector on the port starts no PostgreSQL, and its error is the only output."""
     first = start_collector()
     data_dir = tmp_path / "second"
     done = run_command("serve", "--listen", first.address, "--data-dir", str(data_dir))

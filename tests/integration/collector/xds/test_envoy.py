@@ -152,9 +152,7 @@ async def test_an_envoy_follows_the_tables_of_its_region(
     providers: dict[str, Provider],
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Envoys of two regions have different first choices. A new table moves the traffic of its region, and no other's,
-    without a file and without a restart; then the collector ends, and both serve as before.
-    """
+    """A new table moves the traffic of its region only; after the collector's end both Envoys serve as before."""
     only_first, only_second = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
     await control_plane.publish(
         table_of(providers, only_first, client_region=EAST),
@@ -213,9 +211,7 @@ async def test_a_stalling_first_choice_is_hedged(
 async def test_a_member_that_joins_and_one_that_leaves_lose_no_request(
     control_plane: ControlPlane, form: Form, start_envoy: StartEnvoy, providers: dict[str, Provider]
 ) -> None:
-    """While tables with other members follow one another, every request is served: a member is ranked before it has
-    traffic, and the cluster of one that left stays for a while.
-    """
+    """While tables with other members follow one another, every request is served."""
     await control_plane.publish(table_of(providers, (1.0, 0.0), names=("first", "second")))
     envoy = await started(start_envoy, control_plane, form)
     found: list[tuple[int, str, str | None]] = []

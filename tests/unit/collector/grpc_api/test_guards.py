@@ -66,9 +66,7 @@ def test_the_limit_itself_is_allowed() -> None:
 
 @pytest.mark.parametrize("cut", range(2, len(gzip.compress(PLAIN, mtime=0))))
 def test_damaged_content_is_refused(cut: int) -> None:
-    """Content that is cut at any byte is refused, often by the size that it then seems to state, and so are bytes after
-    its end.
-    """
+    """Content that is cut at any byte is refused, and so are bytes after its end."""
     with pytest.raises((BadRequest, MessageTooLarge)):
         inflate(gzip.compress(PLAIN, mtime=0)[:cut], LIMIT)
     with pytest.raises(BadRequest, match="cannot inflate"):
@@ -83,9 +81,7 @@ def test_damaged_content_is_refused(cut: int) -> None:
 async def test_only_small_results_are_inflated_in_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
 ) -> None:
-    """The size of the result decides, not that of the compressed content: a few bytes may be a large message. Large
-    ones are inflated in one thread, one at a time.
-    """
+    """The size of the result decides: large ones are inflated in one thread, one at a time."""
     threads = []
 
     def recorded(content: bytes, max_bytes: int) -> bytes:

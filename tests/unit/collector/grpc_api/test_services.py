@@ -54,9 +54,7 @@ class Ingest:
 
 
 async def test_a_heartbeat_that_cannot_be_decoded_is_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    """INVALID_ARGUMENT with the reason, and not UNKNOWN, which an agent would retry for ever. No field of the current
-    heartbeat can be invalid on the wire, so the test invents a value.
-    """
+    """INVALID_ARGUMENT with the reason, not UNKNOWN, which an agent would retry for ever."""
     honest = codec.decode
 
     def decode(cls: Any, message: Any) -> Any:

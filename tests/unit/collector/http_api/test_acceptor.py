@@ -103,9 +103,7 @@ async def test_a_connection_without_a_handshake_ends(
     reason="the kernel limits the queue of a socket to less",
 )
 async def test_connections_queue_while_the_event_loop_is_busy() -> None:
-    """Two thousand connections that arrive at once are established with their first packets; if the queue were full,
-    those of the others would be repeated after seconds, and some would be lost without a word.
-    """
+    """Two thousand connections that arrive at once are established with their first packets, and none is lost."""
     # The event loop accepts nothing meanwhile.
     async with (
         listening(app, ANY_PORT, tls=None) as at,
@@ -116,9 +114,7 @@ async def test_connections_queue_while_the_event_loop_is_busy() -> None:
 
 
 async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a turn of the event loop a few connections are accepted, a few handshakes begin and a few silent connections
-    are closed, however many there are.
-    """
+    """In a turn of the event loop a few connections are accepted, begun or closed, however many there are."""
     turns: Counter[tuple[str, int]] = Counter()
     turn = 0
 

@@ -76,9 +76,7 @@ async def test_a_foreign_host_is_refused(host: str, path: str, status: int) -> N
     ],
 )
 async def test_open_paths_need_no_credential(host: str, path: str, hosts: Collection[str] | None, status: int) -> None:
-    """Where credentials are required, the page's files need none, and Prometheus none in plain text, which never leaves
-    this machine.
-    """
+    """The page's files need no credential, nor does Prometheus in plain text, which never leaves this machine."""
     assert (await answer_to(path, host, required=True, hosts=hosts)).status_code == status
 
 

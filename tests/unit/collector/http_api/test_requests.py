@@ -152,9 +152,7 @@ def test_every_path_is_described() -> None:
 
 @pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if "{" not in one.path], ids=lambda one: one.path)
 def test_parameters_are_the_options_of_the_command(endpoint: Endpoint) -> None:
-    """A path has the name of a command, and its query parameters have the names of the options of this command, with
-    the same choices.
-    """
+    """A path and its query parameters have the names of a command and its options, with the same choices."""
     name = endpoint.path.removeprefix("/v1/")
     command: click.Command | None = cli
     for word in COMMAND_OF.get(name, [name]):

@@ -162,9 +162,7 @@ def test_a_sudden_slowdown_is_a_fast_switch() -> None:
 
 @pytest.mark.parametrize("before", [None, "a"])
 def test_a_member_that_lacked_rounds_corrects_the_first_choice(before: str | None) -> None:
-    """A faster member that could not be ranked yet takes over when it has enough rounds: it did not become faster, so
-    the change is the first choice's correction, which no alert and no penalty counts.
-    """
+    """A faster member that could not be ranked before corrects the first choice: no alert and no penalty count it."""
     few = inputs_for(A, evidence("b", 200, ok=5, n=5))
     state = State() if before is None else replace(CALM, order=("a",), ranked_since={"a": 0})
     first = decide(few, state)
@@ -201,9 +199,7 @@ def test_a_member_that_was_measured_before_it_was_ranked_is_not_new() -> None:
 
 
 def test_a_member_that_was_left_out_for_a_while_is_not_new() -> None:
-    """A member that lost its rounds for an epoch, and is faster when it is back, is a switch that counts: it does not
-    correct a first choice made long ago, so a flapping member does not evade the damping.
-    """
+    """A member that lost its rounds for an epoch is no correction when it is back: a flap is damped."""
     gap = decide(inputs_for(A, evidence("b", 200, ok=5, n=5)), CALM)
     assert gap.state.order == ("a",)
     later = AT + EPOCH
@@ -425,9 +421,7 @@ def test_a_frozen_route_drops_removed_members() -> None:
 def test_a_freeze_keeps_no_forbidden_member(
     targets: dict[str, Target], residency: tuple[str, ...], reason: str
 ) -> None:
-    """Suspecting ourselves is no reason to send where nothing may be sent: the best of the others gets it all, and
-    too little evidence is no reason to move anything.
-    """
+    """A freeze sends nothing where the plan forbids it: the best of the others gets it all."""
     known = replace(CALM, order=("a", "c", "b"))
     route = Route(name="r", members=(), residency=residency)
     unsampled = evidence("c", 350, ok=1, n=1)

@@ -182,9 +182,7 @@ def test_the_control_target_clears_its_vantage() -> None:
 
 
 def test_providers_that_fail_everywhere_make_no_vantage_suspect() -> None:
-    """Two of three providers that fail from every region are their own fault, as long as the third one answers; the
-    failures of a vantage whose region alone has them are its own, and so are those of all targets.
-    """
+    """Providers that fail from every region are their own fault, unless a vantage's region alone has the failures."""
     region_of = {7: 0, 8: 1, 9: 2, 10: 2}
 
     def runs(**failing: str) -> dict[tuple[int, int], int]:
@@ -227,9 +225,7 @@ LIMIT = Slo(ttft_p95_us=SECOND_US)
     ],
 )
 def test_goodput_is_the_share_of_requests_that_keep_every_limit(kinds: str, slo: Slo, share: float | None) -> None:
-    """Failures count as too slow; the whole answer and the speed have limits of their own; without any there is no
-    goodput.
-    """
+    """Failures count as too slow; answer and speed have limits of their own; without any there is no goodput."""
     rows = seen(*course(0, 7, kinds))
     found = gathered(replace(rows, tokens_per_second=np.full(len(rows), 50.0)), slo=slo)
     assert (found.goodput and found.goodput.value) == share
@@ -338,9 +334,7 @@ def test_a_round_of_the_future_is_left_out() -> None:
 
 
 def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
-    """Its samples stay, and its last word is none: who fails for the only vantage left fails, and well before the
-    window ends.
-    """
+    """A member fails if it fails for the only vantage left; the samples of one that is gone stay."""
     gone = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 20)]
     left = [*course(0, 7, "+" * 20 + "-" * 8), *course(1, 7, "+" * 28)]
     one, other = inputs_at(seen(*gone, *left), at_round=27.5).evidence
@@ -372,9 +366,7 @@ def test_pairs_are_of_one_vantage_and_slot() -> None:
 
 
 def test_limits_compare_only_with_values_below_them() -> None:
-    """A timeout is slower than a value below its limit. Two timeouts, and a limit below the value, show no difference,
-    whatever the limits are.
-    """
+    """A timeout is slower than a value below its limit; two timeouts, and a limit below the value, show nothing."""
     a, b = (10_000, 50_000, 300, 10_000), (40_000, 200, 300, 12_000)
     rows = seen(*((0, 7, n, OK, ms) for n, ms in enumerate(a)), *((1, 7, n, OK, ms) for n, ms in enumerate(b)))
     limits = replace(rows, censored=np.array([True, True, False, True, True, False, False, False]))
@@ -399,9 +391,7 @@ def test_slow_rounds_are_counted_where_both_were_probed_at_once() -> None:
 
 
 def test_joint_rounds_are_of_one_vantage_and_instant() -> None:
-    """A row per vantage and round; of a burst the median, of a failed probe nothing, of a timeout at least as much as
-    the member's largest value.
-    """
+    """A row per vantage and round: of a burst the median, of a timeout at least the member's largest value."""
     burst = [(0, 7, 0, OK, ms) for ms in (100.0, 300.0, 500.0)]
     rows = seen(*burst, (1, 7, 0, OK, 200.0), (1, 8, 0, OK, 700.0), (0, 7, 1, OK, 900.0), (1, 7, 1, FAILED, NAN))
     late = seen((1, 7, 2, FAILED, 400.0), (0, 7, 2, OK, 100.0), censored=True)
@@ -443,9 +433,7 @@ def difficult(name: str) -> ProbeTable:
     ],
 )
 def test_bad_input_has_an_honest_table(name: str, verdict: Eligible) -> None:
-    """Whatever the rounds are, there is a decision in words: quantiles lie within their bounds, independent probes are
-    at most as many as are counted, and a member that mostly hangs is not the first choice.
-    """
+    """Whatever the rounds are, quantiles lie within their bounds, and a member that mostly hangs is not first."""
     targets = tuple(replace(target_named(name), every_us=EVERY_US) for name in "ab")
     route = Route(name="r", members=("a", "b"), slo=Slo(ttft_p95_us=150_000))
     plan = Plan(version=1, baseline="eu", targets=targets, routes=(route,))
@@ -464,9 +452,7 @@ def test_bad_input_has_an_honest_table(name: str, verdict: Eligible) -> None:
 
 
 def test_a_silent_region_has_no_table() -> None:
-    """Nothing is decided for a region without a single probe; where all vantages fell silent, the table is empty and
-    the reason states it.
-    """
+    """A region without a probe has no table; where all vantages fell silent, it is empty with the reason."""
     probes = difficult("constant")
     targets = tuple(replace(target_named(name), every_us=EVERY_US) for name in "ab")
     plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))

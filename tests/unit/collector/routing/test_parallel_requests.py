@@ -120,9 +120,7 @@ CERTAIN, UNCERTAIN, NONE = ((tail(*[700.0] * 10),), (tail(*[700.0] * 9, 5900.0),
 
 
 def test_a_known_gain_lasts_until_the_p99_does_not_show_it() -> None:
-    """One common stall makes a gain uncertain: it does not become known so, but a known one stays; a p99 without the
-    gain ends it, and then it has to be certain again.
-    """
+    """A common stall makes a gain uncertain: a known one stays until the p99 does not show it, then starts again."""
     gains: Gains = {}
     seen = []
     for tails in (UNCERTAIN, CERTAIN, UNCERTAIN, CERTAIN, UNCERTAIN, NONE, UNCERTAIN, CERTAIN, ()):
@@ -146,9 +144,7 @@ def test_a_gain_is_known_of_a_pair() -> None:
 
 
 def test_a_decision_remembers_the_gain() -> None:
-    """The first table with certainty publishes the hedge, and the next ones keep it; an outage of the second choice
-    suspends it.
-    """
+    """The first certain table publishes the hedge, the next ones keep it; an outage of the second suspends it."""
     failing = replace(pair(), evidence=(A, replace(B, fails_here=True)))
     state = State(order=("a", "b"), incumbent="a", weights={"a": 1.0}, tails={"a": {"b": CERTAIN}}, tails_until_at=1)
     published = []
@@ -172,9 +168,7 @@ def member(name: str, *ttft_ms: float) -> Member:
 def raced(
     *members: Member, usd: tuple[float, ...] = (), weight: float = 0.0, failing: tuple[str, ...] = ()
 ) -> RaceSet | None:
-    """Return the race set of members in rank order, whose values are those of the same rounds, with these prices and
-    this weight of the price.
-    """
+    """Return the race set of members in rank order with these rounds, prices and weight of the price."""
     names = [name for name, _ in members]
     length = max(len(ttft_ms) for _, ttft_ms in members)
     joint = joint_rounds(**{name: [*ttft_ms, *[nan] * (length - len(ttft_ms))] for name, ttft_ms in members})
@@ -304,9 +298,7 @@ def test_a_p99_takes_299_joint_rounds_and_is_never_the_largest() -> None:
 
 
 def test_the_p99_of_a_changing_first_member_is_that_of_all_rounds() -> None:
-    """Whatever the delay was when a round was counted, the slowest of all are remembered: here the delay is first
-    within the stalls, because there are more of them than one in twenty, and then far below.
-    """
+    """Whatever the delay was when a round was counted, the slowest rounds of all are remembered."""
     random = np.random.default_rng(1)
     first = 300 * np.exp(0.3 * random.standard_normal(360)) + 5000 * (np.arange(360) % 15 == 0) * (np.arange(360) < 72)
     second = 300 * np.exp(0.3 * random.standard_normal(360))
@@ -329,9 +321,7 @@ def test_rounds_of_several_vantages_count_once() -> None:
 
 
 def test_a_stall_that_all_vantages_meet_is_one_round() -> None:
-    """Of 300 rounds that five vantages probe, one has a common stall: the interval of the hedged p99 reaches it, as it
-    does with one vantage.
-    """
+    """A common stall of five vantages counts once: the interval of the hedged p99 reaches it as with one vantage."""
     of = inputs([300.0] * 1495 + [9000.0] * 5, [300.0] * 1495 + [9000.0] * 5)
     at = tuple(AT - 300 * EVERY_US + place // 5 * EVERY_US for place in range(1500))
     found = p99s(remembered(replace(of, joint=replace(of.joint, round_at=at))))
@@ -344,9 +334,7 @@ def test_a_stall_that_all_vantages_meet_is_one_round() -> None:
     [(1_000_000, 60, 60), (1_000_000, 5, 10), (1_000_000, 180, 60), (EVERY_US, 60, 360)],
 )
 def test_a_round_counts_when_its_slowest_probe_has_ended(every_us: int, timeout_s: int, age_s: int) -> None:
-    """After an epoch, or a timeout if that is longer: otherwise the probes that stalled would be missing. But after
-    half a window at the latest.
-    """
+    """After an epoch, or after a timeout if that is longer, but after half a window at the latest."""
     patient = Workload(timeouts=Timeouts(first_token_us=timeout_s * SECOND_US))
     of = inputs([300.0], [300.0])
     targets = tuple(replace(one, workload=patient) for one in of.targets)

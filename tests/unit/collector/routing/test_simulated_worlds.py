@@ -119,9 +119,7 @@ def test_weights_add_up_and_entries_stand_in_rank_order(course: Course) -> None:
 @settings(max_examples=25, deadline=None)
 @given(courses())
 def test_weights_move_a_step_an_epoch(course: Course) -> None:
-    """Within an epoch no weight moves by more than 25 points, but for what was carried by a member that fails, is left
-    out or is gone, and what somebody gets of that.
-    """
+    """Within an epoch no weight moves by more than 25 points, except for the weight of members that fail or left."""
     begun: dict[str, float] = {}
     epoch = 0
     for inputs, before, decision in played(course):
@@ -182,9 +180,7 @@ def test_the_order_of_members_means_nothing(course: Course, order: list[str]) ->
 @settings(max_examples=25, deadline=None)
 @given(courses())
 def test_nobody_is_switched_to_who_fails_and_nothing_gets_fresher_by_itself(course: Course) -> None:
-    """The first choice fails only when everybody does, or when it was kept; the newest sample never goes back, and is
-    never newer than what was seen.
-    """
+    """The first choice fails only if all do or it was kept; the newest sample never goes back nor is ahead."""
     newest = 0
     for inputs, before, decision in played(course):
         seen = max((one.newest_at or 0 for one in inputs.evidence), default=0)
@@ -222,9 +218,7 @@ def warm(seed: int, autocorrelation: float) -> tuple[RoutingSimulation, str | No
 
 
 def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, patience: int) -> int:
-    """Return the number of epochs until a first choice that became slower is replaced, `FOR_EVER` if `patience` epochs
-    are not enough.
-    """
+    """Return the epochs until a first choice that became slower is replaced, `FOR_EVER` after `patience` epochs."""
     world, first = warm(seed, autocorrelation)
     medians = [350 + slower_ms * (f"p{place}/m" == first) for place in range(2)]
     for epoch in range(1, patience + 1):
@@ -235,9 +229,7 @@ def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, pat
 
 @pytest.mark.parametrize(("autocorrelation", "days", "a_day"), [(0.0, 1, 1.0), (0.5, 2, 3.5)])
 def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_day: float) -> None:
-    """Of two equal members either will do: at most one switch a day, and on average not many more where each round
-    resembles the one before. They come to share the traffic.
-    """
+    """Of two equal members either will do: at most one switch a day; they come to share the traffic."""
     decided = [
         RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation).run(DAY, 350, 350)
         for seed in range(40, 40 + days)
@@ -248,9 +240,7 @@ def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_
 
 @pytest.mark.parametrize(("slower_ms", "epochs", "share"), [(60, 12, 0.5), (150, 8, 0.5), (400, 2, 0.9)])
 def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, share: float) -> None:
-    """A first choice that is slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs in more than half of the
-    worlds, and in so large a share of them.
-    """
+    """A first choice slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs in most of the worlds."""
     worlds = 40
     left = 0
     for seed in range(worlds):
@@ -335,9 +325,7 @@ def test_the_control_target_clears_a_vantage() -> None:
 
 
 def test_a_flapping_member_waits_longer_and_is_never_left_out() -> None:
-    """A member twice as fast that fails whenever it is back: its first return is quick, the others wait, and while it
-    is well it stays in the ranking.
-    """
+    """A faster member that flaps returns quickly once, then later each time, and stays in the ranking."""
     world = RoutingSimulation(seed=5, regions=1)
     world.run(WARM, 200, 400)
     waits: list[int] = []
@@ -401,9 +389,7 @@ def test_an_objective_that_is_broken_for_certain_is_left_fast() -> None:
 
 
 def test_different_intervals_do_not_look_like_a_shift() -> None:
-    """Of two equal members one is probed six times as often: the median of six rounds is less skewed than one round,
-    which must not pass for being faster.
-    """
+    """Of two equal members one is probed six times as often, whose median must not pass for being faster."""
     every_us = 60 * SECOND_US
     shifts = []
     for seed in range(12):

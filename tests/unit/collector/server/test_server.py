@@ -25,9 +25,7 @@ def write_pair(files: Tls) -> None:
 
 
 def test_a_handshake_reads_no_files(tmp_path: Path) -> None:
-    """A new pair is given to gRPC once, after `refresh` has loaded it. A flood of connections would otherwise check the
-    files thousands of times, in the threads that serve the calls.
-    """
+    """A new pair is given to gRPC once, after `refresh` has loaded it: a flood of connections reads no files."""
     files = Tls(certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem", client_ca=None)
     write_pair(files)
     served = Certificates(files, data_dir=tmp_path, host="127.0.0.1")

@@ -95,9 +95,7 @@ def envoys_name(name: str) -> str:
 
 @pytest.mark.skipif(PYTHON is None, reason="ISOCHRONE_TEST_XDS_PYTHON is not set: a Python with the package xds-protos")
 def test_fields_are_envoy_s() -> None:
-    """Every field and enum value has the name, the number and the type that it has in the package `xds-protos`, which
-    cannot be installed beside OpenTelemetry's: it brings files of its packages along.
-    """
+    """Every field and enum value has the name, number and type that it has in the package `xds-protos`."""
     names = [envoys_name(name) for name in messages()]
     command = [str(PYTHON), "-c", DESCRIBE, json.dumps(MODULES), json.dumps(names)]
     theirs = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
