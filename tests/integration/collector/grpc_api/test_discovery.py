@@ -13,7 +13,7 @@ from isochrone_collector.grpc_api import discovery
 from isochrone_collector.grpc_api.discovery import DiscoveryServices
 from isochrone_collector.grpc_api.guards import STREAMS_OF, AuthInterceptor
 from isochrone_collector.xds import envoy_pb2
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES
+from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES
 from isochrone_common.channel import CLIENT_OPTIONS, SERVER_OPTIONS
 
 TIMEOUT_S = 20.0

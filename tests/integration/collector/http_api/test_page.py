@@ -419,16 +419,6 @@ def _without_date(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name != "date"}
 
 
-def test_the_status_is_compressed(public: Public) -> None:
-    """It is as every answer: compressed for clients that accept it, under the same tag, and caches learn of it."""
-    packed, plain = (public.http.get("/v1/status", headers={"Accept-Encoding": coding}) for coding in ("gzip", "br"))
-    assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
-    assert {one.headers["vary"] for one in (packed, plain)} == {"Accept-Encoding"}
-    assert int(packed.headers["content-length"]) < len(plain.content) / 2
-    known = public.http.get("/v1/status", headers={"If-None-Match": "*"})
-    assert (known.status_code, known.headers["vary"]) == (304, "Accept-Encoding")
-
-
 def test_it_is_off_by_default(start_collector: StartCollector) -> None:
     """Without the option the same paths need the credential of a reader."""
     collector = start_collector(trusting=False)

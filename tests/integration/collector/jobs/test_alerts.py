@@ -22,8 +22,7 @@ from isochrone_collector.alerting.service import AlertService, AlertState, Silen
 from isochrone_collector.alerts.message import AlertMessage, of_low_disk, of_test
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import BadRequest, Conflict
-from isochrone_collector.jobs.coordination import Notifications
-from isochrone_collector.jobs.registry import JobHealth, JobHealthCheck
+from isochrone_collector.jobs.registry import JobHealth, JobHealthCheck, Notifications
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.receivers import Format
 from isochrone_collector.receivers import Receiver as ReceiverSettings

@@ -152,7 +152,7 @@ async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch:
     """A change is found as rounds arrive, late ones too; a second run, or a restarted detection, finds nothing more."""
     past = a_past(start_collector(more=KEEP_A_MONTH))
     past.push(*range(CHANGED - 40))
-    await watch.drift._plans.refresh()
+    await watch.drift.plans.refresh()
     await watch.drift.run()
     assert past.found().events == ()
     # From here on these rounds are older than what a look reads again: the ledger tells that they were delivered.
@@ -164,7 +164,7 @@ async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch:
     await watch.drift.run()
     again = DriftDetection(
         database=watch.database,
-        plans=watch.drift._plans,
+        plans=watch.drift.plans,
         alerting=AlertService(database=watch.database, clock=now_at),
         clock=now_at,
     )
@@ -176,7 +176,7 @@ async def test_series_with_too_few_rounds_are_counted(start_collector: StartColl
     """Series with fewer than sixty rounds are counted as too short."""
     past = a_past(start_collector(more=KEEP_A_MONTH))
     past.push(*range(20))
-    await watch.drift._plans.refresh()
+    await watch.drift.plans.refresh()
     await watch.drift.run()
     found = past.found()
     assert (found.events, found.watched, found.too_short) == ((), 0, 4)

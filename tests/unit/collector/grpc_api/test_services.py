@@ -6,8 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from isochrone_collector.grpc_api.push_metrics import BOUNDS_US, PushMetrics
-from isochrone_collector.grpc_api.services import FleetService
+from isochrone_collector.grpc_api.services import BOUNDS_US, FleetService, PushMetrics
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError

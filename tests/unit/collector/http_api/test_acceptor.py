@@ -152,17 +152,6 @@ async def test_a_flood_does_not_keep_the_event_loop(tls: ssl.SSLContext, monkeyp
     assert max(number for (name, _), number in turns.items() if name == "_serve") <= 2
 
 
-async def test_tls_is_served(tls: ssl.SSLContext) -> None:
-    """A client that shakes hands is served."""
-    client = ssl.create_default_context()
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    async with listening(app, ANY_PORT, tls=tls) as at:
-        reader, writer = await asyncio.open_connection(at.host, at.port, ssl=client)
-        writer.write(GET)
-        assert await reader.readline() == b"HTTP/1.1 204 No Content\r\n"
-        writer.close()
-
-
 async def test_without_open_files_it_accepts_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """When no file can be opened, the listener pauses, and then serves the connections that waited."""
     monkeypatch.setattr(listener, "_PAUSE_S", 0.05)

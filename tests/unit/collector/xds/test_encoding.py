@@ -11,9 +11,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.json_format import MessageToDict, ParseError
 
 from isochrone_collector.xds import envoy_pb2
-from isochrone_collector.xds.encoding import MESSAGE_OF, EncodedResources, delta_request_of, encode, request_of
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resource, resources_of
-from isochrone_collector.xds.stream_state import Request, Response
+from isochrone_collector.xds.encoding import MESSAGE_OF, EncodedResources, encode, request_of
+from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Request, Resource, Response, resources_of
 from testdata.routes import CHAT, VOICE
 
 PYTHON = os.environ.get("ISOCHRONE_TEST_XDS_PYTHON")
@@ -165,4 +164,4 @@ def test_requests_of_both_forms() -> None:
         type_url=ROUTES, client_region="us", node_id="n", version="v", names=("isochrone",)
     )
     rejected = envoy_pb2.DeltaDiscoveryRequest(type_url=CLUSTERS, response_nonce="1", error_detail=envoy_pb2.Status())
-    assert delta_request_of(rejected, "") == Request(type_url=CLUSTERS, nonce="1", error="")
+    assert request_of(rejected, "") == Request(type_url=CLUSTERS, nonce="1", error="")

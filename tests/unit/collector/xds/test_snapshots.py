@@ -9,9 +9,17 @@ from structlog.testing import capture_logs
 
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.xds import snapshots as module
-from isochrone_collector.xds.resources import CLUSTERS, LINGER_US, ROUTES, Snapshot, resources_of, snapshot, version_of
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
-from isochrone_collector.xds.stream_state import Rejection
+from isochrone_collector.xds.stream_state import (
+    CLUSTERS,
+    LINGER_US,
+    ROUTES,
+    Rejection,
+    Snapshot,
+    resources_of,
+    snapshot,
+    version_of,
+)
 from isochrone_wire.model import SECOND_US, Target
 from isochrone_wire.routes import RouteTable
 from isochrone_wire.workloads import MAX_NAME_CHARS

@@ -5,15 +5,19 @@ from typing import Any
 import pytest
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resource, Snapshot, version_of
 from isochrone_collector.xds.stream_state import (
+    CLUSTERS,
     MAX_NAMES,
     MAX_NAMES_CHARS,
+    ROUTES,
     Delta,
     Request,
+    Resource,
     Response,
+    Snapshot,
     StateOfTheWorld,
     StreamState,
+    version_of,
 )
 
 LISTENERS = "type.googleapis.com/envoy.config.listener.v3.Listener"
