@@ -18,6 +18,7 @@ difference of two clocks, and stays valid while time passes.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median_high, median_low
 
 from isochrone_wire import durations
 from isochrone_wire.model import DAY_US, MINUTE_US
@@ -57,7 +58,8 @@ def judge(*, step_us: int, database_us: int | None, vantages_us: Sequence[int]) 
     """Judge a wall clock by others minus it; `step_us` is what the monotonic clock kept of the last trusted one."""
     others = [step_us, *([] if database_us is None else [database_us])]
     if vantages_us:
-        middle = _middle(vantages_us)
+        # The median, of two middle values the one closer to zero.
+        middle = min(median_low(vantages_us), median_high(vantages_us), key=abs)
         if abs(middle) <= AGREE_US:
             return Verdict()
         agreeing = next((one for one in others if abs(one - middle) <= AGREE_US), None)
@@ -149,13 +151,6 @@ class ClockGuard:
                 found = Verdict(reason=f"no vantage has confirmed the clock, which is {gap} from the newest push")
         self.verdict = found
         return found
-
-
-def _middle(values: Sequence[int]) -> int:
-    """Return the median, of two middle values the one closer to zero."""
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else min(ordered[half - 1 : half + 1], key=abs)
 
 
 def _reason(other_us: int, heard: str) -> str:

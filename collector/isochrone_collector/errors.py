@@ -131,11 +131,7 @@ class DeadlineExceeded(RequestError):  # noqa: N818  # named for what is wrong
 
 
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
-    """The database is away, restarting, or asked for a retry. Act: the client, by a retry, which will succeed later.
-
-    `at_once` if no wait is needed: a transaction gave way to another, or only the connection was lost.
-    `condition` names the condition of the database; see `store.postgres.conditions`.
-    """
+    """The database is away or asks for a retry, perhaps `at_once`, by its `condition`. Act: the client, by a retry."""
 
     is_passing = True
 

@@ -1,14 +1,10 @@
 """State and spend of vantages. Pure; instants are the collector's clock.
 
-Liveness of a vantage, from its heartbeats and samples. Pure; instants are the collector's clock.
-
-The laws:
+The laws of liveness:
 
 1. Each heartbeat announces when the next one is due. A vantage past that is late, however fresh its samples are.
 2. Online means that samples arrive. A vantage that sends heartbeats but no samples is silent.
 3. A vantage without planned targets cannot be silent: it is empty.
-
-Spend of a day: what agents reported so far, and a forecast of the rounds still planned. Pure.
 
 The forecast of a day (UTC) is the spend so far plus the requests still planned until midnight, each at the mean cost of
 those made so far; if nothing was spent yet, at the plan's estimate, which assumes that every answer uses all its
@@ -35,9 +31,7 @@ _FRESH_US = MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageSignals:
-    """The signals that liveness is computed from: when a vantage was first and last seen, when its next heartbeat is
-    due, its newest sample, the plan it runs (0: none), and how many samples wait in its spool.
-    """
+    """What liveness is computed from: when a vantage was seen, its newest sample, its plan (0: none), its spool."""
 
     first_seen_at: int
     last_seen_at: int
@@ -54,12 +48,24 @@ def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tupl
     if now_at > due_at + LATE_GRACE_US:
         last, due = durations.rough(now_at - signals.last_seen_at), durations.rough(now_at - due_at)
         return Liveness.LATE, f"last heartbeat {last} ago; the next was due {due} ago"
-    if _is_fresh(signals.newest_sample_at, now_at=now_at, plan=plan):
+    newest_at = signals.newest_sample_at
+    if newest_at is not None and now_at - newest_at <= fresh_us(plan):
         return Liveness.ONLINE, "samples arrive"
     nothing = _why_nothing_planned(plan)
     if nothing:
         return Liveness.EMPTY, nothing
-    return Liveness.SILENT, f"{_silence(signals, now_at=now_at)}; {_likely_cause(signals, plan)}"
+    last = f"last heartbeat {durations.rough(now_at - signals.last_seen_at)} ago"
+    joined = f"no sample since it joined {durations.rough(now_at - signals.first_seen_at)} ago"
+    old = joined if newest_at is None else f"its newest sample is {durations.rough(now_at - newest_at)} old"
+    version = plan.version if plan else 0
+    # The most likely cause: the first that applies.
+    clues = (
+        (signals.refused_plan_version == version, f"it refuses plan {version}"),
+        (not signals.plan_version, f"it does not run plan {version}"),
+        (signals.spool_depth > 0, f"{signals.spool_depth} samples wait in its spool"),
+    )
+    clue = next((clue for holds, clue in clues if holds), "see its log for the probes")
+    return Liveness.SILENT, f"{last}, but {old}; {clue}"
 
 
 def fresh_us(plan: Plan | None) -> int:
@@ -67,10 +73,6 @@ def fresh_us(plan: Plan | None) -> int:
     targets = plan.targets if plan else ()
     intervals = [target.every_us for target in targets if not target.paused] or [t.every_us for t in targets]
     return max(_FRESH_ROUNDS * min(intervals, default=0), _FRESH_US)
-
-
-def _is_fresh(newest_sample_at: int | None, *, now_at: int, plan: Plan | None) -> bool:
-    return newest_sample_at is not None and now_at - newest_sample_at <= fresh_us(plan)
 
 
 def _why_nothing_planned(plan: Plan | None) -> str:
@@ -82,24 +84,6 @@ def _why_nothing_planned(plan: Plan | None) -> str:
     if all(target.paused for target in plan.targets):
         return f"every target of plan {plan.version} is paused"
     return ""
-
-
-def _silence(signals: VantageSignals, *, now_at: int) -> str:
-    last = f"last heartbeat {durations.rough(now_at - signals.last_seen_at)} ago"
-    if signals.newest_sample_at is None:
-        return f"{last}, but no sample since it joined {durations.rough(now_at - signals.first_seen_at)} ago"
-    return f"{last}, but its newest sample is {durations.rough(now_at - signals.newest_sample_at)} old"
-
-
-def _likely_cause(signals: VantageSignals, plan: Plan | None) -> str:
-    """Return the most likely cause of missing samples: the first that applies."""
-    version = plan.version if plan else 0
-    clues = (
-        (signals.refused_plan_version == version, f"it refuses plan {version}"),
-        (not signals.plan_version, f"it does not run plan {version}"),
-        (signals.spool_depth > 0, f"{signals.spool_depth} samples wait in its spool"),
-    )
-    return next((clue for holds, clue in clues if holds), "see its log for the probes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +101,9 @@ def spend_lines(
     """Return one line per provider that is planned or has spend today, by name; filtered by `providers` if given."""
     day_at = day_of(now_at)
     today = {spend.provider: spend for spend in spender.reported if spend.day_at == day_at}
-    planned = _by_provider(plan.targets)
+    planned: dict[str, list[Target]] = {}
+    for target in plan.targets:
+        planned.setdefault(target.provider, []).append(target)
     names = sorted((today.keys() | planned.keys()) & (set(providers) if providers is not None else {*today, *planned}))
     return [
         _line(
@@ -146,6 +132,9 @@ def _line(
     spender: Spender, spent: Spend, *, targets: Sequence[Target], budget: Budget | None, now_at: int
 ) -> SpendLine:
     ahead = _Ahead.of(targets, now_at=now_at)
+    usd = None
+    if ahead.usd is not None or spent.usd:
+        usd = spent.usd + _at_mean(ahead.usd or 0.0, spent.usd, spent.requests, ahead.requests)
     return SpendLine(
         vantage=spender.vantage,
         region=spender.region,
@@ -154,7 +143,7 @@ def _line(
         usd=spent.usd,
         tokens=spent.tokens,
         requests=spent.requests,
-        forecast_usd=_forecast_usd(spent, ahead),
+        forecast_usd=usd,
         forecast_tokens=spent.tokens + round(_at_mean(ahead.tokens, spent.tokens, spent.requests, ahead.requests)),
         forecast_requests=spent.requests + ahead.requests,
         budget=budget,
@@ -172,7 +161,11 @@ class _Ahead:
     @classmethod
     def of(cls, targets: Iterable[Target], *, now_at: int) -> "_Ahead":
         until_at = day_of(now_at) + DAY_US
-        requests = {target: _requests(target, now_at, until_at) for target in targets if not target.paused}
+        requests = {
+            one: one.workload.concurrency * rounds_between(now_at, until_at, target_id=one.id, every_us=one.every_us)
+            for one in targets
+            if not one.paused
+        }
         costs = [n * estimate_request(t).cost_usd(t.price) for t, n in requests.items() if t.price is not None]
         return cls(
             requests=sum(requests.values()),
@@ -181,24 +174,6 @@ class _Ahead:
         )
 
 
-def _forecast_usd(spent: Spend, ahead: _Ahead) -> float | None:
-    if ahead.usd is None and not spent.usd:
-        return None
-    return spent.usd + _at_mean(ahead.usd or 0.0, spent.usd, spent.requests, ahead.requests)
-
-
 def _at_mean(estimate: float, spent: float, requests: int, ahead: int) -> float:
     """Return `ahead` requests at the mean of those made; the estimate if nothing was spent."""
     return spent / requests * ahead if spent and requests else estimate
-
-
-def _requests(target: Target, from_at: int, until_at: int) -> int:
-    rounds = rounds_between(from_at, until_at, target_id=target.id, every_us=target.every_us)
-    return rounds * target.workload.concurrency
-
-
-def _by_provider(targets: Iterable[Target]) -> dict[str, list[Target]]:
-    found: dict[str, list[Target]] = {}
-    for target in targets:
-        found.setdefault(target.provider, []).append(target)
-    return found

@@ -46,9 +46,7 @@ def max_connections(most: int) -> int:
 
 
 def tune_process() -> None:
-    """Keep up to 64 MiB of freed memory (glibc only), collect garbage less often and never among the objects of the
-    start, switch threads every tenth of a millisecond, and give every TLS connection of asyncio a small buffer.
-    """
+    """Keep freed memory (glibc only), collect garbage less often, switch threads sooner, keep TLS buffers small."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:

@@ -48,10 +48,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A receiver of alerts. Durations are microseconds: alerts of a group wait for each other for `group_us`, 0 for not
-    at all; open incidents are repeated every `repeat_us`, 0 for never. `kinds` are those of the problems, `None` for
-    all.
-    """
+    """A receiver of alerts. Groups wait for `group_us`; open incidents are repeated every `repeat_us`, 0 for never."""
 
     name: str
     format: Format
@@ -146,7 +143,11 @@ class _Reader:
 
     def receiver(self) -> Receiver:
         """Return the receiver."""
-        name, kind = self.part.get("name"), self._format()
+        try:
+            kind = Format(str(self.part.get("format")))
+        except ValueError:
+            raise ValueError(unknown("format", str(self.part.get("format")), list(Format))) from None
+        name = self.part.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError("`name` is 1 to 40 letters, digits, dots, dashes or underscores")
         if unknown_keys := [key for key in self.part if key not in _KEYS | _OWN_KEYS[kind]]:
@@ -163,12 +164,6 @@ class _Reader:
             group_us=self._duration("group", DEFAULT_GROUP_US, (0, _MAX_GROUP_US)),
             repeat_us=self._duration("repeat", 0, (_MIN_REPEAT_US, _MAX_REPEAT_US)),
         )
-
-    def _format(self) -> Format:
-        try:
-            return Format(str(self.part.get("format")))
-        except ValueError:
-            raise ValueError(unknown("format", str(self.part.get("format")), [one.value for one in Format])) from None
 
     def _url(self, kind: Format) -> str:
         if kind is Format.SLACK:
@@ -197,14 +192,12 @@ class _Reader:
             if source == "env":
                 raise ValueError(f"`{name}`: the variable {where} is not set")
             if source == "file":
-                return self._from_file(self.folder / str(where), name)
+                path = self.folder / str(where)
+                text = _text(path, name).strip()
+                if path.stat().st_mode & _SHARED_BITS:
+                    raise ValueError(f"`{name}`: others can read {path}: run chmod 600 {path}")
+                return text
         raise ValueError(f"`{name}` is a text, `{{env: NAME}}` or `{{file: PATH}}`")
-
-    def _from_file(self, path: Path, name: str) -> str:
-        text = _text(path, name).strip()
-        if path.stat().st_mode & _SHARED_BITS:
-            raise ValueError(f"`{name}`: others can read {path}: run chmod 600 {path}")
-        return text
 
     def _headers(self) -> Iterable[tuple[str, object]]:
         headers = self.part.get("headers", {})

@@ -2,10 +2,11 @@
 
 # ruff: noqa: RUF009  # `_option` returns a field
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from isochrone_collector import receivers, region_places, trusted_proxy, webhook_signature
 from isochrone_collector.errors import SettingsError
@@ -19,6 +20,7 @@ from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address
 from isochrone_wire import durations
 from isochrone_wire.model import DAY_US, SECOND_US
 
+Text, Value = TypeVar("Text"), TypeVar("Value")
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
 _SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"
@@ -37,27 +39,27 @@ _MAX_QUESTION_TIMEOUT_US = 3600 * SECOND_US
 _MIN_QUESTION_TIMEOUT_US = SECOND_US // 1000
 
 
+def _parsed(parse: Callable[[Text], Value], text: Text, *, hint: str = "", option: str = "") -> Value:
+    """Return the parsed text of an option. Raises `SettingsError`, which names the option if it is given."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{option}: {error}" if option else str(error), hint=hint) from error
+
+
 def parse_address(text: str) -> Address:
     """Parse `host:port` or `[ipv6]:port`; the port has a default. Raises `SettingsError`."""
-    try:
-        return wire_address.parse_address(text)
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
+    return _parsed(wire_address.parse_address, text)
 
 
 def parse_collector(text: str) -> Address:
     """Parse the address of a collector, also `unix:PATH`. Raises `SettingsError`."""
-    try:
-        return wire_address.parse_local_address(text)
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
+    return _parsed(wire_address.parse_local_address, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """TLS, which also requires credentials. Without the operator's files a certificate is made in the data folder;
-    `client_ca` is a file of authorities (PEM), one of which must have signed the certificate of every client.
-    """
+    """TLS, which also requires credentials. Without files a certificate is made; `client_ca` (PEM) is for mTLS."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -76,10 +78,7 @@ class RetentionPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of `serve`. Without `database_url` an embedded PostgreSQL keeps its files in `data_dir`. Without
-    `tls` connections are in plain text, and every process of this machine has all permissions. Without `https`, which
-    implies `tls`, HTTP is in plain text.
-    """
+    """The settings of `serve`. Without `database_url` PostgreSQL is embedded; without `tls` every caller is trusted."""
 
     listen: Address
     data_dir: Path
@@ -195,9 +194,7 @@ class Options:
 
 
 def check(environment: Mapping[str, str], given: Options) -> Settings:
-    """Validate the settings of `serve`. TLS is used unless the collector may `trust_loopback`, and for HTTP if other
-    machines can reach one of the addresses, with `tls`, and if there are certificate files. Raises `SettingsError`.
-    """
+    """Validate the settings of `serve`: TLS is used unless loopback may be trusted. Raises `SettingsError`."""
     address = parse_address(given.listen)
     http = Address(address.host, DEFAULT_HTTP_PORT) if given.http_listen is None else _http_address(given.http_listen)
     if (given.certificate is None) != (given.key is None):
@@ -215,6 +212,10 @@ def check(environment: Mapping[str, str], given: Options) -> Settings:
             "--proxy-user-header contradicts --trust-loopback, with which every caller is an operator",
             hint="omit one of them",
         )
+    for option, patterns in (("--public-target", given.public_target), ("--private-target", given.private_target)):
+        if patterns and not given.public_page:
+            raise SettingsError(f"{option} without --public-page", hint="set both, or neither: then nothing is public")
+    hint = "--region-location lab=48.14,11.58: its latitude and longitude in degrees"
     folder = (given.data_dir or local_socket.default_data_dir(environment)).absolute()
     tls = Tls(certificate=given.certificate, key=given.key, client_ca=given.client_ca)
     return Settings(
@@ -228,13 +229,13 @@ def check(environment: Mapping[str, str], given: Options) -> Settings:
         http=http,
         http_hosts=tuple(host.lower() for host in given.http_host),
         public_page=given.public_page,
-        public_targets=_public_targets(given),
+        public_targets=NameFilter(allowed=tuple(given.public_target), denied=tuple(given.private_target)),
         proxy=proxy,
         retention=_retention(given),
         question_timeout_us=_question_timeout_us(given.question_timeout),
         disk_low_percent=given.disk_low,
         receivers=_receivers(given, environment),
-        region_places=_region_places(given.region_location),
+        region_places=_parsed(region_places.parse_places, given.region_location, option="--region-location", hint=hint),
     )
 
 
@@ -244,36 +245,15 @@ def _unix_socket(path: str | None, folder: Path) -> Address | None:
         return None
     if not path:
         return Address(f"{wire_address.UNIX}{folder / local_socket.FILE_NAME}", 0)
-    try:
-        return wire_address.parse_local_address(f"{wire_address.UNIX}{path}")
-    except ValueError as error:
-        raise SettingsError(str(error), hint="--unix-socket /run/isochrone/collector.sock") from error
+    text = f"{wire_address.UNIX}{path}"
+    return _parsed(wire_address.parse_local_address, text, hint="--unix-socket /run/isochrone/collector.sock")
 
 
 def _http_address(text: str) -> Address | None:
     if text == "off":
         return None
-    try:
-        return wire_address.parse_address(text, default_port=DEFAULT_HTTP_PORT)
-    except ValueError as error:
-        raise SettingsError(str(error), hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off") from error
-
-
-def _public_targets(given: Options) -> NameFilter:
-    for option, patterns in (("--public-target", given.public_target), ("--private-target", given.private_target)):
-        if patterns and not given.public_page:
-            raise SettingsError(f"{option} without --public-page", hint="set both, or neither: then nothing is public")
-    return NameFilter(allowed=tuple(given.public_target), denied=tuple(given.private_target))
-
-
-def _region_places(texts: Sequence[str]) -> Mapping[str, RegionPlace]:
-    try:
-        return region_places.parse_places(texts)
-    except ValueError as error:
-        raise SettingsError(
-            f"--region-location: {error}",
-            hint="--region-location lab=48.14,11.58: its latitude and longitude in degrees",
-        ) from error
+    parse = partial(wire_address.parse_address, default_port=DEFAULT_HTTP_PORT)
+    return _parsed(parse, text, hint=f"--http-listen {DEFAULT_HTTP_LISTEN}, or off")
 
 
 def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:
@@ -333,18 +313,12 @@ def _retention(given: Options) -> RetentionPeriods:
 def _period_us(option: str, text: str) -> int | None:
     if text in FOREVER:
         return None
-    try:
-        duration_us = durations.parse_us(text)
-    except ValueError as error:
-        raise SettingsError(f"{option}: {error}", hint=f"{option} 35d, or forever") from error
+    duration_us = _parsed(durations.parse_us, text, option=option, hint=f"{option} 35d, or forever")
     return duration_us if duration_us < _LONGEST_US else None
 
 
 def _question_timeout_us(text: str) -> int:
-    try:
-        duration_us = durations.parse_us(text)
-    except ValueError as error:
-        raise SettingsError(f"--question-timeout: {error}") from error
+    duration_us = _parsed(durations.parse_us, text, option="--question-timeout")
     if not _MIN_QUESTION_TIMEOUT_US <= duration_us <= _MAX_QUESTION_TIMEOUT_US:
         limits = f"{durations.write(_MIN_QUESTION_TIMEOUT_US)} to {durations.write(_MAX_QUESTION_TIMEOUT_US)}"
         raise SettingsError(f"--question-timeout {text} is outside {limits}")

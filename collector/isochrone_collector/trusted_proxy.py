@@ -37,9 +37,7 @@ class TrustedProxy:
     addresses: tuple[Network, ...] = ()
 
     def user_of(self, headers: Callable[[str], Sequence[str]], address: str) -> str | None:
-        """Return the user of a request from an IP address; `None` if it is not the proxy's or has no user. `headers`
-        returns the values of a header, in ISO 8859-1. Raises `Unauthenticated` for a user that cannot be read.
-        """
+        """Return the user of a request from an address if it is the proxy's. Raises `Unauthenticated`."""
         if not self._is_trusted(headers(SECRET_HEADER), address):
             return None
         values = headers(self.user_header)

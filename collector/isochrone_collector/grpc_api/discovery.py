@@ -17,10 +17,17 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.grpc_api.responses import Context
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.xds import envoy_pb2
-from isochrone_collector.xds.encoding import NO_REGION, EncodedResources, delta_request_of, request_of
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES
+from isochrone_collector.xds.encoding import NO_REGION, EncodedResources, request_of
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
-from isochrone_collector.xds.stream_state import Delta, Request, Response, StateOfTheWorld, StreamState
+from isochrone_collector.xds.stream_state import (
+    CLUSTERS,
+    ROUTES,
+    Delta,
+    Request,
+    Response,
+    StateOfTheWorld,
+    StreamState,
+)
 from isochrone_wire.model import SECOND_US
 
 # Service → the type of its resources, empty for all types, and the names of its methods in either form.
@@ -43,7 +50,6 @@ class _Form:
 
     state: Callable[[], StreamState]
     message: type[Message]
-    read: Callable[[Any, str], Request]
     write: Callable[[Response], Message]
 
 
@@ -56,11 +62,10 @@ class DiscoveryServices:
         self._rejections = rejections
         encoded = EncodedResources()
         self._forms = (
-            _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, read=request_of, write=encoded.response),
+            _Form(state=StateOfTheWorld, message=envoy_pb2.DiscoveryRequest, write=encoded.response),
             _Form(
                 state=Delta,
                 message=envoy_pb2.DeltaDiscoveryRequest,
-                read=delta_request_of,
                 write=encoded.delta_response,
             ),
         )
@@ -82,7 +87,7 @@ class DiscoveryServices:
         self, form: _Form, type_url: str, messages: AsyncIterator[Any], _context: Context
     ) -> AsyncGenerator[Message, None]:
         """Yield what a stream has to receive. Raises `BadRequest`, `UnknownName` and as `Publisher.watch`."""
-        requests = (form.read(message, type_url) async for message in messages)
+        requests = (request_of(message, type_url) async for message in messages)
         async with aclosing(requests):
             first = await anext(requests, None)
             if first is None or not first.client_region:

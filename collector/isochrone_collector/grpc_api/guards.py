@@ -52,7 +52,7 @@ from isochrone_collector.errors import (
     ResourceExhausted,
 )
 from isochrone_collector.grpc_api import discovery
-from isochrone_collector.grpc_api.responses import STATUS_OF, Context, answers, decline, refuse
+from isochrone_collector.grpc_api.responses import STATUS_OF, Context, decline, refuse
 from isochrone_collector.store import audit
 from isochrone_collector.store.audit import Actor
 from isochrone_common.channel import MAX_MESSAGE_BYTES
@@ -160,11 +160,6 @@ class Caller:
         return self.principal is None
 
     @property
-    def has_rate(self) -> bool:
-        """True if the calls of an address are limited by number per second: those of joining."""
-        return self.is_open and not self.is_health
-
-    @property
     def is_health(self) -> bool:
         """True for a health check."""
         return self.method.startswith(_HEALTH)
@@ -199,17 +194,6 @@ class CallGuard:
 
     def guarded(self, handler: Handler, caller: Caller) -> Handler:
         """Return a handler that reads one request under guard, or each of a stream, and calls `handler` with it."""
-        if handler.request_streaming and caller.is_open:
-
-            async def talk(requests: AsyncIterator[object], context: Context) -> AsyncIterator[object]:
-                async for response in answers(context, self._talk(handler, caller, requests, context)):
-                    yield response
-
-            return grpc.stream_stream_rpc_method_handler(
-                talk,
-                request_deserializer=partial(_deserialized_talk, handler.request_deserializer),
-                response_serializer=handler.response_serializer,
-            )
         make, behaviour = (
             (grpc.stream_stream_rpc_method_handler, self._converse if handler.request_streaming else self._stream)
             if handler.response_streaming
@@ -217,10 +201,10 @@ class CallGuard:
         )
 
         async def call(_requests: object, context: Context) -> object:
-            if caller.has_rate and not self._open_rate.take(address_key(context.peer()), _now_at()):
-                await self._decline(
-                    context, ResourceExhausted("too many joins from this address; try again in a moment")
-                )
+            is_joining = caller.is_open and not caller.is_health and not handler.request_streaming
+            if is_joining and not self._open_rate.take(address_key(context.peer()), time.monotonic_ns() // 1000):
+                refusal = ResourceExhausted("too many joins from this address; try again in a moment")
+                await self._decline(context, refusal)
                 return None
             try:
                 with audit.acting(caller.actor(context)):
@@ -268,20 +252,18 @@ class CallGuard:
             await while_valid(_sent(handler.unary_stream, request, context), caller.recheck)
 
     async def _converse(self, handler: Handler, caller: Caller, context: Context) -> None:
-        with self._counts_of(caller).hold(caller.key(context)):
-            await while_valid(_sent(handler.stream_stream, _requests(handler, context), context), caller.recheck)
-
-    async def _talk(
-        self, handler: Handler, caller: Caller, requests: AsyncIterator[object], context: Context
-    ) -> AsyncIterator[object]:
-        """Reflection, the only service without a credential that has a stream of requests: a short talk."""
-        async with self._talks.hold(caller.key(context)):
+        if caller.recheck is None:
+            # Reflection, the only service without a credential that has a stream of requests: a short talk.
             try:
-                async with asyncio.timeout(_TALK_OPEN_S):
-                    async for response in handler.stream_stream(requests, context):
-                        yield response
+                async with self._talks.hold(caller.key(context)), asyncio.timeout(_TALK_OPEN_S):
+                    requests = _requests(handler, context, MAX_OPEN_MESSAGE_BYTES)
+                    await _sent(handler.stream_stream, requests, context)
             except TimeoutError:
                 raise DeadlineExceeded(f"the call took longer than {_TALK_OPEN_S:g} s") from None
+            return
+        with self._counts_of(caller).hold(caller.key(context)):
+            requests = _requests(handler, context, MAX_STREAMED_MESSAGE_BYTES)
+            await while_valid(_sent(handler.stream_stream, requests, context), caller.recheck)
 
     @asynccontextmanager
     async def _received(self, handler: Handler, caller: Caller, context: Context) -> AsyncIterator[object]:
@@ -314,14 +296,10 @@ STREAMS_OF = {**dict.fromkeys(discovery.METHODS, MAX_WATCHES), "/grpc.health.v1.
 """Maximum number of streams of one caller, by method; 16 of any other method."""
 
 
-async def _requests(handler: Handler, context: Context) -> AsyncIterator[object]:
+async def _requests(handler: Handler, context: Context, max_bytes: int) -> AsyncIterator[object]:
     """Yield the requests of a stream. Raises `CollectorError`."""
     while (content := await context.read()) is not grpc.aio.EOF:
-        yield await _decoded(handler, content, MAX_STREAMED_MESSAGE_BYTES)
-
-
-def _now_at() -> int:
-    return time.monotonic_ns() // 1000
+        yield await _decoded(handler, content, max_bytes)
 
 
 async def _read(context: Context) -> object:
@@ -337,23 +315,14 @@ async def _decoded(handler: Handler, content: object, max_bytes: int) -> object:
     if not isinstance(content, bytes):
         # gRPC's end of the stream.
         raise BadRequest("the call has no request")
-    return _deserialized(handler.request_deserializer, await inflate_beside_loop(content, max_bytes))
-
-
-def _deserialized(deserializer: Callable[[bytes], object] | None, content: bytes) -> object:
-    if deserializer is None:
-        return content
+    inflated = await inflate_beside_loop(content, max_bytes)
     try:
-        return deserializer(content)
+        return inflated if handler.request_deserializer is None else handler.request_deserializer(inflated)
     except CollectorError:
         raise
     except Exception as error:
         # Errors of protobuf differ by implementation.
         raise BadRequest("cannot decode the request") from error
-
-
-def _deserialized_talk(deserializer: Callable[[bytes], object], content: bytes) -> object:
-    return _deserialized(deserializer, inflate(content, MAX_OPEN_MESSAGE_BYTES))
 
 
 async def _sent(behaviour: Callable[..., Any], request: object, context: Context) -> None:
@@ -381,9 +350,7 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Authenticates every call of an Isochrone service before its request is read, and guards its handler; health and
-    reflection need no credential. `on_refused` is called with the method and the status of every call that is refused.
-    """
+    """Authenticates calls of our services before their request is read; `on_refused` gets method and status."""
 
     def __init__(self, authenticator: Authenticator, *, on_refused: Callable[[str, str], None]) -> None:
         self._authenticator = authenticator

@@ -1,6 +1,6 @@
 """Answers of the gRPC services: the result of the work, or the status of its error."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import grpc
@@ -65,15 +65,6 @@ async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
     except Exception as error:  # every error has a status
         await refuse(context, error)
         raise AssertionError("abort raises") from error
-
-
-async def answers(context: Context, work: AsyncIterator[Answer]) -> AsyncGenerator[Answer, None]:
-    """Yield the results of `work`, or abort the call with the status of its error."""
-    try:
-        async for one in work:
-            yield one
-    except Exception as error:  # noqa: BLE001  # every error has a status
-        await refuse(context, error)
 
 
 async def refuse(context: Context, error: Exception) -> None:

@@ -1,13 +1,15 @@
 """The gRPC services for agents and for operators."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from time import monotonic_ns
 from typing import Any
 
 import grpc
+import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.message import Message
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from isochrone_collector.alerting.service import AlertService, SilenceService
 from isochrone_collector.auth.authenticator import Authenticator, Metadata, bearer_credential
@@ -23,46 +25,114 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.store import audit
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import codec
-from isochrone_wire.model import Vantage
+from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import AuditTrail, Receipt, Renewed
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2
+from isochrone_wire.v1 import fleet_pb2, operations_pb2
+
+BOUNDS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000)
+"""Upper bounds, inclusive, of the classes of durations, in microseconds; the last class has none."""
+
+_PUSH = "/isochrone.v1.Fleet/Push"
+_UNKNOWN = "UNKNOWN"
+
+# Without this the library adds a series `…_created` to each counter.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library annotates all but this
 
 
-class FleetService(fleet_pb2_grpc.FleetServicer):
-    """Joining, renewal, plans and pushes. `certificates` returns what the collector presents now and will present next,
-    in PEM, and `fingerprints` the SHA-256 of both; `http_port` is the port of HTTP, or 0.
-    """
+class PushMetrics:
+    """The counters, in `registry`; `clock` returns microseconds since the epoch."""
 
-    def __init__(
-        self,
-        *,
-        ingest: Ingest,
-        plans: Plans,
-        enrolment: Enrolment,
-        authenticator: Authenticator,
-        clock: Callable[[], int],
-        certificates: Callable[[], Sequence[str]] = tuple,
-        fingerprints: Callable[[], Sequence[bytes]] = tuple,
-        http_port: int = 0,
-    ) -> None:
-        self._ingest = ingest
-        self._plans = plans
-        self._enrolment = enrolment
-        self._authenticator = authenticator
+    def __init__(self, *, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._certificates = certificates
-        self._fingerprints = fingerprints
-        self._http_port = http_port
+        self.registry = registry = CollectorRegistry()
+        self._stored = Counter("isochrone_samples_stored", "Samples committed.", registry=registry)
+        self._duplicate = Counter(
+            "isochrone_samples_duplicate", "Samples acknowledged that were stored before.", registry=registry
+        )
+        self._rejected = Counter("isochrone_samples_rejected", "Samples rejected.", ["reason"], registry=registry)
+        self._pushes = Counter("isochrone_pushes", "Pushes answered, by gRPC status.", ["status"], registry=registry)
+        self._durations = Histogram(
+            "isochrone_push_duration_seconds",
+            "From the request to the reply, commit included.",
+            buckets=[us / SECOND_US for us in BOUNDS_US],
+            registry=registry,
+        )
+        claims = Counter(
+            "isochrone_ledger_claims", "Batches by whether the ledger knew them.", ["result"], registry=registry
+        )
+        self._new, self._known = claims.labels("new"), claims.labels("known")
+        self._last_push = Gauge(
+            "isochrone_vantage_last_push_timestamp_seconds",
+            "Last answer to a vantage, by the collector's clock.",
+            ["vantage"],
+            registry=registry,
+        )
+
+    def count_refused(self, method: str, status: str) -> None:
+        """Count a call that was refused before its request was read, if it is a push."""
+        if method == _PUSH:
+            self.count_push(status, took_us=0)
+
+    def count_push(self, status: str, *, took_us: int) -> None:
+        """Count a push that ended with a gRPC status."""
+        self._pushes.labels(status).inc()
+        self._durations.observe(took_us / SECOND_US)
+
+    def count_receipt(self, vantage: str, receipt: fleet_pb2.PushResponse) -> None:
+        """Count what a receipt reports. A rejection counts under the part of its reason before the colon."""
+        self._stored.inc(receipt.stored)
+        self._duplicate.inc(receipt.duplicate)
+        for rejection in receipt.rejections:
+            self._rejected.labels(rejection.reason.partition(":")[0]).inc()
+        if receipt.duplicate:
+            self._known.inc()
+        elif receipt.stored or receipt.rejections:
+            self._new.inc()
+        self._last_push.labels(vantage).set(self._clock() / SECOND_US)
+
+    def counted(self, push: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the handler of pushes, which counts them."""
+
+        async def counted(request: object, context: Context) -> object:
+            started_ns, status = monotonic_ns(), _UNKNOWN
+            try:
+                response = await push(request, context)
+                status = grpc.StatusCode.OK.name
+            except grpc.aio.AbortError:
+                status = getattr(context.code(), "name", _UNKNOWN)
+                raise
+            finally:
+                self.count_push(status, took_us=(monotonic_ns() - started_ns) // 1000)
+            assert isinstance(request, RawPush)
+            assert isinstance(response, fleet_pb2.PushResponse)
+            self.count_receipt(request.envelope.vantage.name, response)
+            return response
+
+        return counted
+
+
+@dataclass(eq=False, kw_only=True)
+class FleetService:
+    """Joining, renewal, plans and pushes; `certificates` and `fingerprints` are those of now and of the next pair."""
+
+    ingest: Ingest
+    plans: Plans
+    enrolment: Enrolment
+    authenticator: Authenticator
+    clock: Callable[[], int]
+    certificates: Callable[[], Sequence[str]] = tuple
+    fingerprints: Callable[[], Sequence[bytes]] = tuple
+    http_port: int = 0
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
     ) -> fleet_pb2.JoinResponse:
         """Exchange a one-time token for a credential."""
         # The guard refuses a caller that joins too often, after its slot is free for others.
-        joined = await self._enrolment.join(
+        joined = await self.enrolment.join(
             request.token, client_key=request.client_key, address=address_key(context.peer()), version=request.version
         )
-        return codec.encode(replace(joined, http_port=self._http_port))  # type: ignore[no-any-return]  # the codec's table says which message it is
+        return codec.encode(replace(joined, http_port=self.http_port))  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def Renew(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.RenewRequest, context: Context
@@ -71,8 +141,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         renewed = Renewed()
         if request.credential:
             credential = bearer_credential(context.invocation_metadata())
-            renewed = await self._enrolment.renew(credential)
-        renewed = replace(renewed, certificates=tuple(self._certificates()), http_port=self._http_port)
+            renewed = await self.enrolment.renew(credential)
+        renewed = replace(renewed, certificates=tuple(self.certificates()), http_port=self.http_port)
         return codec.encode(renewed)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto
@@ -81,25 +151,25 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         """Return the plan in force, absent when the agent runs it already."""
         await answer(
             context,
-            self._authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
+            self.authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
         )
         if_version = request.if_version if request.HasField("if_version") else None
-        plan = self._plans.fetch(if_version, request.if_content_hash)
+        plan = self.plans.fetch(if_version, request.if_content_hash)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
-    async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto
+    async def Push(  # noqa: N802  # the name in the .proto
         self, request: RawPush, context: Context
     ) -> fleet_pb2.PushResponse:
         """Store one batch; the reply means that it is committed."""
-        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), self._clock()))
+        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), self.clock()))
         response: fleet_pb2.PushResponse = codec.encode(receipt)
-        response.fingerprints.extend(self._fingerprints())
+        response.fingerprints.extend(self.fingerprints())
         return response
 
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # Decoding errors are the caller's fault: raised here, `answer` maps them to INVALID_ARGUMENT.
-        await self._authenticator.require_vantage(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
-        return await self._ingest.push(raw_push, received_at)
+        await self.authenticator.require_vantage(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
+        return await self.ingest.push(raw_push, received_at)
 
 
 MAX_AUDIT = 10_000
@@ -192,17 +262,24 @@ def _given(request: Message, field: str) -> Any:  # noqa: ANN401  # of the type 
     return getattr(request, field) if request.HasField(field) else None
 
 
-def add_to_server(server: grpc.aio.Server, fleet: FleetService, operations: OperationsService) -> list[str]:
+def add_to_server(
+    server: grpc.aio.Server, fleet: FleetService, operations: OperationsService, metrics: PushMetrics
+) -> list[str]:
     """Add the services to a server, and return their names. Pushes stay raw: their samples are decoded later."""
-    names = []
-    for service, handler_of in (
-        (fleet_pb2.DESCRIPTOR.services_by_name["Fleet"], partial(getattr, fleet)),
-        (operations_pb2.DESCRIPTOR.services_by_name["Operations"], operations.handlers.__getitem__),
+    names, message = [], message_factory.GetMessageClass
+    fleet_handlers: Mapping[str, Callable[[Any, Context], Awaitable[Message]]] = {
+        "Join": fleet.Join,
+        "Renew": fleet.Renew,
+        "FetchPlan": fleet.FetchPlan,
+        "Push": metrics.counted(fleet.Push),
+    }
+    for service, works in (
+        (fleet_pb2.DESCRIPTOR.services_by_name["Fleet"], fleet_handlers),
+        (operations_pb2.DESCRIPTOR.services_by_name["Operations"], operations.handlers),
     ):
-        message = message_factory.GetMessageClass
         handlers = {
             method.name: grpc.unary_unary_rpc_method_handler(
-                handler_of(method.name),
+                works[method.name],
                 request_deserializer=RawPush if method.name == "Push" else message(method.input_type).FromString,
                 response_serializer=message(method.output_type).SerializeToString,
             )

@@ -31,10 +31,7 @@ _READING = frozenset({"GET", "HEAD"})
 
 
 class BearerAuth:
-    """Middleware that authenticates every request as `request.state.principal`, except those to paths that `is_public`,
-    and refuses malformed paths and, unless `hosts` is `None`, requests without TLS to a host that it does not contain.
-    If the interface `is_exposed` to the public, metrics are not open.
-    """
+    """Middleware that authenticates requests to paths that are not public, and refuses malformed paths and hosts."""
 
     def __init__(
         self,
@@ -58,7 +55,7 @@ class BearerAuth:
             if scope["path"] not in OPEN:
                 request = Request(scope)
                 self._require_host(request)
-                if not self._is_open(scope["path"]):
+                if not self._is_public(scope["path"]) and scope["path"] not in self._open_here:
                     request.state.principal = await authenticate(self._authenticator, request)
             requests.require_readable(scope["raw_path"])
         except CollectorError as error:
@@ -66,9 +63,6 @@ class BearerAuth:
             await responses.response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
-
-    def _is_open(self, path: str) -> bool:
-        return self._is_public(path) or path in self._open_here
 
     def _require_host(self, request: Request) -> None:
         """Raises `BadRequest`. A request without a Host header is not from a browser."""
@@ -87,7 +81,11 @@ class BearerAuth:
 async def authenticate(authenticator: Authenticator, request: Request) -> Principal:
     """Return the caller: of a read also a trusted proxy's user or that of the session's cookie."""
     if request.method in _READING and (user := proxy_user(authenticator, request)) is not None:
-        _require_recent(request)
+        # The user may have logged out at the proxy since, which knows only when a stream is opened again.
+        now_s = asyncio.get_running_loop().time()
+        began_s: float = request.scope["state"].setdefault("proxied_s", now_s)
+        if now_s - began_s > PROXIED_STREAM_S:
+            raise Unauthenticated("the user of the proxy is checked again; open another stream")
         return user
     values = request.headers.getlist("authorization")
     if len(values) > 1:
@@ -102,14 +100,6 @@ def proxy_user(authenticator: Authenticator, request: Request) -> Principal | No
     """Return the user in the header of a trusted proxy; `None` in requests of others. Raises `Unauthenticated`."""
     address = request.client.host if request.client else ""
     return authenticator.authenticate_proxy(request.headers.getlist, address)
-
-
-def _require_recent(request: Request) -> None:
-    """Raises `Unauthenticated` for a stream so old that its user may have logged out at the proxy since."""
-    now_s = asyncio.get_running_loop().time()
-    began_s: float = request.scope["state"].setdefault("proxied_s", now_s)
-    if now_s - began_s > PROXIED_STREAM_S:
-        raise Unauthenticated("the user of the proxy is checked again; open another stream")
 
 
 def cookie_name(request: Request) -> str:

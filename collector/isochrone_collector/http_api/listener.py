@@ -124,7 +124,7 @@ async def listening(
     app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None, allows_plain_text: bool = False
 ) -> AsyncIterator[Address]:
     """Serve `app` within the block; yields the address with its real port. Raises `OSError`. End streams first."""
-    listener = _bound_socket(listen) if listen.is_socket else _bound(listen)
+    listener = _bound(listen)
     address = listen if listen.is_socket else Address(listen.host, listener.getsockname()[1])
     server = _Server(_config(app), tls, allows_plain_text=allows_plain_text)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -161,32 +161,25 @@ def _config(app: ASGIApp) -> Config:
     )
 
 
-def _bound_socket(listen: Address) -> socket.socket:
-    """Return the Unix socket at an address, which replaces one that nothing listens on."""
-    path = Path(listen.host.removeprefix(UNIX))
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        with private_files():
-            listener.bind(str(path))
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
-
-
 def _bound(listen: Address) -> socket.socket:
-    family, kind, protocol, _, place = socket.getaddrinfo(
-        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
+    """Return the socket at an address; one at a path replaces a socket that nothing listens on."""
+    place: Any
+    if listen.is_socket:
+        path = Path(listen.host.removeprefix(UNIX))
+        path.unlink(missing_ok=True)
+        listener, place = socket.socket(socket.AF_UNIX), str(path)
+    else:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by every connection: the kernel's buffer for a reader that does not read.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        listener.bind(place)
+        if not listen.is_socket:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Inherited by every connection: the kernel's buffer for a reader that does not read.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        with private_files():
+            listener.bind(place)
         # Listen at once: until then another program could take the port.
         listener.listen(_BACKLOG)
     except OSError:

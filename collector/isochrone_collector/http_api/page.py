@@ -132,7 +132,12 @@ class PageRoutes:
 
     async def _begin_session(self, request: Request) -> Response:
         """Begin a session for the credential in the field `credential` of a form. Raises as `authenticate`."""
-        metadata = [("authorization", f"Bearer {await _posted_credential(request)}")]
+        body = await read_body(request, max_bytes=_MAX_BODY_BYTES)
+        try:
+            (credential,) = parse_qs(body.decode("ascii"), max_num_fields=1)["credential"]
+        except (ValueError, KeyError):
+            raise BadRequest("the form must have the field `credential`, once") from None
+        metadata = [("authorization", f"Bearer {credential.strip()}")]
         await self._authenticator.authenticate(metadata, ROLES)
         response = Response(status_code=204, headers=_UNCACHED)
         token = self._authenticator.sessions.begin(bearer_credential(metadata).id)
@@ -177,16 +182,6 @@ def require_same_origin(request: Request) -> None:
     is_same = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host") != ""
     if not is_same:
         raise Forbidden("a session begins and ends on the collector's own page only")
-
-
-async def _posted_credential(request: Request) -> str:
-    """Return the credential in the form. Raises `BadRequest`, and as `read_body`."""
-    body = await read_body(request, max_bytes=_MAX_BODY_BYTES)
-    try:
-        (credential,) = parse_qs(body.decode("ascii"), max_num_fields=1)["credential"]
-    except (ValueError, KeyError):
-        raise BadRequest("the form must have the field `credential`, once") from None
-    return credential.strip()
 
 
 DOCUMENT = "index.html"
@@ -235,7 +230,10 @@ def read_files() -> Mapping[str, PageFile]:
     document = contents.pop(DOCUMENT)
     folder = f"{FOLDER}/{_digest(*contents, *contents.values())}"
     found = {f"{folder}/{name}": _file(name, content, _FOR_EVER) for name, content in contents.items()}
-    return found | {DOCUMENT: _file(DOCUMENT, _linked(document, folder, contents), _CHECKED)}
+    # Links by which all modules are loaded at once.
+    links = (f'<link rel="modulepreload" href="{folder}/{name}">' for name in contents if name.endswith(".js"))
+    text = document.decode().replace("<!-- modules -->", "\n".join(links)).replace("FOLDER", folder)
+    return found | {DOCUMENT: _file(DOCUMENT, text.encode(), _CHECKED)}
 
 
 def _contents(folder: Traversable, place: PurePosixPath) -> Iterator[tuple[str, bytes]]:
@@ -245,13 +243,6 @@ def _contents(folder: Traversable, place: PurePosixPath) -> Iterator[tuple[str, 
             yield from _contents(entry, place / entry.name)
         elif PurePosixPath(entry.name).suffix in _MEDIA_TYPES:
             yield str(place / entry.name), entry.read_bytes()
-
-
-def _linked(document: bytes, folder: str, names: Mapping[str, bytes]) -> bytes:
-    """Return the document with the name of the folder, and with links by which all modules are loaded at once."""
-    links = (f'<link rel="modulepreload" href="{folder}/{name}">' for name in names if name.endswith(".js"))
-    text = document.decode().replace("<!-- modules -->", "\n".join(links))
-    return text.replace("FOLDER", folder).encode()
 
 
 def _file(name: str, content: bytes, cache_control: str) -> PageFile:
@@ -398,9 +389,7 @@ _Answer = tuple[StatusList, EncodedDocument]
 
 
 class StatusRoutes:
-    """The routes of the status and of badges, open to the public if `is_public`. They have these `targets` only, for
-    readers, too: all callers share one answer, in which another target does not exist.
-    """
+    """The status and badges, public if `is_public`. All callers share one answer, with these `targets` only."""
 
     def __init__(self, query_context: QueryContext, *, is_public: bool, targets: NameFilter = EVERY_NAME) -> None:
         self._query_context = query_context
@@ -451,20 +440,17 @@ class StatusRoutes:
     async def _answer(self, request: Request) -> tuple[_Answer, float]:
         """Return the shared answer and its age in seconds. Raises `ResourceExhausted`, and as the query."""
         if self._is_public:
-            await self._limit(request)
+            now_at = self._query_context.clock()
+            address = network_of(request.client.host if request.client else "")
+            if not (self._of_address.take(address, now_at) and self._of_all.take(now_at)):
+                await self._pause.wait()
+                raise ResourceExhausted("too many requests; the answer changes every few seconds only")
         with without_details() if self._is_public else nullcontext():
             return await self._shared.get(STATUS[0].path, self._make, max_age_s=MAX_AGE_S)
 
     async def _make(self) -> _Answer:
         found = await status.status(self._query_context, shown=self._targets)
         return found, await asyncio.to_thread(encode_document, found)
-
-    async def _limit(self, request: Request) -> None:
-        now_at = self._query_context.clock()
-        address = network_of(request.client.host if request.client else "")
-        if not (self._of_address.take(address, now_at) and self._of_all.take(now_at)):
-            await self._pause.wait()
-            raise ResourceExhausted("too many requests; the answer changes every few seconds only")
 
 
 STATUS = (

@@ -306,14 +306,10 @@ class _Entry(Generic[Answer]):
     began_s: float
     took_s: float | None = None
 
-    def age_s(self, now_s: float) -> float:
-        """Return the age of the answer, in seconds; that of a query that runs is 0."""
-        return 0.0 if self.took_s is None else now_s - self.began_s
-
-    @property
-    def lasts_s(self) -> float:
-        """The time for which the answer is shared, in seconds."""
-        return max(MIN_SHARED_S, _SHARED_SHARE * (self.took_s or 0.0))
+    def is_shared(self, now_s: float, max_age_s: float) -> bool:
+        """Return whether the answer may be shared by callers that accept this age, in seconds."""
+        lasts_s = max(MIN_SHARED_S, _SHARED_SHARE * (self.took_s or 0.0))
+        return self.took_s is None or now_s - self.began_s <= min(max_age_s, lasts_s)
 
 
 class SharedAnswers(Generic[Answer]):
@@ -330,7 +326,7 @@ class SharedAnswers(Generic[Answer]):
             return await make(), 0.0
         now_s = asyncio.get_running_loop().time()
         entry = self._entries.get(key)
-        if entry is None or entry.age_s(now_s) > min(max_age_s, entry.lasts_s):
+        if entry is None or not entry.is_shared(now_s, max_age_s):
             entry = self._begin(key, make, now_s)
         # The query goes on for the others if this caller disconnects.
         answer = await asyncio.shield(entry.task)
@@ -393,9 +389,7 @@ def document_response(request: Request, document: EncodedDocument, age_s: float,
 
 
 def max_age_s(headers: Headers) -> float:
-    """Return the age that a request accepts, in seconds, by its Cache-Control header; 0 without one. A page's requests
-    that a browser sends before the page's own script have none, and accept what those of the script do.
-    """
+    """Return the age, in seconds, that a request accepts; a browser's early requests accept what the page's do."""
     found = _MAX_AGE.search(headers.get("cache-control", ""))
     if found:
         return float(found[1])

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
 
 import structlog
 from starlette.datastructures import Headers
@@ -88,11 +87,17 @@ class EncodedTables:
     def region(self, region: RegionTables) -> bytes:
         """Encode the tables of a region without the fields that are headers: equal tables give equal bytes."""
         key = (region.client_region, *(table.etag for table in region.tables))
-        return self._once(key, lambda: encode_line(_without_volatile(region)))
+        return self._once(
+            key,
+            lambda: encode_line({name: one for name, one in to_json_value(region).items() if name not in _VOLATILE}),
+        )
 
     def event(self, table: RouteTable) -> bytes:
         """Encode a table as a server-sent event; its id is the generation."""
-        return self._once(("event", table.etag), lambda: _event(table))
+        return self._once(
+            ("event", table.etag),
+            lambda: b"id: %d\nevent: table\ndata: %s\n\n" % (table.generation, encode(table)),
+        )
 
     def _once(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         if key not in self._entries:
@@ -100,15 +105,6 @@ class EncodedTables:
             if len(self._entries) > _MAX_ENTRIES:
                 self._entries.popitem(last=False)
         return self._entries[key]
-
-
-def _without_volatile(region: RegionTables) -> dict[str, Any]:
-    plain: dict[str, Any] = to_json_value(region)
-    return {name: value for name, value in plain.items() if name not in _VOLATILE}
-
-
-def _event(table: RouteTable) -> bytes:
-    return b"id: %d\nevent: table\ndata: %s\n\n" % (table.generation, encode(table))
 
 
 class JsonResponse(Response):
@@ -211,11 +207,8 @@ def encode_document(answer: object) -> EncodedDocument:
     write = json_text if not format_.inline else lambda row: plain_text(format_.record(row))
     rows = ",".join(write(row) for row in format_.rows_of(answer)).encode()
     content = encode(head).removesuffix(b"}") + b',"rows":[' + rows + b"]}\n"
-    return EncodedDocument(content, _digest(encode(_without_changing(head)), rows))
-
-
-def _without_changing(head: Mapping[str, object]) -> dict[str, object]:
-    return {name: part for name, part in head.items() if name not in _CHANGING}
+    lasting = {name: part for name, part in head.items() if name not in _CHANGING}
+    return EncodedDocument(content, _digest(encode(lasting), rows))
 
 
 def _digest(*parts: bytes) -> str:
@@ -245,6 +238,10 @@ def none_match(headers: Headers) -> str | None:
     return ", ".join(headers.getlist("if-none-match")) or None
 
 
+class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
+    """The table is not built yet. Act: the client, by retrying in a moment."""
+
+
 _TYPE = "urn:isochrone:problem:"
 _RETRY_AFTER_US = 2 * SECOND_US
 # The maximum number of names in a response.
@@ -261,52 +258,38 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     MessageTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     DeadlineExceeded: (HTTPStatus.GATEWAY_TIMEOUT, "deadline-exceeded"),
     DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
+    NotBuilt: (HTTPStatus.SERVICE_UNAVAILABLE, "not-built"),
 }
 
 _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
-
-
-class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
-    """The table is not built yet. Act: the client, by retrying in a moment."""
 
 
 def response(error: Exception) -> Response:
     """Return the response to an error."""
     if isinstance(error, HTTPException):
         return _problem(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
-    status, kind = _status(error)
+    status, kind = next((STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF), _BROKEN)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         # A bug: the client gets a generic message, the log the details.
         _log.error("request.failed", exc_info=error)
         return _problem(status, kind, "internal error; see the collector's log")
-    return _problem(status, kind, shortened(str(error)), headers=_headers(error, status), members=_members(error))
+    headers: dict[str, str] = {}
+    members: dict[str, object] = {}
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers = {"WWW-Authenticate": 'Bearer realm="isochrone"'}
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        delay_us = error.delay_us if isinstance(error, ResourceExhausted) else _RETRY_AFTER_US
+        headers = {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
+    if isinstance(error, CollectorError) and error.hint:
+        members["hint"] = error.hint
+    if isinstance(error, UnknownName) and error.known:
+        members |= {"known": error.known[:_MAX_NAMES], "nearest": error.nearest}
+    return _problem(status, kind, shortened(str(error)), headers=headers, members=members)
 
 
 async def handle(_request: Request, error: Exception) -> Response:
     """Exception handler for Starlette."""
     return response(error)
-
-
-def _status(error: Exception) -> tuple[HTTPStatus, str]:
-    if isinstance(error, NotBuilt):
-        return HTTPStatus.SERVICE_UNAVAILABLE, "not-built"
-    return next((STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF), _BROKEN)
-
-
-def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
-    if status is HTTPStatus.UNAUTHORIZED:
-        return {"WWW-Authenticate": 'Bearer realm="isochrone"'}
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        delay_us = error.delay_us if isinstance(error, ResourceExhausted) else _RETRY_AFTER_US
-        return {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
-    return {}
-
-
-def _members(error: Exception) -> dict[str, object]:
-    hint: dict[str, object] = {"hint": error.hint} if isinstance(error, CollectorError) and error.hint else {}
-    if not isinstance(error, UnknownName) or not error.known:
-        return hint
-    return {**hint, "known": error.known[:_MAX_NAMES], "nearest": error.nearest}
 
 
 def _problem(

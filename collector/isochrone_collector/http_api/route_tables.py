@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -45,9 +45,8 @@ from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.encoding import NO_REGION, request_of
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES, version_of
 from isochrone_collector.xds.snapshots import Rejections, Snapshots
-from isochrone_collector.xds.stream_state import Rejection
+from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Rejection, version_of
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteState, RouteTable
@@ -151,7 +150,7 @@ class TableRoutes:
         if request.method == "HEAD":
             return Response(headers=streams.HEADERS, media_type=EVENTS)
         return await streams.start(
-            self._watched(request, client_region, route, after=after),
+            streams.counted(self._watches, request, self._publisher.watch(client_region, route, after=after)),
             event=self._encoded.event,
             authenticate=self._authenticate(request),
         )
@@ -178,18 +177,10 @@ class TableRoutes:
     def _authenticate(self, request: Request) -> Callable[[], Awaitable[object]]:
         return partial(bearer_auth.authenticate, self._authenticator, request)
 
-    async def _watched(
-        self, request: Request, client_region: str, route: str, *, after: int
-    ) -> AsyncGenerator[RouteTable | None, None]:
-        """Yield as `Publisher.watch`, counted for the caller. Raises `ResourceExhausted`."""
-        with self._watches.hold(request.state.principal.key):
-            async with aclosing(self._publisher.watch(client_region, route, after=after)) as tables:
-                async for table in tables:
-                    yield table
-
     async def _wait(self, request: Request, found: RegionTables, route: str, *, after: int, wait_us: int) -> bool:
-        """Wait for a table after that generation; return whether there was one in time. Raises as `_watched`."""
-        tables = self._watched(request, found.client_region, route, after=after)
+        """Wait for a table after that generation; return whether there was one in time. Raises as `counted`."""
+        watched = self._publisher.watch(found.client_region, route, after=after)
+        tables = streams.counted(self._watches, request, watched)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
                 async for table in tables:
@@ -299,15 +290,9 @@ class DiscoveryRoutes:
         self._snapshots = snapshots
         self._rejections = rejections
 
-    async def clusters(self, request: Request) -> Response:
-        """Return the clusters of the region in the request."""
-        return await self._answer(request, CLUSTERS)
-
-    async def routes(self, request: Request) -> Response:
-        """Return the route configuration of the region in the request."""
-        return await self._answer(request, ROUTES)
-
-    async def _answer(self, request: Request, type_url: str) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """Return the resources of the region in the request, of the type of the path."""
+        type_url = _DISCOVERED[request.url.path]
         body = await read_body(request, max_bytes=MAX_BODY_BYTES)
         try:
             message = Parse(body, envoy_pb2.DiscoveryRequest(), ignore_unknown_fields=True)
@@ -333,22 +318,17 @@ class DiscoveryRoutes:
         return JsonResponse(json.dumps(document).encode(), headers={"Cache-Control": "no-store"})
 
 
-_DISCOVERY = Endpoint(
-    path="/v3/discovery:clusters",
-    summary="The clusters of a region, for Envoy.",
-    work=DiscoveryRoutes.clusters,
-    parameters=None,
-    answer=dict,
-    method="POST",
-    other={"304": "The version in the request is the newest."},
-    body="A DiscoveryRequest of Envoy's API, version 3, with node.locality.region.",
-)
-DISCOVERY = (
-    _DISCOVERY,
-    replace(
-        _DISCOVERY,
-        path="/v3/discovery:routes",
-        summary="The routes of a region, for Envoy.",
-        work=DiscoveryRoutes.routes,
-    ),
+_DISCOVERED = {"/v3/discovery:clusters": CLUSTERS, "/v3/discovery:routes": ROUTES}
+DISCOVERY = tuple(
+    Endpoint(
+        path=path,
+        summary=f"The {path.rpartition(':')[2]} of a region, for Envoy.",
+        work=DiscoveryRoutes.answer,
+        parameters=None,
+        answer=dict,
+        method="POST",
+        other={"304": "The version in the request is the newest."},
+        body="A DiscoveryRequest of Envoy's API, version 3, with node.locality.region.",
+    )
+    for path in _DISCOVERED
 )

@@ -142,6 +142,16 @@ async def start(
     return EventStream(items, first, event=event, authenticate=authenticate, media_type=media_type)
 
 
+async def counted(
+    counts: StreamCounts, request: Request, items: AsyncGenerator[Item, None]
+) -> AsyncGenerator[Item, None]:
+    """Yield items, counted for the caller. Raises `ResourceExhausted`, and as the items."""
+    with counts.hold(request.state.principal.key):
+        async with aclosing(items):
+            async for item in items:
+                yield item
+
+
 async def disconnected(receive: Receive) -> None:
     """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
@@ -178,17 +188,10 @@ class ChangeRoutes:
         if request.method == "HEAD":
             return Response(headers=HEADERS, media_type=EVENTS)
         return await start(
-            self._counted(request),
+            counted(self._streams, request, self._changes.watch()),
             event=_event,
             authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
         )
-
-    async def _counted(self, request: Request) -> AsyncGenerator[ChangeEvent | None, None]:
-        """Yield as `Changes.watch`, counted for the caller. Raises `ResourceExhausted`."""
-        with self._streams.hold(request.state.principal.key):
-            async with aclosing(self._changes.watch()) as notices:
-                async for notice in notices:
-                    yield notice
 
 
 def _event(notice: ChangeEvent) -> bytes:
@@ -223,15 +226,16 @@ class SampleStreams:
     async def export(self, request: Request, *, selection: Selection, newest: int, after: str) -> Response:
         """Stream the samples of a selection as lines of JSON; without the end of the body they are incomplete."""
         found = samples.export(self._query_context, selection, newest=newest, after=after)
-        return await self._start(request, self._lines(request, found), media_type=LINES)
+        return await self._start(request, counted(self._exports, request, _lines(found)), media_type=LINES)
 
     async def watch(self, request: Request, *, selection: Selection, since_at: int) -> Response:
         """Stream samples as they are stored. The id of an event is the instant, in microseconds since the epoch, from
         which a stream that broke continues: earlier samples have been sent, later ones may have been.
         """
         event_id = request.headers.get("last-event-id", "")
-        events = self._events(request, selection, count(event_id, name="Last-Event-ID") or since_at)
-        return await self._start(request, events, media_type=EVENTS)
+        since_at = count(event_id, name="Last-Event-ID") or since_at
+        found = samples.follow(self._query_context, selection, since_at=since_at)
+        return await self._start(request, counted(self._watches, request, _events(found)), media_type=EVENTS)
 
     async def _start(self, request: Request, items: AsyncGenerator[bytes, None], *, media_type: str) -> Response:
         if request.method == "HEAD":
@@ -244,22 +248,17 @@ class SampleStreams:
             first_timeout_s=None,
         )
 
-    async def _lines(
-        self, request: Request, portions: AsyncGenerator[list[StoredSample], None]
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield portions of samples, counted for the caller. Raises `ResourceExhausted`."""
-        with self._exports.hold(request.state.principal.key):
-            async with aclosing(portions):
-                async for portion in portions:
-                    yield await asyncio.to_thread(_encoded_lines, portion)
 
-    async def _events(self, request: Request, selection: Selection, since_at: int) -> AsyncGenerator[bytes, None]:
-        """Yield as `samples.follow`, counted for the caller. Raises `ResourceExhausted`."""
-        with self._watches.hold(request.state.principal.key):
-            found = samples.follow(self._query_context, selection, since_at=since_at)
-            async with aclosing(found):
-                async for one in found:
-                    yield await asyncio.to_thread(_encoded_event, one.resume_at, one.samples)
+async def _lines(portions: AsyncGenerator[list[StoredSample], None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(portions):
+        async for portion in portions:
+            yield await asyncio.to_thread(_encoded_lines, portion)
+
+
+async def _events(found: AsyncGenerator[SampleList, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(found):
+        async for one in found:
+            yield await asyncio.to_thread(_encoded_event, one.resume_at, one.samples)
 
 
 def _encoded_lines(portion: Sequence[StoredSample]) -> bytes:

@@ -10,6 +10,7 @@ few at a time, so that ingest continues meanwhile.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass
 
 import structlog
 
@@ -48,22 +49,17 @@ Found = tuple[SeriesKey, Change, int]
 """A change of a series, and the distance in microseconds within which two changes are the same."""
 
 
+@dataclass(eq=False, kw_only=True)
 class DriftDetection:
     """The series of the plan in force, as far as they have been read."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        alerting: AlertService,
-        clock: Callable[[], int],
-        recent: RecentBatches | None = None,
-    ) -> None:
-        self._database = database
-        self._plans = plans
-        self._alerting = alerting
-        self._clock = clock
+    database: Database
+    plans: Plans
+    alerting: AlertService
+    clock: Callable[[], int]
+    recent: InitVar[RecentBatches | None] = None
+
+    def __post_init__(self, recent: RecentBatches | None) -> None:
         self._new = NewBatches(recent or RecentBatches())
         self._states: dict[SeriesKey, SeriesState] = {}
         self._read: set[int] = set()
@@ -83,10 +79,12 @@ class DriftDetection:
             raise
 
     async def _run(self) -> None:
-        now_at = self._clock()
+        now_at = self.clock()
         if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
             self._begin(now_at)
-        await self._collect(now_at)
+        async with self.database.connection() as connection:
+            batches = await self._new.read(connection, now_at)
+        await asyncio.to_thread(self._keep, batches, now_at)
         is_due = now_at - self._read_at >= _DETECT_EVERY_US
         if is_due or not self._unsettled.incomplete(self._settled_until):
             # Often, so that each time takes little of a core.
@@ -94,20 +92,17 @@ class DriftDetection:
         if is_due:
             await self._read_rounds(now_at)
             self._read_at = now_at
-            await self._detect()
+            waiting = [(key, state) for key, state in self._states.items() if state.has_new_rounds]
+            for begin in range(0, len(waiting), _SERIES_AT_ONCE):
+                self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _SERIES_AT_ONCE])
             await self._record()
-        self._ended_at = self._clock()
+        self._ended_at = self.clock()
 
     def _begin(self, now_at: int) -> None:
         """Forget everything: another collector may have led meanwhile."""
         self._read, self._read_at = set(), 0
         self._unsettled, self._settled_until, self._late = UnsettledRounds(), 0, {}
         self._new.begin(now_at - _SETTLED_US - OVERLAP_US)
-
-    async def _collect(self, now_at: int) -> None:
-        async with self._database.connection() as connection:
-            batches = await self._new.read(connection, now_at)
-        await asyncio.to_thread(self._keep, batches, now_at)
 
     def _keep(self, batches: Iterable[NewBatch], now_at: int) -> None:
         new: dict[str, list[Records]] = {}
@@ -135,21 +130,18 @@ class DriftDetection:
 
     async def _read_rounds(self, now_at: int) -> None:
         """Read the rounds that were delivered late, and a week of the targets that were not read yet."""
-        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
+        targets = {target.id for target in self.plans.current.targets} if self.plans.current else set()
         self._read.intersection_update(targets)
         self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
         if self._late and now_at - self._late_at >= _LATE_EVERY_US:
-            await self._read_late(tuple(sorted(self._read)))
+            while self._late:
+                region, from_at = next(iter(self._late.items()))
+                window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=self._settled_until)
+                await self._read_window(window, tuple(sorted(self._read)), regions=(region,))
+                del self._late[region]
             self._late_at = now_at
         if unread := targets - self._read:
             await self._read_history(tuple(sorted(unread)))
-
-    async def _read_late(self, targets: tuple[int, ...]) -> None:
-        while self._late:
-            region, from_at = next(iter(self._late.items()))
-            window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=self._settled_until)
-            await self._read_window(window, targets, regions=(region,))
-            del self._late[region]
 
     async def _read_window(
         self, window: Window, targets: tuple[int, ...], *, regions: tuple[str, ...] | None = None
@@ -158,17 +150,17 @@ class DriftDetection:
         from_at, portion_us = window.from_at, HOUR_US
         while from_at < window.until_at:
             part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
-            began_at = self._clock()
-            async with self._database.connection() as connection:
+            began_at = self.clock()
+            async with self.database.connection() as connection:
                 rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions))
-            is_fast = self._clock() - began_at < _FAST_US
+            is_fast = self.clock() - began_at < _FAST_US
             await asyncio.to_thread(self._add, rows)
             from_at, portion_us = part.until_at, min(2 * portion_us, DAY_US) if is_fast else HOUR_US
 
     async def _read_history(self, targets: tuple[int, ...]) -> None:
         until_at = self._settled_until
         from_at = (until_at - MAX_DAYS * DAY_US) // HOUR_US * HOUR_US
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
         self._states |= {key: SeriesState(changes) for key, changes in known.items()}
         await self._read_window(Window(from_at=from_at, until_at=until_at), targets)
@@ -180,16 +172,11 @@ class DriftDetection:
                 key = SeriesKey(target_id=row.target_id, region=row.region, metric=metric)
                 self._states.setdefault(key, SeriesState()).add(row.rounds, row.values(metric), row.limited(metric))
 
-    async def _detect(self) -> None:
-        waiting = [(key, state) for key, state in self._states.items() if state.has_new_rounds]
-        for begin in range(0, len(waiting), _SERIES_AT_ONCE):
-            self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _SERIES_AT_ONCE])
-
     async def _record(self) -> None:
         """Record the changes found; one that cannot be recorded now is recorded by the next run."""
         if not self._unrecorded:
             return
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             rows = await plan_table.targets(connection)
         names = display_names({row.id: (row.name, row.last_version) for row in rows})
         of = {row.id: (names[row.id], row.provider, row.model) for row in rows}
@@ -197,16 +184,16 @@ class DriftDetection:
             key, change, tolerance_us = self._unrecorded[0]
             target, provider, model = of[key.target_id]
             series = ChangedSeries(target=target, provider=provider, model=model, region=key.region, metric=key.metric)
-            async with self._database.transaction() as connection:
+            async with self.database.transaction() as connection:
                 await self._record_one(connection, key, change, series, tolerance_us)
             del self._unrecorded[0]
 
     async def _record_one(
         self, connection: Connection, key: SeriesKey, change: Change, series: ChangedSeries, tolerance_us: int
     ) -> None:
-        now_at = self._clock()
+        now_at = self.clock()
         if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
-            await self._alerting.raise_alert(connection, of_change(series, change, raised_at=now_at))
+            await self.alerting.raise_alert(connection, of_change(series, change, raised_at=now_at))
             _log.info(
                 "drift.found",
                 target=series.target,

@@ -9,6 +9,7 @@ that run may not be recorded. The evidence ignores rounds that it has.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 
 import structlog
 
@@ -41,24 +42,18 @@ _RECORD_EVERY_US = MINUTE_US
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, kw_only=True)
 class IncidentDetection:
     """The watch over the targets of the plan in force. `fleet` knows the vantages whose clocks are wrong."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        plans: Plans,
-        alerting: AlertService,
-        fleet: FleetWatch,
-        clock: Callable[[], int],
-        recent: RecentBatches | None = None,
-    ) -> None:
-        self._database = database
-        self._plans = plans
-        self._alerting = alerting
-        self._fleet = fleet
-        self._clock = clock
+    database: Database
+    plans: Plans
+    alerting: AlertService
+    fleet: FleetWatch
+    clock: Callable[[], int]
+    recent: InitVar[RecentBatches | None] = None
+
+    def __post_init__(self, recent: RecentBatches | None) -> None:
         self._new = NewBatches(recent or RecentBatches())
         self._watch: IncidentWatch | None = None
         self._read_at = 0
@@ -70,7 +65,7 @@ class IncidentDetection:
 
     async def run(self) -> None:
         """Read new rounds, and record the incidents that they open, continue and end. Raises `DatabaseUnavailable`."""
-        plan, now_at = self._plans.current, self._clock()
+        plan, now_at = self.plans.current, self.clock()
         if plan is None:
             return
         if plan.version != self._plan_version:
@@ -80,11 +75,11 @@ class IncidentDetection:
         targets = [target for target in plan.targets if not target.paused]
         is_stale = not 0 <= now_at - self._read_at <= _STALE_US
         watch, self._watch = None if is_stale else self._watch, None
-        async with self._database.connection() as connection:
+        async with self.database.connection() as connection:
             if watch is None:
                 watch = await self._load(connection, targets, now_at)
             await self._read_new(connection, watch, targets, now_at)
-            distrusted = await self._fleet.distrusted(connection, now_at=now_at)
+            distrusted = await self.fleet.distrusted(connection, now_at=now_at)
             await self._find_worked(connection, watch, targets, now_at)
         self._read_at = now_at
         watch.evidence.keep({target.id for target in targets})
@@ -145,8 +140,13 @@ class IncidentDetection:
         is_due = now_at - self._recorded_at.get(incident.id, 0) >= _RECORD_EVERY_US
         if transition.step is Step.CONTINUED and not is_due:
             return True
-        async with self._database.transaction() as connection:
-            target = await self._target(connection, incident.target_id)
+        async with self.database.transaction() as connection:
+            if incident.target_id not in self._described:
+                self._described = {
+                    row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model)
+                    for row in await plan_table.targets(connection)
+                }
+            target = self._described[incident.target_id]
             failures = await incidents.summarised(connection, incident)
             if not await incidents.record(connection, incident, target.name, failures):
                 return False
@@ -154,7 +154,7 @@ class IncidentDetection:
                 transition, target, classes=failures.classes, example=failures.example, raised_at=now_at
             )
             if message is not None:
-                await self._alerting.raise_alert(connection, message)
+                await self.alerting.raise_alert(connection, message)
         self._recorded_at[incident.id] = now_at
         if message is not None:
             _log.warning(
@@ -165,14 +165,6 @@ class IncidentDetection:
                 regions=sorted(incident.failing),
             )
         return True
-
-    async def _target(self, connection: Connection, target_id: int) -> IncidentTarget:
-        if target_id not in self._described:
-            rows = await plan_table.targets(connection)
-            self._described = {
-                row.id: IncidentTarget(name=row.name, provider=row.provider, model=row.model) for row in rows
-            }
-        return self._described[target_id]
 
 
 def _pause_us(plan: Plan) -> int:

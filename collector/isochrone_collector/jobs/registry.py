@@ -1,4 +1,13 @@
-"""Registry of periodic jobs, the loop that runs them, and their health.
+"""Periodic jobs: their registry, the loop that runs them, their health, and the coordination of the collectors on one
+database: leader election, and notifications (LISTEN/NOTIFY).
+
+1. The collector that holds the advisory lock leads and does the work that is done once for all. Every other collector
+   asks for the lock once a second, so that one of them takes over within seconds of the leader's end.
+2. The lock lives with one connection. When that connection is lost, so is leadership, and the leader's work is
+   cancelled. Two leaders are possible for a moment, because the server may release the lock before the collector
+   notices: the work must tolerate being done twice.
+3. A notification may be lost with a connection. So the work that it wakes also reads the database now and then, and a
+   new connection counts as a notification on every channel.
 
 Jobs run beside each other, and none runs beside itself. A job that fails is logged as `job.failed` and runs again. It
 keeps failing if it has failed three times in a row and for five minutes. It works again after a run without an error,
@@ -6,7 +15,7 @@ or while a run lasts longer than five minutes, because some jobs run without end
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,11 +23,105 @@ import structlog
 
 from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts import message
-from isochrone_collector.errors import CollectorError
-from isochrone_collector.jobs.coordination import LeaderElection
+from isochrone_collector.errors import CollectorError, DatabaseUnavailable
 from isochrone_collector.store import job_state
-from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.job_state import Channel
+from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import MINUTE_US, SECOND_US
+
+_RETRY_S = 1.0
+_CONFIRM_S = 1.0
+_CONFIRM_WITHIN_S = 10.0
+
+
+class LeaderElection:
+    """The election among the collectors on one database."""
+
+    def __init__(self, *, database: Database) -> None:
+        self._database = database
+        self._leads = False
+
+    @property
+    def is_leader(self) -> bool:
+        """True while this collector leads, as far as it knows."""
+        return self._leads
+
+    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run `work` whenever this collector leads; ends only by being cancelled."""
+        while True:
+            with suppress(CollectorError):
+                async with self._database.session() as connection:
+                    while not await job_state.take_leader_lock(connection):
+                        await asyncio.sleep(_RETRY_S)
+                    await self._lead(connection, work)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _lead(self, connection: Connection, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._leads = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work())
+                connection.answer_within_s = _CONFIRM_WITHIN_S
+                while True:
+                    await job_state.confirm_primary(connection)
+                    await asyncio.sleep(_CONFIRM_S)
+        except* DatabaseUnavailable as lost:
+            _log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+        finally:
+            self._leads = False
+
+
+_RECONNECT_S = 1.0
+# There may be hundreds of commits per second, and each notification wakes the leader.
+_MIN_PAUSE_S = 0.1
+
+
+class Notifications:
+    """The notifications of one collector, with handlers for each channel, which must be quick."""
+
+    def __init__(self, *, database: Database) -> None:
+        self._database = database
+        self._handlers: dict[Channel, list[Callable[[], None]]] = {channel: [] for channel in Channel}
+        self._samples_stored = asyncio.Event()
+
+    def handle(self, channel: Channel, handler: Callable[[], None]) -> None:
+        """Add a handler of a channel, before `run`."""
+        self._handlers[channel].append(handler)
+
+    def notify_samples(self) -> None:
+        """Notify the other collectors soon that samples were stored."""
+        self._samples_stored.set()
+
+    async def run(self) -> None:
+        """Send and receive notifications; ends only by being cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send())
+            group.create_task(self._receive())
+
+    async def _send(self) -> None:
+        while True:
+            await self._samples_stored.wait()
+            self._samples_stored.clear()
+            with suppress(CollectorError):
+                async with self._database.connection() as connection:
+                    await job_state.notify(connection, Channel.SAMPLES)
+            await asyncio.sleep(_MIN_PAUSE_S)
+
+    async def _receive(self) -> None:
+        while True:
+            with suppress(CollectorError):
+                async with self._database.session() as connection:
+                    await job_state.listen(connection)
+                    for channel in Channel:
+                        self._handle(channel)
+                    async for channel in job_state.received(connection):
+                        self._handle(channel)
+            await asyncio.sleep(_RECONNECT_S)
+
+    def _handle(self, channel: Channel) -> None:
+        for handler in self._handlers[channel]:
+            handler()
+
 
 _log = structlog.get_logger()
 
@@ -149,32 +252,25 @@ class Jobs:
                     await job.woken.wait()
 
 
+@dataclass(eq=False, kw_only=True)
 class JobHealthCheck:
     """Check of the jobs of one collector, while it leads."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        health: Callable[[], Mapping[str, JobHealth]],
-        alerting: AlertService,
-        clock: Callable[[], int],
-    ) -> None:
-        self._database = database
-        self._health = health
-        self._alerting = alerting
-        self._clock = clock
+    database: Database
+    health: Callable[[], Mapping[str, JobHealth]]
+    alerting: AlertService
+    clock: Callable[[], int]
 
     async def run(self) -> None:
         """Record the jobs that keep failing, and forget those that work again. Raises `DatabaseUnavailable`."""
-        at = self._clock()
-        async with self._database.transaction() as connection:
+        at = self.clock()
+        async with self.database.transaction() as connection:
             known = await job_state.failing(connection)
-            for name, health in self._health().items():
+            for name, health in self.health().items():
                 if health.is_failing(at) and name not in known:
                     await job_state.record_failing(connection, name, since_at=health.since_at)
                     alert = message.of_failing_job(name, health.reason, since_at=health.since_at, raised_at=at)
-                    await self._alerting.raise_alert(connection, alert)
+                    await self.alerting.raise_alert(connection, alert)
                     _log.error("job.keeps_failing", job=name, reason=health.reason)
                 elif health.is_working(at) and name in known:
                     await job_state.forget_failing(connection, name)

@@ -40,8 +40,11 @@ class Retention:
     async def run(self) -> None:
         """Delete everything that is due. Raises `DatabaseUnavailable`."""
         periods = self._periods
-        at = await self._newest_at()
-        summarised_until = await self._summarised_until()
+        async with self._database.connection() as connection:
+            newest = await vantages.newest_receipts(connection)
+            summarised_until = (await job_state.progress(connection)).get(Resolution.DAY.job, 0)
+        # Never in the future.
+        at = min(newest.samples_at or 0, self._clock())
         if periods.samples_us is not None:
             await self._repeat("late samples", at - periods.samples_us, partitions.forget_late)
             await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, partitions.forget_batches)
@@ -58,17 +61,6 @@ class Retention:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
             for day_at in await partitions.retire(self._database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
-
-    async def _newest_at(self) -> int:
-        """Return the instant of the newest samples, but none in the future; 0 before the first."""
-        async with self._database.connection() as connection:
-            newest = await vantages.newest_receipts(connection)
-        return min(newest.samples_at or 0, self._clock())
-
-    async def _summarised_until(self) -> int:
-        """Return the instant until which days are summarised; 0 if none is."""
-        async with self._database.connection() as connection:
-            return (await job_state.progress(connection)).get(Resolution.DAY.job, 0)
 
     async def _forget(self, resolution: Resolution, before_at: int) -> None:
         async def forget(database: Database, before_at: int) -> bool:

@@ -14,7 +14,8 @@ The laws:
 6. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 
 import structlog
 
@@ -91,7 +92,11 @@ class Rollup:
 
     async def _next_hours(self, done_until: int, until_at: int) -> int:
         """Summarise the next hour, or skip a day without samples; return the instant until which hours are done."""
-        if done_until + DAY_US <= until_at and await self._is_empty(done_until):
+        is_empty = False
+        if done_until + DAY_US <= until_at:
+            async with self._database.connection() as connection:
+                is_empty = not await rollups.any_samples(connection, _day(done_until))
+        if is_empty:
             done_until += DAY_US
         else:
             await rollups.summarise_hour(self._database, done_until)
@@ -119,7 +124,9 @@ class Rollup:
             kept = await partitions.days(connection)
             retired_until = await partitions.retired_until(connection)
         kept_from = max(min(kept, default=at), retired_until)
-        hours = _hours_of(spans, Window(from_at=kept_from, until_at=hours_until))
+        # The spans are closed, and of whole hours.
+        late = (range(max(span.from_at, kept_from), min(span.until_at + 1, hours_until), HOUR_US) for span in spans)
+        hours = sorted(set(chain.from_iterable(late)))
         for hour_at in hours:
             await rollups.summarise_hour(self._database, hour_at)
         days = sorted({day_of(hour_at) for hour_at in hours if hour_at < days_until})
@@ -128,10 +135,6 @@ class Rollup:
         await self._record(LATE, at)
         if hours:
             _log.info("summary.renewed", hours=len(hours), days=len(days), oldest_at=hours[0])
-
-    async def _is_empty(self, at: int) -> bool:
-        async with self._database.connection() as connection:
-            return not await rollups.any_samples(connection, _day(at))
 
     async def _record(self, name: str, done_until: int) -> None:
         async with self._database.connection() as connection:
@@ -156,17 +159,6 @@ async def _set_back(connection: Connection, done: Mapping[str, int], at: int) ->
     for name, until_at in changed.items():
         await job_state.advance(connection, name, until_at)
     return changed
-
-
-def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:
-    """Return the distinct hours of closed spans of whole hours that are within a window, ascending."""
-    return sorted(
-        {
-            hour_at
-            for span in spans
-            for hour_at in range(max(span.from_at, within.from_at), min(span.until_at + 1, within.until_at), HOUR_US)
-        }
-    )
 
 
 def _day(from_at: int) -> Window:

@@ -31,7 +31,6 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import serialization
 from isochrone_collector.store import incidents, job_state, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store.incidents import IncidentRow
 from isochrone_collector.store.postgres.pool import Connection, Database, fetch, query
 from isochrone_collector.store.routes import TableRow
 from isochrone_collector.store.vantages import VantageStateRow
@@ -84,7 +83,11 @@ class ClockWatch:
             self._guard.hear_database(await _database_offset_us(connection))
         verdict = self._guard.update()
         if bool(verdict.reason) != bool(self._reported.reason):
-            await self._report(verdict)
+            if verdict.reason:
+                _log.error("clock.skew_detected", reason=verdict.reason, correction_us=verdict.correction_us)
+                await self._alerting.try_raise(of_collector_clock(verdict.reason, raised_at=self._guard.now_at()))
+            else:
+                _log.warning("clock.skew_resolved", hint="paused jobs continue")
         before, self._reported = self._reported, verdict
         if self.on_step and abs(verdict.correction_us - before.correction_us) > AGREE_US:
             await self.on_step()
@@ -102,13 +105,6 @@ class ClockWatch:
                 await job.work()
 
         return replace(job, work=work)
-
-    async def _report(self, verdict: Verdict) -> None:
-        if not verdict.reason:
-            _log.warning("clock.skew_resolved", hint="paused jobs continue")
-            return
-        _log.error("clock.skew_detected", reason=verdict.reason, correction_us=verdict.correction_us)
-        await self._alerting.try_raise(of_collector_clock(verdict.reason, raised_at=self._guard.now_at()))
 
 
 DISK_EVERY_US = 2 * SECOND_US
@@ -208,7 +204,12 @@ class RouteWatch:
     async def run(self) -> None:
         """Raise the alerts of new tables. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
-            generation = await self._begin(connection)
+            generation = self._generation
+            if generation is None:
+                done_until = (await job_state.progress(connection)).get(_PROGRESS)
+                # Without a record the tables so far were built before there were such alerts.
+                until_at = self._clock() if done_until is None else done_until
+                generation = await tables.generation_at(connection, until_at)
             rows = await tables.after(connection, generation)
         # Another leader's tables are read once more when this one leads again: alerts have ids of their own.
         self._generation = None
@@ -217,13 +218,6 @@ class RouteWatch:
             generation = rows[-1].generation
         self._generation = generation
 
-    async def _begin(self, connection: Connection) -> int:
-        if self._generation is not None:
-            return self._generation
-        done_until = (await job_state.progress(connection)).get(_PROGRESS)
-        # Without a record the tables so far were built before there were such alerts.
-        return await tables.generation_at(connection, self._clock() if done_until is None else done_until)
-
     async def _raise(self, rows: list[TableRow]) -> None:
         found = [serialization.load(RouteTable, row.document) for row in rows]
         async with self._database.transaction() as connection:
@@ -231,21 +225,18 @@ class RouteWatch:
             last_alerts = await self._alerting.last_alerts(connection, _OBJECTIVE)
             for table in found:
                 now_at = self._clock()
+                # The targets with an incident in the region of the table within its window.
+                explained = {
+                    row.subject
+                    for row in recent
+                    if table.client_region in row.regions
+                    and row.opened_at < table.window.until_at
+                    and (row.recovered_at is None or row.recovered_at >= table.window.from_at)
+                }
                 if change := of_change(table, raised_at=now_at):
                     await self._alerting.raise_alert(connection, change)
-                for message in objective_alerts(table, last_alerts, _explained(table, recent), raised_at=now_at):
+                for message in objective_alerts(table, last_alerts, explained, raised_at=now_at):
                     await self._alerting.raise_alert(connection, message)
                     last = LastAlert(kind=message.kind, alert_id=message.id, raised_at=message.raised_at)
                     last_alerts[message.subject] = last
             await job_state.advance(connection, _PROGRESS, max(table.built_at for table in found))
-
-
-def _explained(table: RouteTable, recent: list[IncidentRow]) -> set[str]:
-    """Return the targets with an incident in the region of a table within its window."""
-    return {
-        row.subject
-        for row in recent
-        if table.client_region in row.regions
-        and row.opened_at < table.window.until_at
-        and (row.recovered_at is None or row.recovered_at >= table.window.from_at)
-    }

@@ -5,8 +5,7 @@ the database every second or two.
 from collections.abc import Callable
 from functools import partial
 
-from isochrone_collector.jobs.coordination import Notifications
-from isochrone_collector.jobs.registry import Job
+from isochrone_collector.jobs.registry import Job, Notifications
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.objective import (
     cost_of,
@@ -142,7 +143,10 @@ def _excluded(reasons: Mapping[str, str]) -> tuple[Excluded, ...]:
 
 def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decision:
     ranked = ranked_members(inputs, [target for target, reason in reasons.items() if not reason])
-    thawed = replace(before, frozen_at=None, ranked_since=_ranked_since(inputs, before, ranked))
+    # 0 for a member with more samples than the short window holds; one that is left out for a while keeps its instant.
+    since_at = {one: inputs.at * has_few_samples(inputs, one) for one in ranked} | dict(before.ranked_since)
+    ranked_since = {target.name: since_at[target.name] for target in inputs.targets if target.name in since_at}
+    thawed = replace(before, frozen_at=None, ranked_since=ranked_since)
     chosen, change, sentence = _chosen(inputs, thawed, ranked, reasons)
     sharing, shown = _ranking(inputs, chosen, ranked)
     remembering = remember_tails(replace(chosen, order=tuple(shown)), inputs, shown)
@@ -160,14 +164,6 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
         excluded=_excluded(reasons),
         state=state,
     )
-
-
-def _ranked_since(inputs: Inputs, before: State, ranked: Sequence[str]) -> dict[str, int]:
-    """Return the instant at which each member was ranked first; 0 for a member that has more samples than the short
-    window holds: it was measured before it was ranked. A member that is left out for a while keeps its instant.
-    """
-    since_at = {one: inputs.at * has_few_samples(inputs, one) for one in ranked} | dict(before.ranked_since)
-    return {target.name: since_at[target.name] for target in inputs.targets if target.name in since_at}
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
@@ -206,9 +202,7 @@ def _chosen(
 
 
 def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[State, str]:
-    """Return the state with the weights of this epoch, and why they moved: one step from those at its beginning, after
-    the weight of failing or removed members was transferred.
-    """
+    """Return the state with this epoch's weights, one step on, and why they moved."""
     failing = _failing(inputs, state.order)
     others = [target for target in state.order if target not in failing and target not in sharing]
     wanted = wanted_weights(inputs, sharing, others)
@@ -249,6 +243,7 @@ def entries_of(
 def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, hedge: Hedge | None) -> RouteEntry:
     evidence, described, cost = inputs.of(target), inputs.described(target), cost_of(inputs, target)
     price = described.price
+    shift = Shift(estimate=0.0, low=0.0, high=0.0) if target == best else inputs.against(target, best).window
     return RouteEntry(
         rank=rank,
         weight=state.weights.get(target, 0.0),
@@ -272,7 +267,7 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
         usd_per_m_output=price.usd_per_m_output if price else None,
         slo_eligible=eligible(evidence, inputs.route.slo),
         cost=round(cost.total, 6) if cost else None,
-        vs_best=_advantage(inputs, target, best),
+        vs_best=Advantage(shift_us=shift.estimate, low_us=shift.low, high_us=shift.high) if shift else None,
         hedge=hedge,
         hold=Hold(
             state="active" if target == state.incumbent else "waiting",
@@ -293,10 +288,3 @@ def _hedge(inputs: Inputs, state: State, first: str, second: str) -> Hedge | Non
         return None
     tails, is_known = state.tails.get(first, {}).get(second, ()), second in state.gains.get(first, ())
     return hedge(inputs, tails, first, second, is_known=is_known)
-
-
-def _advantage(inputs: Inputs, target: str, best: str) -> Advantage | None:
-    if target == best:
-        return Advantage(shift_us=0.0, low_us=0.0, high_us=0.0)
-    shift = inputs.against(target, best).window
-    return Advantage(shift_us=shift.estimate, low_us=shift.low, high_us=shift.high) if shift else None

@@ -169,9 +169,7 @@ def evidence_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MemberProbes:
-    """The probes of a member in one region by vantages that are not suspect; its `runs` of failures by vantage, in all
-    regions; its requests, their TTFT, and whether each one that was sent succeeded, in the order of their rounds.
-    """
+    """The probes and requests of a member in one region, by round, and the `runs` of failures by vantage."""
 
     member: int
     runs: Mapping[int, int]
@@ -291,9 +289,7 @@ def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: in
 
 
 def _rounds_due(rounds_at: Integers, every_us: int) -> int:
-    """Count the rounds that were due from the first to the last of these. The interval may have changed in between, so
-    a gap counts as its multiple of the usual gap around it, or of the current interval if that is longer.
-    """
+    """Count the rounds due between these: a gap counts by the usual gap around it, as intervals change."""
     gaps = np.diff(rounds_at)
     if not len(gaps):
         return 1

@@ -58,9 +58,7 @@ _MAX_EPOCH_US = 30 * MINUTE_US
 
 
 def rules_for(every_us: Sequence[int]) -> Rules:
-    """Return the rules of a route from its members' intervals: an epoch has six rounds of the slowest member, the
-    window twelve epochs, the middle window nine, the short one two; the dwell and the half-life of the penalty are six.
-    """
+    """Return the rules: an epoch is six rounds of the slowest member, the windows twelve, nine and two epochs."""
     epoch_us = min(max(ROUNDS_PER_EPOCH * max(every_us, default=MINUTE_US), _MIN_EPOCH_US), _MAX_EPOCH_US)
     return Rules(
         epoch_us=epoch_us,

@@ -61,7 +61,9 @@ def comparisons_of(
     shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
     joint = [_paired(rounds, *pair, 1) for pair in pairs]
     differences = [one.differences() for one in shared]
-    shifts = _shifts(differences, at=at, rules=rules, history=drift and _histories(drift, pairs, rules))
+    spans_us = (rules.window_us, rules.middle_us, rules.short_us)
+    history = drift and stacked([drift(pairs, span_us) for span_us in spans_us])
+    shifts = _shifts(differences, at=at, rules=rules, history=history)
     return [
         Comparison(
             left=probes.members[left],
@@ -101,11 +103,6 @@ class _Pairs:
         return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
 
 
-def _histories(drift: Drift, pairs: Sequence[tuple[int, int]], rules: Rules) -> VarianceInflation:
-    """Return the drift of each pair over the whole window, then over the middle one, then over the short one."""
-    return stacked([drift(pairs, span_us) for span_us in (rules.window_us, rules.middle_us, rules.short_us)])
-
-
 def _shifts(
     series: Sequence[Series], *, at: int, rules: Rules, history: VarianceInflation | None
 ) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
@@ -128,9 +125,7 @@ def _shifts(
 
 
 def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> VarianceInflation:
-    """Return the inflation of the few differences of the short window, by those before it: they do not show their own
-    dependence, and a step among them would look like dependence.
-    """
+    """Return the inflation of the short window's differences by those before: they do not show their own."""
     found = independent(len(short))
     # As many half periods as make the shortest one about as long as the differences.
     lengths = [len(before) // len(own) * 2 if len(own) else 0 for own, before in zip(short, earlier, strict=True)]
@@ -148,9 +143,11 @@ def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
     cells = probes.round_at * vantages + place
     series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
     found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
-    return JointRounds(
-        round_at=tuple((found // vantages).tolist()), ttft={name: _column(found, *own) for name, own in series.items()}
-    )
+    columns = {}
+    for name, (own, values) in series.items():
+        buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
+        columns[name] = tuple(buckets.get(cell) for cell in found.tolist())
+    return JointRounds(round_at=tuple((found // vantages).tolist()), ttft=columns)
 
 
 def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
@@ -161,18 +158,9 @@ def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
     return _medians(cells[own], np.where(censored, np.maximum(values, largest), values))
 
 
-def _column(cells: Integers, own: Integers, values: Reals) -> tuple[int | None, ...]:
-    """Return the bucket of the value at each of `cells`, `None` at those that are not its own."""
-    buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
-    return tuple(buckets.get(cell) for cell in cells.tolist())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRounds:
-    """The slots of each vantage with a TTFT of one member, as cells that are distinct and ascend, and their instants:
-    the median of the first round in each, and whether that is a limit: half of the round's probes or more were
-    cut off.
-    """
+    """A member's first rounds by vantage and slot, as ascending cells, with medians and whether they are limits."""
 
     cells: Integers
     slot_at: Integers
@@ -272,9 +260,7 @@ def build_inputs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """The probes of all vantages in the window of a route, with what is known of the vantages. `members` are those of
-    the route in its order, as indices of the probes' members; `every_us` are the intervals of the probes' members.
-    """
+    """The probes of all vantages in a route's window; `members` and `every_us` are by the probes' members."""
 
     route: Route
     plan: Plan

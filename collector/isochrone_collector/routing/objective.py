@@ -56,9 +56,7 @@ def _sent(inputs: Inputs, target: str) -> int:
 
 
 def is_failing(inputs: Inputs, target: str) -> bool:
-    """Return whether a member fails: several vantages get only failures, most of this region among them; or all of this
-    region do, for longer; or success is certainly below the minimum.
-    """
+    """Return whether several vantages fail, or for longer all of this region, or success is below the minimum."""
     evidence, rules = inputs.of(target), inputs.rules
     most_here = 2 * evidence.failing_here > evidence.vantages
     if evidence.fails_here or (evidence.failing_vantages >= rules.failing_vantages and most_here):

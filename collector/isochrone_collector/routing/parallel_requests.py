@@ -202,7 +202,9 @@ def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
         return None
     usd = {target: usd_ms(inputs.described(target), inputs.route.objective) for target in well}
     scores = {chosen: p95_us + US_PER_MS * sum(map(usd.__getitem__, chosen)) for chosen, p95_us in expected.items()}
-    best = _smallest_near_best(inputs, scores)
+    soonest = min(scores.values())
+    near = soonest + max(inputs.rules.margin_us, inputs.rules.margin_share * soonest)
+    best = min((chosen for chosen in scores if scores[chosen] <= near), key=lambda one: (len(one), scores[one], one))
     factor, reason = _cost_factor(inputs, best, first=well[0])
     return RaceSet(
         targets=best,
@@ -210,13 +212,6 @@ def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
         usd_factor=factor,
         reason=reason if len(best) > 1 else _why_alone(best[0], well, expected),
     )
-
-
-def _smallest_near_best(inputs: Inputs, scores: dict[MemberSet, float]) -> MemberSet:
-    """Return the best of the smallest sets that are within the margin of the best set of all."""
-    soonest = min(scores.values())
-    near = soonest + max(inputs.rules.margin_us, inputs.rules.margin_share * soonest)
-    return min((chosen for chosen in scores if scores[chosen] <= near), key=lambda one: (len(one), scores[one], one))
 
 
 def _cost_factor(inputs: Inputs, chosen: MemberSet, *, first: str) -> tuple[float, str]:

@@ -219,19 +219,14 @@ def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int
 def remember_tails(state: State, inputs: Inputs, ranked: Sequence[str]) -> State:
     """Return the state with the joint rounds of finished epochs, and the gains that they show."""
     rules = inputs.rules
-    until_at = epoch_of(inputs.at - _settled_us(inputs), rules) * rules.epoch_us
+    # Old enough for all samples, also those of the slowest probes; half a window at most, so that it is still in it.
+    timeout_us = max(target.workload.timeouts.first_token_us for target in inputs.targets)
+    settled_us = max(rules.epoch_us, min(timeout_us, rules.window_us // 2))
+    until_at = epoch_of(inputs.at - settled_us, rules) * rules.epoch_us
     if until_at <= state.tails_until_at:
         return state
     tails = extended(state.tails, inputs, ranked, since_at=state.tails_until_at, until_at=until_at)
     return replace(state, tails=tails, tails_until_at=until_at, gains=known_gains(tails, rules, state.gains))
-
-
-def _settled_us(inputs: Inputs) -> int:
-    """Return the age, in microseconds, from which on a round has all its samples: an epoch, and the timeout of a first
-    token, so that the slowest ones are not missing. Half a window at most, so that the round is still in it.
-    """
-    timeout_us = max(target.workload.timeouts.first_token_us for target in inputs.targets)
-    return max(inputs.rules.epoch_us, min(timeout_us, inputs.rules.window_us // 2))
 
 
 def shares(state: State, inputs: Inputs, target: str) -> bool:

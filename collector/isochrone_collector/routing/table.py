@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from isochrone_collector.analysis.stats.shifts import Shift
 from isochrone_collector.routing import serialization
 from isochrone_collector.routing.decision import Decision, decide, is_aging
 from isochrone_collector.routing.inputs import Inputs
@@ -74,9 +73,7 @@ def build_table(
 
 
 def needs_publishing(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
-    """Return whether a decision deserves a new generation: something changed, or the published table is a fifth of an
-    epoch old and there is newer evidence, or the published table is from the future.
-    """
+    """Return whether something changed, newer evidence is due after a fifth of an epoch, or the table is ahead."""
     if published is None or decision.change is not ChangeKind.EVIDENCE or published.state is not decision.route_state:
         return True
     if published.fresh_until_at > inputs.at + inputs.rules.fresh_us:
@@ -104,7 +101,11 @@ def _race_of(inputs: Inputs, decision: Decision) -> RaceSet | None:
 def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
     """Return the steps of a decision as sentences, in the order of the rules."""
     ranked = [entry.target for entry in decision.entries]
-    steps = [_summary(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
+    window, epoch = durations.write(inputs.rules.window_us), durations.write(inputs.rules.epoch_us)
+    suspects = f"{inputs.suspects} of {inputs.vantages} vantages are suspect, {inputs.suspects_here}"
+    where = f"of {inputs.vantages_here} in {inputs.client_region}"
+    steps = [f"plan {inputs.plan_version}; window {window}, epoch {epoch}; {suspects} {where}"]
+    steps += [f"{one.target} is left out: {one.reason}" for one in decision.excluded]
     if decision.route_state in _READY:
         steps += [_eligibility(inputs, target) for target in ranked]
         steps += [_cost(inputs, target) for target in ranked]
@@ -113,15 +114,6 @@ def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[st
     steps.append(f"decided ({decision.change}): {decision.sentence}")
     steps += _outcome(inputs, decision, ranked)
     return tuple(steps)
-
-
-def _summary(inputs: Inputs) -> str:
-    window, epoch = durations.write(inputs.rules.window_us), durations.write(inputs.rules.epoch_us)
-    return (
-        f"plan {inputs.plan_version}; window {window}, epoch {epoch}; "
-        f"{inputs.suspects} of {inputs.vantages} vantages are suspect, "
-        f"{inputs.suspects_here} of {inputs.vantages_here} in {inputs.client_region}"
-    )
 
 
 def _eligibility(inputs: Inputs, target: str) -> str:
@@ -185,8 +177,12 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
 def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
     compared, rules = inputs.against(incumbent, target), inputs.rules
     spans = ((compared.window, rules.window_us), (compared.middle, rules.middle_us), (compared.short, rules.short_us))
-    text = "; ".join(f"{_slower(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
-    return f"{incumbent} against {target}: {text}"
+    texts = [
+        f"{_by('slower by', 'faster by', shift.estimate, shift.low, shift.high) if shift else 'no rounds to compare'} "
+        f"over {durations.write(span_us)}"
+        for shift, span_us in spans
+    ]
+    return f"{incumbent} against {target}: {'; '.join(texts)}"
 
 
 def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
@@ -244,12 +240,6 @@ def _hedge(hedge: Hedge) -> str:
         return f"hedge with {hedge.target}: no, {hedge.reason}"
     without, with_hedge = hedge.expected_p99_without_us or 0.0, hedge.expected_p99_with_us or 0.0
     return f"hedge: start {hedge.target} after {_ms(hedge.delay_us)}; p99 {_ms(without)} → {_ms(with_hedge)} expected"
-
-
-def _slower(shift: Shift | None) -> str:
-    if shift is None:
-        return "no rounds to compare"
-    return _by("slower by", "faster by", shift.estimate, shift.low, shift.high)
 
 
 def _by(positive: str, negative: str, value_us: float, low_us: float | None, high_us: float | None) -> str:

@@ -11,12 +11,11 @@ from isochrone_collector.alerting.service import AlertService, AlertState
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import ClockGuard
-from isochrone_collector.grpc_api.push_metrics import PushMetrics
+from isochrone_collector.grpc_api.services import PushMetrics
 from isochrone_collector.ingest.row_encoder import RowEncoder
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs import watches
-from isochrone_collector.jobs.coordination import Notifications
-from isochrone_collector.jobs.registry import Jobs
+from isochrone_collector.jobs.registry import Jobs, Notifications
 from isochrone_collector.jobs.watches import ClockWatch, DiskWatch
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
@@ -77,7 +76,10 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     alerts = AlertService(database=database, receivers=receivers, clock=clock.now_at)
     notifications.handle(Channel.ALERTS, alerts.wake)
     disk_watch = await _disk_watch(settings, alerts, clock)
-    certificates = _certificates(settings)
+    reached = settings.http if settings.http and settings.listen.is_loopback else settings.listen
+    certificates = (
+        Certificates(settings.tls, data_dir=settings.data_dir, host=reached.host) if settings.tls is not None else None
+    )
     authenticator = Authenticator(
         database=database, clock=clock.database_at, required=certificates is not None, proxy=settings.proxy
     )
@@ -101,7 +103,14 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             publishing=publishing,
             recent=recent,
         ),
-        query_context=_query_context(settings, query_database, plans, clock),
+        query_context=QueryContext(
+            database=query_database,
+            plans=plans,
+            clock=clock.now_at,
+            webhook=bool(settings.receivers),
+            paused=lambda: clock.reason,
+            region_places=settings.region_places,
+        ),
         authenticator=authenticator,
         enrolment=Enrolment(
             database=database,
@@ -197,17 +206,6 @@ async def _ingest(
     return ingest
 
 
-def _query_context(settings: Settings, database: Database, plans: Plans, clock: ClockGuard) -> QueryContext:
-    return QueryContext(
-        database=database,
-        plans=plans,
-        clock=clock.now_at,
-        webhook=bool(settings.receivers),
-        paused=lambda: clock.reason,
-        region_places=settings.region_places,
-    )
-
-
 def _receivers(
     chosen: Sequence[Receiver], database: Database, clock: ClockGuard, stack: AsyncExitStack
 ) -> "list[ReceiverDelivery]":
@@ -222,10 +220,3 @@ def _receivers(
         stack.push_async_callback(delivery.close)
         found.append(delivery)
     return found
-
-
-def _certificates(settings: Settings) -> Certificates | None:
-    if settings.tls is None:
-        return None
-    reached = settings.http if settings.http and settings.listen.is_loopback else settings.listen
-    return Certificates(settings.tls, data_dir=settings.data_dir, host=reached.host)

@@ -91,25 +91,23 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFiles:
+    """The files of a pair, and of the authorities (PEM) that sign the certificates of clients."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
 class NextFiles:
     """The files of the next pair beside `own`. The key moves first: without it, a switch was interrupted."""
 
-    own: Tls
-
-    @property
-    def certificate(self) -> Path:
-        """The next certificate."""
-        return self._beside("next-certificate.pem")
-
-    @property
-    def key(self) -> Path:
-        """Its key."""
-        return self._beside("next-key.pem")
-
-    @property
-    def switch_at_file(self) -> Path:
-        """The instant of the switch, in microseconds since the Unix epoch."""
-        return self._beside("switch-at")
+    def __init__(self, own: PairFiles) -> None:
+        self.own = own
+        folder = own.certificate.parent
+        self.certificate, self.key = folder / "next-certificate.pem", folder / "next-key.pem"
+        self.switch_at_file = folder / "switch-at"
+        """The file with the instant of the switch, in microseconds since the Unix epoch."""
 
     def switch_at(self) -> int | None:
         """Return the instant of the switch, `None` without a next pair. Raises `OSError` and `ValueError`."""
@@ -117,8 +115,6 @@ class NextFiles:
 
     def switch_if_due(self, now_at: int) -> None:
         """Move the next pair into place at its instant, or complete that. Raises `OSError` and `ValueError`."""
-        assert self.own.certificate is not None
-        assert self.own.key is not None
         switch_at = self.switch_at()
         if switch_at is not None and switch_at <= now_at:
             self.key.replace(self.own.key)
@@ -129,23 +125,18 @@ class NextFiles:
         """Return the next pair, if there is one. Raises `StartError`."""
         if not (self.certificate.exists() and self.key.exists()):
             return None
-        return _load(Tls(certificate=self.certificate, key=self.key, client_ca=None))
-
-    def _beside(self, name: str) -> Path:
-        assert self.own.certificate is not None
-        return self.own.certificate.with_name(name)
+        return _load(PairFiles(self.certificate, self.key))
 
 
 class Certificates:
-    """The certificate in use, and the `coming` one that is announced.
-
-    Raises `StartError` when the files cannot be used at the start. Later, an unusable pair is logged and the one in use
-    stays.
-    """
+    """The certificate in use, and the `coming` one. Raises `StartError` at the start; later that is logged."""
 
     def __init__(self, files: Tls, *, data_dir: Path, host: str) -> None:
-        self._is_owner = files.certificate is None
-        self._files = _own_files(files, data_dir / "tls", host) if self._is_owner else files
+        self._is_owner = files.certificate is None or files.key is None
+        if files.certificate is None or files.key is None:
+            self._files = _own_files(files, data_dir / "tls", host)
+        else:
+            self._files = PairFiles(files.certificate, files.key, files.client_ca)
         self._next = NextFiles(self._files)
         self._lock = threading.Lock()
         self._switch_if_due()
@@ -223,7 +214,6 @@ class Certificates:
         return _configuration(self.current)
 
     def _load_into(self, context: ssl.SSLContext) -> None:
-        assert self._files.certificate is not None
         context.load_cert_chain(self._files.certificate, self._files.key)
 
     def _file_stamps(self) -> list[tuple[int, int] | None]:
@@ -244,9 +234,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_ino
 
 
-def _load(files: Tls) -> KeyPair:
-    assert files.certificate is not None
-    assert files.key is not None
+def _load(files: PairFiles) -> KeyPair:
     chain, key = _bytes(files.certificate), _bytes(files.key)
     try:
         [first, *_] = x509.load_pem_x509_certificates(chain)
@@ -304,7 +292,7 @@ def rotate(data_dir: Path, *, switch_at: int) -> tuple[bytes, bool]:
         raise SettingsError(f"cannot rotate the certificate in {folder}: {error.strerror}", hint=hint) from error
     except StartError as error:
         raise SettingsError(str(error), hint=error.hint) from error
-    coming = _load(Tls(certificate=files.certificate, key=files.key, client_ca=None))
+    coming = _load(PairFiles(files.certificate, files.key))
     return coming.fingerprint, is_new
 
 
@@ -317,15 +305,13 @@ def switch_at(data_dir: Path, fingerprint: bytes) -> int | None:
         return None
 
 
-def _pair_in(folder: Path, *, client_ca: Path | None = None) -> Tls:
-    return Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=client_ca)
+def _pair_in(folder: Path, *, client_ca: Path | None = None) -> PairFiles:
+    return PairFiles(folder / "certificate.pem", folder / "key.pem", client_ca)
 
 
-def _own_files(files: Tls, folder: Path, host: str) -> Tls:
+def _own_files(files: Tls, folder: Path, host: str) -> PairFiles:
     """Return the files of the collector's own pair, created on first use."""
     own = _pair_in(folder, client_ca=files.client_ca)
-    assert own.certificate is not None
-    assert own.key is not None
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _exclusive(folder / "lock"):

@@ -34,7 +34,7 @@ def grpc_server(
 ) -> grpc.aio.Server:
     """Create a server with every service; `http_port` is the port of HTTP, or 0."""
     server = grpc.aio.server(
-        interceptors=[AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused), parts.push_metrics],
+        interceptors=[AuthInterceptor(authenticator, on_refused=parts.push_metrics.count_refused)],
         # Above the limit gRPC closes a connection when it is accepted.
         options=[*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections(_MAX_CONNECTIONS))],
     )
@@ -61,22 +61,19 @@ def grpc_server(
         snapshots=parts.snapshots, publisher=parts.publishing.publisher, rejections=parts.rejections
     )
     discovery.add_to_server(server)
-    ours = add_to_server(server, fleet, operations)
+    ours = add_to_server(server, fleet, operations, parts.push_metrics)
     reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     return server
 
 
 def socket_authenticator(parts: Parts) -> Authenticator:
     """Create the authenticator of the Unix sockets, on which every caller is the operator of this process's user."""
-    user = Principal(role=Role.OPERATOR, name=f"{UNIX}{_user()}", has_credential=False)
-    return Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
-
-
-def _user() -> str:
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        return str(os.geteuid())
+        name = str(os.geteuid())
+    user = Principal(role=Role.OPERATOR, name=f"{UNIX}{name}", has_credential=False)
+    return Authenticator(database=parts.database, clock=parts.clock.database_at, required=False, local=user)
 
 
 def _announced(parts: Parts) -> Sequence[KeyPair]:

@@ -137,9 +137,7 @@ async def _listen_locally(
 async def _prepare(
     settings: Settings, conninfo: str, stack: AsyncExitStack, stop_requested: asyncio.Event
 ) -> Parts | None:
-    """Migrate the database and assemble the parts on it, once it is there: a machine may start before its database, and
-    a failover takes seconds. Returns `None` if a stop is requested meanwhile. Raises `CollectorError`.
-    """
+    """Migrate the database and assemble the parts once it is there; `None` if a stop is requested meanwhile."""
     for host in unverified_hosts(conninfo):
         hint = "add sslmode=verify-full to the database URL, and sslrootcert=FILE for an authority of your own"
         _log.warning("database.unverified", host=host, hint=hint)

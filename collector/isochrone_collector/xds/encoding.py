@@ -3,14 +3,14 @@
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from isochrone_collector.xds import envoy_pb2
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resource
-from isochrone_collector.xds.stream_state import Request, Response
+from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Request, Resource, Response
 
 _PREFIX = "type.googleapis.com/envoy.extensions"
 MESSAGE_OF: dict[str, type[Message]] = {
@@ -91,28 +91,20 @@ def _packed(value: object) -> object:
     return {name: _packed(one) for name, one in value.items()}
 
 
-def request_of(message: envoy_pb2.DiscoveryRequest, type_url: str) -> Request:
-    """Read a request for the state of the world; `type_url` is that of the service, if it has only one."""
-    return Request(
+def request_of(message: envoy_pb2.DiscoveryRequest | envoy_pb2.DeltaDiscoveryRequest, type_url: str) -> Request:
+    """Read a request of either form; `type_url` is that of the service, if it has only one."""
+    request = Request(
         type_url=message.type_url or type_url,
         client_region=message.node.locality.region,
         node_id=message.node.id,
         nonce=message.response_nonce,
-        version=message.version_info,
-        names=tuple(message.resource_names),
         error=message.error_detail.message if message.HasField("error_detail") else None,
     )
-
-
-def delta_request_of(message: envoy_pb2.DeltaDiscoveryRequest, type_url: str) -> Request:
-    """Read a delta request; `type_url` as in `request_of`."""
-    return Request(
-        type_url=message.type_url or type_url,
-        client_region=message.node.locality.region,
-        node_id=message.node.id,
-        nonce=message.response_nonce,
+    if isinstance(message, envoy_pb2.DiscoveryRequest):
+        return replace(request, version=message.version_info, names=tuple(message.resource_names))
+    return replace(
+        request,
         names=tuple(message.resource_names_subscribe),
         removed_names=tuple(message.resource_names_unsubscribe),
         versions=dict(message.initial_resource_versions),
-        error=message.error_detail.message if message.HasField("error_detail") else None,
     )

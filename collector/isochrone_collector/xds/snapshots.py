@@ -14,8 +14,15 @@ from hashlib import blake2b
 from isochrone_collector.auth.limits import RefusalLog
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.xds.resources import CLUSTERS, ROUTES, Resources, Snapshot, resources_of, snapshot
-from isochrone_collector.xds.stream_state import Rejection
+from isochrone_collector.xds.stream_state import (
+    CLUSTERS,
+    ROUTES,
+    Rejection,
+    Resources,
+    Snapshot,
+    resources_of,
+    snapshot,
+)
 from isochrone_common.route_consumer import FollowedTables, endpoint
 from isochrone_wire.model import Plan
 from isochrone_wire.routes import RouteEntry, RouteTable
@@ -61,7 +68,8 @@ class Snapshots:
             followed.receive(table)
         followed.keep_only(table.route for table in tables)
         in_use = followed.at(now_at)
-        if envoy.snapshot is None or envoy.tables != in_use or _is_due(envoy.snapshot.next_change_at(), now_at):
+        next_at = envoy.snapshot.next_change_at() if envoy.snapshot else None
+        if envoy.snapshot is None or envoy.tables != in_use or (next_at is not None and now_at >= next_at):
             envoy.snapshot = snapshot(self._made(client_region, in_use), envoy.snapshot, now_at=now_at)
             envoy.tables = in_use
         return envoy.snapshot
@@ -101,10 +109,6 @@ class Snapshots:
             if len(self._resources) > _MAX_RESOURCES:
                 self._resources.popitem(last=False)
         return self._resources[key]
-
-
-def _is_due(at: int | None, now_at: int) -> bool:
-    return at is not None and now_at >= at
 
 
 _KIND_OF = {CLUSTERS: "clusters", ROUTES: "routes"}

@@ -1,4 +1,10 @@
-"""The state of one stream of Envoy's: what was sent, what was acknowledged, and what is due. Pure.
+"""The resources of a client region, and the state of one stream of Envoy's: what was sent, acknowledged, and is due.
+Pure.
+
+Resources are functions of the route tables. Their version is a digest of the content: all collectors give equal
+resources the same version, so an Envoy that changes to another collector, or reconnects, receives only what changed. A
+cluster stays for a minute after its last use, for Envoys that have the earlier routes. A region without a route has no
+snapshot, because an empty configuration would replace a good one.
 
 1. A response has a nonce. The request with this nonce acknowledges the response or, with an error, rejects it. Requests
    with an earlier nonce are ignored by the state of the world; delta requests may come at any time.
@@ -8,12 +14,96 @@
 4. A type without resources is not sent: it would delete what Envoy has.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from hashlib import blake2b
+from typing import Any, Protocol
 
-from isochrone_collector.errors import BadRequest
-from isochrone_collector.xds.resources import CLUSTERS, TYPES, Resource, Snapshot, version_of
+from isochrone_collector.errors import BadRequest, UnknownName
+from isochrone_common import envoy
+from isochrone_wire.model import MINUTE_US
+from isochrone_wire.routes import RegionTables, RouteTable
+
+CLUSTERS = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+TYPES = (CLUSTERS, ROUTES)
+"""The served types, in the order in which a change has to be applied."""
+
+LINGER_US = MINUTE_US
+_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource as JSON with its `@type`; `version` is the digest of the content."""
+
+    name: str
+    version: str
+    document: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of some tables, by name."""
+
+    clusters: Mapping[str, Resource]
+    routes: Mapping[str, Resource]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The resources for an Envoy. `unused_since` has the clusters that no route needs any more, with the instant."""
+
+    clusters: Mapping[str, Resource]
+    routes: Mapping[str, Resource]
+    unused_since: Mapping[str, int] = field(default_factory=dict)
+
+    def select(self, type_url: str, names: Collection[str] | None) -> dict[str, Resource]:
+        """Return the resources of a type by name; all of them if `names` is `None`."""
+        found = {CLUSTERS: self.clusters, ROUTES: self.routes}.get(type_url, {})
+        return {name: one for name, one in found.items() if names is None or name in names}
+
+    def next_change_at(self) -> int | None:
+        """Return the instant at which an unused cluster has stayed long enough; `None` without one."""
+        return min((since_at + LINGER_US for since_at in self.unused_since.values()), default=None)
+
+
+def resources_of(client_region: str, tables: Sequence[RouteTable]) -> Resources:
+    """Return the resources of the tables in use. Raises `UnknownName` if no route has a member."""
+    if not any(table.entries for table in tables):
+        raise UnknownName(f"no route has a member from {client_region!r} yet; retry in a moment")
+    newest = max(table.generation for table in tables)
+    region = RegionTables(client_region=client_region, generation=newest, etag="", answered_at=0, tables=tuple(tables))
+    return Resources(_by_name(envoy.clusters(region)), _by_name([envoy.route_configuration(region)]))
+
+
+def snapshot(resources: Resources, before: Snapshot | None, *, now_at: int) -> Snapshot:
+    """Return the snapshot that follows `before`."""
+    had = before.clusters if before else {}
+    since = before.unused_since if before else {}
+    unused = {name: since.get(name, now_at) for name in had if name not in resources.clusters}
+    lingering = {name: at for name, at in unused.items() if now_at - at < LINGER_US}
+    return Snapshot(
+        clusters={**resources.clusters, **{name: had[name] for name in lingering}},
+        routes=resources.routes,
+        unused_since=lingering,
+    )
+
+
+def version_of(resources: Mapping[str, Resource]) -> str:
+    """Return the version of several resources, whatever their order."""
+    return _digest(sorted((one.name, one.version) for one in resources.values()))
+
+
+def _by_name(documents: Sequence[Mapping[str, Any]]) -> dict[str, Resource]:
+    return {one["name"]: Resource(one["name"], _digest(one), one) for one in documents}
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
 
 MAX_NAMES = 10_000
 """Maximum number of names of a subscription. A delta subscription grows with every request."""
@@ -25,9 +115,7 @@ _ALL = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request of either form; `names` and `removed_names` are subscriptions, `versions` the resources that a client
-    has when it reconnects (delta) and `version` theirs (state of the world). `error` is the reason of a rejection.
-    """
+    """A request of either form; deltas have `removed_names`, and the `versions` that a returning client has."""
 
     type_url: str
     client_region: str = ""
@@ -107,13 +195,11 @@ class _Stream:
 
     def _due_types(self) -> Iterator[tuple[str, _Subscription]]:
         """Yield the types that may be sent now, in order."""
-        for type_url in TYPES:
-            if type_url in self._subscriptions and self._is_allowed(type_url):
-                yield type_url, self._subscriptions[type_url]
-
-    def _is_allowed(self, type_url: str) -> bool:
         clusters = self._subscriptions.get(CLUSTERS)
-        return type_url == CLUSTERS or clusters is None or clusters.is_accepted
+        for type_url in TYPES:
+            is_allowed = type_url == CLUSTERS or clusters is None or clusters.is_accepted
+            if type_url in self._subscriptions and is_allowed:
+                yield type_url, self._subscriptions[type_url]
 
     def _sent(self, subscription: _Subscription, resources: Mapping[str, Resource], version: str) -> str:
         """Note a response as sent, and return its nonce."""
