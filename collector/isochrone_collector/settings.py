@@ -20,7 +20,8 @@ from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address
 from isochrone_wire import durations
 from isochrone_wire.model import DAY_US, SECOND_US
 
-Text, Value = TypeVar("Text"), TypeVar("Value")
+Text = TypeVar("Text")
+Value = TypeVar("Value")
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
 _SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"

@@ -10,7 +10,7 @@ import grpc
 import psycopg
 import pytest
 
-import testdata
+import chaos
 from fixtures.collector import Collector, StartCollector
 from fixtures.inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.alerting.service import AlertService
@@ -32,7 +32,7 @@ from testdata.waiting import eventually
 PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 VANTAGES = (Vantage(name="us-1", region="us"), Vantage(name="eu-1", region="eu"))
 FAR_S = 36 * 86_400
-SCRIPT = Path(testdata.__path__[0]) / "collector_with_clock.py"
+SCRIPT = Path(chaos.__path__[0]) / "collector_with_clock.py"
 KEEP = ("--keep-samples", "3d")
 WAIT_SECONDS = 60
 
