@@ -15,7 +15,6 @@ _KIND = re.compile("[a-z][a-z0-9_]{0,63}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """One row of a leaderboard: a target seen from one region. `n` counts samples with a first token.
-
     `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
     `skipped` rounds count neither as successes nor as failures.
     """
@@ -281,10 +280,8 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alert and the state of its delivery.
-
-    `delivered_at` is when all receivers had accepted it; `None` while one has not, or without one. `attempts` and
-    `last_error` are those of the receiver that needed the most.
+    """An alert and the state of its delivery. `delivered_at` is when all receivers had accepted it; `None` while one
+    has not, or without one. `attempts` and `last_error` are those of the receiver that needed the most.
     """
 
     ID_PREFIX: ClassVar[str] = ALERT_PREFIX
@@ -361,7 +358,6 @@ class IncidentList:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """The simulated result of one policy from one region over the recorded rounds, which are the same for all policies.
-
     `requests` counts the requests sent, `usd` their cost (of targets with a price), `switches` the changes of the first
     choice, `failed` the rounds in which no request returned a first token.
     """

@@ -66,10 +66,9 @@ class ConnectionUse(StrEnum):
 
 
 class Quality(IntFlag):
-    """Flags that qualify a sample's measurements; zero is a clean sample.
-
-    A `BLOCKED` round was not sent, because the previous probe of its target hung. It counts as a timeout, at the time
-    that this probe had waited when the round began.
+    """Flags that qualify a sample's measurements; zero is a clean sample. A `BLOCKED` round was not sent, because the
+    previous probe of its target hung. It counts as a timeout, at the time that this probe had waited when the round
+    began.
     """
 
     CLEAN = 0
@@ -439,10 +438,9 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
-
-    `epoch` is a random number per start of an agent, and `epoch_history` its newest epochs, newest first. `sent_at` is
-    its wall clock, for the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
+    """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples). `epoch` is a random
+    number per start of an agent, and `epoch_history` its newest epochs, newest first. `sent_at` is its wall clock, for
+    the exchange of timestamps. `kept` are acknowledged batches of which the agent still has a copy.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"

@@ -62,10 +62,8 @@ class Hold:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hedge:
     """The delay before a second request to `target` while the first choice has returned no token; `reason` explains a
-    missing delay.
-
-    `stall_lift` is P(second slow | first slow) / P(second slow) in the same round. The p99s are those of `joint_rounds`
-    in which both were probed together, of which they need 299.
+    missing delay. `stall_lift` is P(second slow | first slow) / P(second slow) in the same round. The p99s are those of
+    `joint_rounds` in which both were probed together, of which they need 299.
     """
 
     target: str

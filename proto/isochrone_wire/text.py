@@ -32,9 +32,8 @@ def same_name(name: str, known: Iterable[str]) -> str | None:
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name most similar to `name`, or `None` below a similarity of `cutoff`, from 0 (any) to 1 (equal), and
-    among thousands of names.
-
-    A `name` without a slash is also compared with what follows the last slash: `kimi-k25` with `moonshot/kimi-k2.5`.
+    among thousands of names. A `name` without a slash is also compared with what follows the last slash: `kimi-k25`
+    with `moonshot/kimi-k2.5`.
     """
     if len(name) > _MAX_NAME_CHARS:
         return None

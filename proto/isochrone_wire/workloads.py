@@ -59,10 +59,9 @@ _BYTES_PER_TOKEN = 4
 
 
 def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
-    """Return the efforts that `model` supports, or `None` if the provider's API validates them itself.
-
-    A request with an unsupported effort is sent unchanged, for the provider to refuse it: without the effort, the
-    probe would measure a different workload.
+    """Return the efforts that `model` supports, or `None` if the provider's API validates them itself. A request with
+    an unsupported effort is sent unchanged, for the provider to refuse it: without the effort, the probe would measure
+    a different workload.
     """
     if dialect == "anthropic":
         return ("none", *(_ANTHROPIC_THINKING_TOKENS if is_adaptive(model) else ANTHROPIC_BUDGET))
@@ -72,10 +71,8 @@ def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
 
 
 def thinking_tokens(dialect: str, effort: str | None) -> int:
-    """Return the number of tokens that `effort` adds to the output limit of the workload.
-
-    Anthropic's limit covers thinking and answer, so it is raised; in other dialects the workload's own limit covers
-    both.
+    """Return the number of tokens that `effort` adds to the output limit of the workload. Anthropic's limit covers
+    thinking and answer, so it is raised; in other dialects the workload's own limit covers both.
     """
     return _ANTHROPIC_THINKING_TOKENS.get(effort or "", 0) if dialect == "anthropic" else 0
 

@@ -38,10 +38,9 @@ from isochrone_collector.errors import (
     Unauthenticated,
     UnknownName,
 )
-from isochrone_wire.json_format import to_json_value
+from isochrone_wire.json_format import json_text, plain_text, to_json_value
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.documents import FORMATS
-from isochrone_wire.queries.json_text import json_text, plain_text
 from isochrone_wire.routes import RegionTables, RouteTable
 from isochrone_wire.text import shortened
 

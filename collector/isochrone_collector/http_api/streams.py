@@ -40,10 +40,9 @@ from isochrone_collector.queries import samples
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection
 from isochrone_wire.fleet import SampleList, StoredSample
-from isochrone_wire.json_format import rfc3339
+from isochrone_wire.json_format import plain_text, rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.documents import FORMATS
-from isochrone_wire.queries.json_text import plain_text
 
 SEND_TIMEOUT_US = 20 * SECOND_US
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

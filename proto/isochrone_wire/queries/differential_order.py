@@ -28,7 +28,6 @@ def select_rows(
     answer: DifferentialList, *, sort: str = DEFAULT_SORT, only: str | None = None
 ) -> tuple[Differential, ...]:
     """Return the differentials to show, by region in the order of the answer, sorted within a region by one of `SORTS`.
-
     `difference` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
     `DECIDED` all except `undecided`.
     """

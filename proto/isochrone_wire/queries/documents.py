@@ -18,19 +18,23 @@ Answer = TypeVar("Answer")
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DocumentFormat:
-    """The document of a class of answers: the name of its `schema`, and the field of the answer that holds its `rows`.
-
+    """The document of a class of answers: its `name`, and the field of the answer that holds its `rows`.
     Rows are sorted by `order`, or stay as they are without one. The fields of the objects that are named in `inline`
     are fields of the row. Fields of the answer that are named in `omitted` are not in the document.
     """
 
-    schema: str
+    name: str
     rows: str
     order: Callable[[Any], Any] | None = None
     inline: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> str:
+        """The name of the document with its version."""
+        return f"isochrone.{self.name}/1"
 
     def rows_of(self, answer: object) -> tuple[Any, ...]:
         """Return the rows of an answer in their order."""
@@ -53,54 +57,38 @@ class DocumentFormat:
 _PLACE_OF = {metric: place for place, metric in enumerate(Metric)}
 
 
-def _by_metric_newest_first(row: Any) -> tuple[int, int, str, str]:  # noqa: ANN401  # a change, as below
-    return (_PLACE_OF[row.metric], -row.changed_at, row.target, row.region)
-
-
-def _newest_first(row: Any) -> tuple[int, int]:  # noqa: ANN401  # an alert, as below
-    return (-row.raised_at, row.id)
-
-
-def _newest_open_first(row: Any) -> tuple[bool, int, int]:  # noqa: ANN401  # an incident, whose module is not imported
-    return (row.recovered_at is not None, -row.opened_at, row.id)
-
-
-FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(
-    {
-        "AlertList": DocumentFormat(schema="isochrone.alerts/1", rows="alerts", order=_newest_first),
-        "CoverageList": DocumentFormat(
-            schema="isochrone.coverage/1", rows="coverage", order=attrgetter("region", "vantage", "target")
-        ),
-        "DifferentialList": DocumentFormat(schema="isochrone.diff/1", rows="differentials"),
-        "DriftList": DocumentFormat(schema="isochrone.drift/1", rows="events", order=_by_metric_newest_first),
-        "IncidentList": DocumentFormat(schema="isochrone.incidents/1", rows="incidents", order=_newest_open_first),
-        "LatencyBudgetList": DocumentFormat(schema="isochrone.budgets/1", rows="budgets"),
-        "Leaderboard": DocumentFormat(
-            schema="isochrone.leaderboard/1", rows="standings", order=attrgetter("region", "rank", "target")
-        ),
-        "RateLimitList": DocumentFormat(schema="isochrone.rate-limits/1", rows="limits"),
-        "RegionCostList": DocumentFormat(schema="isochrone.region-costs/1", rows="costs"),
-        "RouteEventList": DocumentFormat(schema="isochrone.route-events/1", rows="events"),
-        "SampleList": DocumentFormat(
-            schema="isochrone.samples/1",
-            rows="samples",
-            order=attrgetter("sample.round_at", "sample.dispatched_at", "target", "vantage", "id"),
-            inline=("sample",),
-            omitted=("resume_at",),
-        ),
-        "SeriesList": DocumentFormat(schema="isochrone.series/1", rows="series", order=attrgetter("region", "target")),
-        "SimulationList": DocumentFormat(schema="isochrone.simulate/1", rows="simulations"),
-        "SpendList": DocumentFormat(
-            schema="isochrone.spend/1", rows="spend", order=attrgetter("region", "vantage", "provider")
-        ),
-        "StatusList": DocumentFormat(schema="isochrone.status/1", rows="rows"),
-        "TargetList": DocumentFormat(schema="isochrone.targets/1", rows="targets", order=attrgetter("name")),
-        "TierList": DocumentFormat(schema="isochrone.tiers/1", rows="tiers"),
-        "VantageList": DocumentFormat(
-            schema="isochrone.vantages/1", rows="vantages", order=attrgetter("region", "name")
-        ),
-    }
-)
+_FORMATS = {
+    # Newest first; open incidents before others, changes by metric.
+    "AlertList": DocumentFormat("alerts", "alerts", lambda row: (-row.raised_at, row.id)),
+    "CoverageList": DocumentFormat("coverage", "coverage", attrgetter("region", "vantage", "target")),
+    "DifferentialList": DocumentFormat("diff", "differentials"),
+    "DriftList": DocumentFormat(
+        "drift", "events", lambda row: (_PLACE_OF[row.metric], -row.changed_at, row.target, row.region)
+    ),
+    "IncidentList": DocumentFormat(
+        "incidents", "incidents", lambda row: (row.recovered_at is not None, -row.opened_at, row.id)
+    ),
+    "LatencyBudgetList": DocumentFormat("budgets", "budgets"),
+    "Leaderboard": DocumentFormat("leaderboard", "standings", attrgetter("region", "rank", "target")),
+    "RateLimitList": DocumentFormat("rate-limits", "limits"),
+    "RegionCostList": DocumentFormat("region-costs", "costs"),
+    "RouteEventList": DocumentFormat("route-events", "events"),
+    "SampleList": DocumentFormat(
+        "samples",
+        "samples",
+        attrgetter("sample.round_at", "sample.dispatched_at", "target", "vantage", "id"),
+        inline=("sample",),
+        omitted=("resume_at",),
+    ),
+    "SeriesList": DocumentFormat("series", "series", attrgetter("region", "target")),
+    "SimulationList": DocumentFormat("simulate", "simulations"),
+    "SpendList": DocumentFormat("spend", "spend", attrgetter("region", "vantage", "provider")),
+    "StatusList": DocumentFormat("status", "rows"),
+    "TargetList": DocumentFormat("targets", "targets", attrgetter("name")),
+    "TierList": DocumentFormat("tiers", "tiers"),
+    "VantageList": DocumentFormat("vantages", "vantages", attrgetter("region", "name")),
+}
+FORMATS: Mapping[str, DocumentFormat] = MappingProxyType(_FORMATS)
 """The formats by the names of the classes of answers, which few programs import all."""
 
 

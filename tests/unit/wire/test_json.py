@@ -26,10 +26,9 @@ from isochrone_wire.insights import (
     Standing,
     TierList,
 )
-from isochrone_wire.json_format import JsonError, from_json, to_json_value
+from isochrone_wire.json_format import JsonError, from_json, json_text, to_json_value
 from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, Sample, Vantage
 from isochrone_wire.queries.documents import FORMATS, document, read_document
-from isochrone_wire.queries.json_text import json_text
 from isochrone_wire.routes import RouteEventList
 from testdata.insights import (
     ALERTS,

@@ -58,11 +58,9 @@ def order(
     throttled: Collection[str] = (),
     failing: Collection[str] = (),
 ) -> tuple[RouteEntry, ...]:
-    """The members to try: one drawn by weight, then the others by rank.
-
-    `draw` is a random number from 0 to 1 (excluded). A draw in the `unassigned` share of the traffic gives no member.
-    Weights are relative, because a request may have a part of the members only. Members that are `throttled` are left
-    out, and `failing` ones come last.
+    """The members to try: one drawn by weight, then the others by rank. `draw` is a random number from 0 to 1
+    (excluded). A draw in the `unassigned` share of the traffic gives no member. Weights are relative, because a request
+    may have a part of the members only. Members that are `throttled` are left out, and `failing` ones come last.
     """
     drawn = _drawn(entries, unassigned=unassigned, draw=draw)
     if drawn is None:

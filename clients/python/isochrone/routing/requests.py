@@ -103,9 +103,7 @@ def headers(
     given: Iterable[tuple[bytes, bytes]], request: ProviderRequest, entry: RouteEntry, *, key: str | None, size: int
 ) -> Headers:
     """The headers for a member: its host and, if it has a key, that one instead of the caller's; `size` is that of the
-    body in bytes.
-
-    The events of a stream are read on the way, so they must not be compressed.
+    body in bytes. The events of a stream are read on the way, so they must not be compressed.
     """
     dropped = {*_REPLACED, *(_KEY_HEADERS if key else ()), *((b"accept-encoding",) if request.is_streamed else ())}
     kept = [(name, value) for name, value in given if name.lower() not in dropped]
