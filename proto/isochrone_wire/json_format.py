@@ -296,11 +296,8 @@ def _fields_writer(names: tuple[str, ...]) -> Callable[[Any], str]:
             for value in values
         ]
         for place in instants:
-            texts[place] = _instant_text(values[place])
+            if isinstance(values[place], int):
+                texts[place] = f'"{rfc3339(values[place])}"'
         return template % tuple(texts)
 
     return write
-
-
-def _instant_text(value: Any) -> str:  # noqa: ANN401  # the value of a field
-    return f'"{rfc3339(value)}"' if isinstance(value, int) else json_text(value)

@@ -110,27 +110,15 @@ def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
         raise SystemExit(f"{len(failed)} of {len(samples)} probes failed: {failed[0].error}")
     lagged = sum(Quality.LAGGED in sample.quality for sample in samples) / len(samples)
     measurements = [
-        Measurement(
-            request_id=sample.request_id or "",
-            ttft_us=sample.ttft_us or 0,
-            tokens_per_second=sample.tokens_per_second or 0,
-        )
-        for sample in samples
+        Measurement(sample.request_id or "", sample.ttft_us or 0, sample.tokens_per_second or 0) for sample in samples
     ]
     return compare(AGENT, measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged)
 
 
 async def _burst(base_url: str, streams: int) -> list[Sample]:
-    prober = Prober(vantage="bench", tls=TLS)
-    target = Target(
-        id=1,
-        name=MODEL,
-        provider="sim",
-        model=MODEL,
-        base_url=base_url,
-        workload=Workload(max_output_tokens=TOKENS, concurrency=streams),
-    )
-    return await prober.burst(target, round_at=now_at())
+    workload = Workload(max_output_tokens=TOKENS, concurrency=streams)
+    target = Target(id=1, name=MODEL, provider="sim", model=MODEL, base_url=base_url, workload=workload)
+    return await Prober(vantage="bench", tls=TLS).burst(target, round_at=now_at())
 
 
 def measure_reference(simulator: Simulator, streams: int, bursts: int) -> Row:

@@ -55,7 +55,8 @@ def measure(command: Path, base_url: str, folder: Path, *, streams: int, request
     records = exported / "profile_export.jsonl"
     output = _run(command, arguments, home=folder / "home")
     if not records.exists():
-        raise AiperfUnavailable(_first_error(output) or "it exited without an export")
+        errors = (line.partition(" ERROR ")[2].strip() for line in output.splitlines())
+        raise AiperfUnavailable(next(filter(None, errors), "it exited without an export"))
     measurements = read_export(records.read_text().splitlines())
     if len(measurements) < requests:
         raise AiperfUnavailable(f"it reports {len(measurements)} of {requests} requests")
@@ -67,7 +68,11 @@ def read_export(lines: Iterable[str]) -> list[Measurement]:
     `AiperfUnavailable` for an export in another format.
     """
     try:
-        return [_measurement(record) for record in map(json.loads, lines) if _counts(record)]
+        return [
+            _measurement(record)
+            for record in map(json.loads, lines)
+            if not record.get("error") and record["metadata"]["benchmark_phase"] == "profiling"
+        ]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise AiperfUnavailable(f"its export has an unknown format: {error!r}") from error
 
@@ -111,10 +116,6 @@ def _byte_letters() -> dict[str, int]:
     return {chr(byte): byte for byte in seen} | {chr(0x100 + n): byte for n, byte in enumerate(hidden)}
 
 
-def _counts(record: Mapping[str, Any]) -> bool:
-    return not record.get("error") and record["metadata"]["benchmark_phase"] == "profiling"
-
-
 def _measurement(record: Mapping[str, Any]) -> Measurement:
     metrics = record["metrics"]
     headers = {name.lower(): value for name, value in record["trace_data"]["response_headers"].items()}
@@ -123,8 +124,3 @@ def _measurement(record: Mapping[str, Any]) -> Measurement:
         ttft_us=metrics["time_to_first_token"]["value"] * 1000,
         tokens_per_second=metrics["output_token_throughput_per_user"]["value"],
     )
-
-
-def _first_error(output: str) -> str:
-    errors = (line.partition(" ERROR ")[2].strip() for line in output.splitlines())
-    return next((error for error in errors if error), "")

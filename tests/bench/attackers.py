@@ -30,7 +30,7 @@ import grpc.aio
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset
 
-from bench.processes import next_line, reply
+from bench.processes import next_line, own_channel, reply
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import Credential, JoinToken
 from isochrone_wire import codec
@@ -385,17 +385,9 @@ async def _call(
 
 def _channel(spec: AttackSpec, credential: str) -> grpc.aio.Channel:
     """Open a channel that can send messages of any size."""
-    trust = grpc.ssl_channel_credentials(root_certificates=spec.roots.encode())
-    if credential:
-        trust = grpc.composite_channel_credentials(trust, grpc.access_token_call_credentials(credential))
-    options: list[tuple[str, int | str]] = [
-        ("grpc.max_send_message_length", -1),
-        ("grpc.ssl_target_name_override", spec.server_name),
-        ("grpc.enable_http_proxy", 0),
-        # Channels do not share a connection.
-        ("grpc.use_local_subchannel_pool", 1),
-    ]
-    return grpc.aio.secure_channel(spec.grpc, trust, options=options)
+    options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
+    trust = {"roots": spec.roots, "server_name": spec.server_name}
+    return own_channel(spec.grpc, **trust, credential=credential, options=options)
 
 
 async def _run(attack: Attack) -> Tally:

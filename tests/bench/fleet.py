@@ -24,7 +24,6 @@ is missing
 """
 
 import argparse
-import json
 import secrets
 import sys
 import tempfile
@@ -41,6 +40,7 @@ from bench.neighbours import add_part, goals_of, measured, prefixes_of
 from bench.processes import (
     Dialog,
     RunningServer,
+    apply_plan,
     cpu_seconds,
     exit_on_sigterm,
     raise_limit,
@@ -55,7 +55,6 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_common.address import parse_address
 from isochrone_common.channel import open_channel
 from isochrone_common.credentials import Credential, hash_secret
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 MAX_STORM_RATIO = 2
 PHASES = ("handshake", "admission", "commit", "reply", "plan_fetch")
@@ -115,7 +114,7 @@ def _measured(options: argparse.Namespace, prefix: str) -> dict[str, float]:
         credentials = _credentials(postgres.conninfo, options.agents)
         agents = [(number, credentials[vantage_name(number)]) for number in range(options.agents)]
         with running_collector(Path(name), postgres.conninfo, *(() if options.plain else ("--tls",))) as collector:
-            targets = _apply(collector, credentials["operator"], credentials[vantage_name(0)])
+            targets = _apply(collector, credentials["operator"])
             own = _storm(collector, agents, targets)
         sent, stored = len(own.pushes) - len(agents), _batches(postgres.conninfo)
         bare = {}
@@ -220,22 +219,12 @@ def _credentials(conninfo: str, agents: int) -> dict[str, str]:
     return made
 
 
-def _apply(collector: RunningServer, operator: str, agent: str) -> list[int]:
+def _apply(collector: RunningServer, operator: str) -> list[int]:
     """Apply a plan and return the ids of its targets."""
-    targets = [
-        {"provider": "bench", "model": f"model-{number}", "base_url": "http://nowhere"} for number in range(TARGETS)
-    ]
-    document = json.dumps({"baseline": REGION, "targets": targets})
-    address = parse_address(collector.address)
-    with open_channel(address, collector.trust, operator if collector.trust.tls else None) as channel:
-        operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
-            operations_pb2.ApplyPlanRequest(document=document, applied_by="bench"), timeout=30
-        )
-    with open_channel(address, collector.trust, agent if collector.trust.tls else None) as channel:
-        request = fleet_pb2.FetchPlanRequest()
-        request.vantage.name, request.vantage.region = vantage_name(0), REGION
-        plan = fleet_pb2_grpc.FleetStub(channel).FetchPlan(request, timeout=30).plan
-    return [target.id for target in plan.targets]
+    targets = [{"provider": "bench", "model": f"model-{n}", "base_url": "http://nowhere"} for n in range(TARGETS)]
+    address, trust = parse_address(collector.address), collector.trust
+    with open_channel(address, trust, operator if trust.tls else None) as channel:
+        return list(apply_plan(channel, {"baseline": REGION, "targets": targets}).values())
 
 
 def _batches(conninfo: str) -> int:

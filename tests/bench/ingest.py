@@ -13,7 +13,6 @@ usage: ingest.py [--quick] [--part idle|busy] prints a RESULT line; exit 1 when 
 """
 
 import argparse
-import json
 import math
 import statistics
 import sys
@@ -30,12 +29,10 @@ from psycopg import sql
 
 from bench import pusher
 from bench.neighbours import add_part, goals_of, measured, prefixes_of
-from bench.processes import Dialog, running_collector
+from bench.processes import Dialog, apply_plan, running_collector
 from bench.pusher import BATCH_SAMPLES, LoadSpec, PusherConfig, Report
 from bench.reference_collector import reference_collector
 from bench.result import at_least, at_most, conclude, log, percentile
-from isochrone_client.address import Collector
-from isochrone_client.client import ReadClient
 from isochrone_collector.store.batches import Origin
 from isochrone_collector.store.postgres import values
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -236,13 +233,8 @@ def p99_ms(reports: Sequence[Report]) -> float:
 def plan_targets(operator: Identity) -> list[int]:
     """Apply a plan and return the ids of its targets."""
     targets = [{"provider": "sim", "model": f"m{n}", "base_url": "http://h"} for n in range(TARGETS)]
-    document = json.dumps({"baseline": REGION, "targets": targets})
     with open_channel(operator.address, operator.trust, operator.credential) as channel:
-        operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
-            operations_pb2.ApplyPlanRequest(document=document), timeout=30
-        )
-    with ReadClient(Collector(operator.http_address, operator)) as client:
-        return [target.id for target in client.list_targets().targets]
+        return list(apply_plan(channel, {"baseline": REGION, "targets": targets}).values())
 
 
 def enrol_pusher(operator: Identity, name: str, targets: list[int], seed: int) -> PusherConfig:

@@ -6,20 +6,25 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+import grpc
+import grpc.aio
 from psycopg.conninfo import conninfo_to_dict
 
 from isochrone_common.address import parse_address
 from isochrone_common.trust import PLAIN, Trust, presented_certificate
+from isochrone_wire.plan_document.document import load
+from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 from testdata.preforked import Program
 
 TICKS = os.sysconf("SC_CLK_TCK")
+Options = Sequence[tuple[str, int | str]]
 
 
 def start(module: str, *options: str) -> subprocess.Popen[bytes]:
@@ -161,6 +166,34 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
         with process:
             process.terminate()
             process.wait(30)
+
+
+def own_channel(
+    address: str, *, roots: str | None, server_name: str | None, credential: str = "", options: Options = ()
+) -> grpc.aio.Channel:
+    """Open a separate connection (gRPC would share one between channels with equal options), in plain text without the
+    certificates `roots`.
+    """
+    options = [*options, ("grpc.use_local_subchannel_pool", 1)]
+    if roots is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    trust = grpc.ssl_channel_credentials(root_certificates=roots.encode())
+    if credential:
+        trust = grpc.composite_channel_credentials(trust, grpc.access_token_call_credentials(credential))
+    return grpc.aio.secure_channel(address, trust, options=options)
+
+
+def apply_plan(channel: Any, plan: Mapping[str, Any]) -> dict[str, int]:
+    """Apply a plan over an operator's channel; return the ids of its targets by name."""
+    text = json.dumps(plan)
+    request = operations_pb2.ApplyPlanRequest(document=text, applied_by="bench")
+    change = operations_pb2_grpc.OperationsStub(channel).ApplyPlan(request, timeout=30)
+    read = load(text, version=1).plan
+    if change.problems or read is None:
+        raise SystemExit(f"the plan was refused: {change.problems}")
+    return {target.name: target.id for target in read.targets}
 
 
 class Chain(ExitStack):

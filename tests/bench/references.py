@@ -20,7 +20,7 @@ import httpx
 HEADERS = {"accept-encoding": "identity"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """A client's result for one request, with the request id of the ground truth."""
 

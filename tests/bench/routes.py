@@ -15,7 +15,6 @@ is missed
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ from bench.neighbours import add_part, goals_of, measured, prefixes_of
 from bench.processes import (
     Dialog,
     RunningServer,
+    apply_plan,
     cpu_seconds,
     exit_on_sigterm,
     raise_limit,
@@ -47,7 +47,7 @@ from isochrone_common.channel import open_channel
 from isochrone_common.trust import PLAIN
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
+from isochrone_wire.v1 import fleet_pb2_grpc
 
 GOALS = {"commit_to_consumer_p99_ratio": at_most(2), "missing": at_most(0), "reference_missing": at_most(0)}
 PROCESSES = 2
@@ -90,7 +90,17 @@ class Fleet:
     def __init__(self, address: str, urls: Mapping[str, str] | None = None) -> None:
         self._channel = open_channel(parse_address(address), PLAIN)
         self._fleet = fleet_pb2_grpc.FleetStub(self._channel)
-        self._targets = _applied(self._channel, urls or {})
+        providers = {name: name.partition("/")[0] for name in TARGETS}
+        plan = {
+            "baseline": REGIONS[0],
+            "every": f"{ROUND_US // SECOND_US}s",
+            "targets": [
+                {"provider": provider, "model": "m", "base_url": (urls or {}).get(name, f"http://{provider}")}
+                for name, provider in providers.items()
+            ],
+            "routes": [{"name": "chat", "members": list(ROUTE_MEMBERS)}],
+        }
+        self._targets = apply_plan(self._channel, plan)
         self._threads = ThreadPoolExecutor(len(VANTAGES))
         self._rng = Random(6)
         self._seq = 0
@@ -225,23 +235,6 @@ def _watchers(http: str, watchers: Sequence[tuple[int, str]]) -> Iterator[list[D
         for dialog in dialogs:
             dialog.receive()
         yield dialogs
-
-
-def _applied(channel: Any, urls: Mapping[str, str]) -> dict[str, int]:
-    """Apply a plan; return the ids of its targets by name."""
-    providers = {name: name.partition("/")[0] for name in TARGETS}
-    targets = [
-        {"provider": provider, "model": "m", "base_url": urls.get(name, f"http://{provider}")}
-        for name, provider in providers.items()
-    ]
-    routes = [{"name": "chat", "members": list(ROUTE_MEMBERS)}]
-    document = {"baseline": REGIONS[0], "every": f"{ROUND_US // SECOND_US}s", "targets": targets, "routes": routes}
-    request = operations_pb2.ApplyPlanRequest(document=json.dumps(document), applied_by="bench")
-    change = operations_pb2_grpc.OperationsStub(channel).ApplyPlan(request, timeout=30)
-    assert not change.problems, change.problems
-    vantage = fleet_pb2.Vantage(name="bench", region=REGIONS[0])
-    fetched = fleet_pb2_grpc.FleetStub(channel).FetchPlan(fleet_pb2.FetchPlanRequest(vantage=vantage), timeout=30)
-    return {target.name: target.id for target in fetched.plan.targets}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import grpc
 import grpc.aio
 
-from bench.processes import next_line, reply
+from bench.processes import next_line, own_channel, reply
 from isochrone_agent.retry_policy import Backoff, draw
 from isochrone_common.channel import CLIENT_OPTIONS
 from isochrone_wire import codec
@@ -42,17 +42,9 @@ class Collector:
     server_name: str | None = None
 
     def channel(self, credential: str) -> grpc.aio.Channel:
-        """Open a separate connection: gRPC would share one between channels with equal options."""
-        options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
-        if self.certificate is None:
-            return grpc.aio.insecure_channel(self.address, options=options)
-        if self.server_name:
-            options.append(("grpc.ssl_target_name_override", self.server_name))
-        trust = grpc.ssl_channel_credentials(root_certificates=self.certificate.encode())
-        call_credentials = grpc.access_token_call_credentials(credential)
-        return grpc.aio.secure_channel(
-            self.address, grpc.composite_channel_credentials(trust, call_credentials), options=options
-        )
+        """Open a separate connection."""
+        trust = {"roots": self.certificate, "server_name": self.server_name}
+        return own_channel(self.address, **trust, credential=credential, options=CLIENT_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

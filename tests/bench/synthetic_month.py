@@ -162,7 +162,9 @@ class Month:
             "chunks": tokens,
             "output_chars": 4 * tokens,
             "cost_usd": tokens * 1.1e-6,
-            "request_id": _names(self._rng.bytes(rows * _REQUEST_ID_BYTES // 2)),
+            "request_id": np.frombuffer(
+                self._rng.bytes(rows * _REQUEST_ID_BYTES // 2).hex().encode(), f"S{_REQUEST_ID_BYTES}"
+            ),
             "http_status": np.full(rows, 200),
             "timeout_us": np.full(rows, TIMEOUT_US),
         }
@@ -199,8 +201,3 @@ class Month:
 
 def _length(name: str, values: dict[str, NDArray[np.generic]], texts: dict[str, bytes]) -> int:
     return values[name].dtype.itemsize if name in values else len(texts[name])
-
-
-def _names(rng: bytes) -> NDArray[np.bytes_]:
-    """Return random hexadecimal names."""
-    return np.frombuffer(rng.hex().encode(), f"S{_REQUEST_ID_BYTES}")

@@ -6,7 +6,6 @@ import ssl
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
                 cache_folder=cache_folder,
                 ssl_context=ssl_context,
                 proxy=proxy,
-                on_event=partial(_count_event, region),
+                on_event=lambda event, region=region: EVENTS.labels(region, event).inc(),  # type: ignore[misc]  # its default
             )
             for region in followed
         }
@@ -174,7 +173,11 @@ class RegionalRouting(CustomLogger):  # type: ignore[misc]  # LiteLLM is not ins
         _count(table, is_further=requests.is_further_attempt(request))
         # The order of a configured deployment, to which LiteLLM falls back; it is replaced.
         request.pop("_target_order", None)
-        return [_with_order(one, orders[_id(one)]) for one in sorted(deployments, key=lambda one: orders[_id(one)])]
+        # Copies, because the registry of the router has the same objects.
+        return [
+            {**one, "litellm_params": {**one["litellm_params"], "order": orders[_id(one)]}}
+            for one in sorted(deployments, key=lambda one: orders[_id(one)])
+        ]
 
     def _orders(self, table: RouteTable, ids: Sequence[str], request: Mapping[str, Any]) -> dict[str, int]:
         now_s = time.monotonic()
@@ -217,10 +220,6 @@ def _left_alone(deployments: list[Deployment], reason: str, *, region: str = "",
     return deployments
 
 
-def _count_event(region: str, event: str) -> None:
-    EVENTS.labels(region, event).inc()
-
-
 def _count(table: RouteTable, *, is_further: bool) -> None:
     labels = (table.client_region, table.route)
     if is_further:
@@ -236,13 +235,7 @@ def _id(deployment: Deployment) -> str:
     return str(deployment["model_info"]["id"])
 
 
-def _with_order(deployment: Deployment, order: int) -> Deployment:
-    """A copy, because the registry of the router has the same object."""
-    return {**deployment, "litellm_params": {**deployment["litellm_params"], "order": order}}
-
-
 def _retry_after_s(error: Exception) -> float | None:
-    headers = getattr(error, "litellm_response_headers", None) or getattr(
-        getattr(error, "response", None), "headers", None
-    )
-    return retry_after_s([(str(name).encode(), str(value).encode()) for name, value in (headers or {}).items()])
+    response = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+    return retry_after_s([(str(name).encode(), str(value).encode()) for name, value in headers.items()])

@@ -22,7 +22,8 @@ _PROVIDER_RESOURCES = ("file", "file_id", "input_file_id", "training_file", "bat
 
 def client_region(request: Mapping[str, Any], *, header: str, default: str | None) -> str | None:
     """The caller's region: by the header, the metadata of the request or of its key, or the default."""
-    found = [_header(request, header)]
+    headers = _mapping(_mapping(request.get("proxy_server_request")).get("headers"))
+    found = [next((value for key, value in headers.items() if str(key).lower() == header.lower()), None)]
     found += [metadata.get(METADATA_FIELD) for metadata in _metadata(request)]
     found += [_mapping(metadata.get("user_api_key_metadata")).get(METADATA_FIELD) for metadata in _metadata(request)]
     return next((region for region in found if isinstance(region, str) and region), default)
@@ -51,11 +52,6 @@ def deployment_of(call: Mapping[str, Any]) -> str | None:
     """The id of the deployment to which a call was sent."""
     found = _mapping(call.get("model_info")).get("id")
     return found if isinstance(found, str) else None
-
-
-def _header(request: Mapping[str, Any], name: str) -> object:
-    headers = _mapping(_mapping(request.get("proxy_server_request")).get("headers"))
-    return next((value for key, value in headers.items() if str(key).lower() == name.lower()), None)
 
 
 def _metadata(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -181,13 +181,13 @@ class Engine:
         except _RETRIABLE as error:
             self._routes.failed(entry.target)
             return Attempt(entry, error=error, is_failed=True)
+        if response.status == _THROTTLED:
+            self._routes.throttled(entry.target, retry_after_s(response.headers))
+            return Attempt(entry, response, is_failed=True)
+        if _is_failure(response, entry):
+            self._routes.failed(entry.target)
+            return Attempt(entry, response, is_failed=True)
         try:
-            if response.status == _THROTTLED:
-                self._routes.throttled(entry.target, retry_after_s(response.headers))
-                return Attempt(entry, response, is_failed=True)
-            if _is_failure(response, entry):
-                self._routes.failed(entry.target)
-                return Attempt(entry, response, is_failed=True)
             attempt = await _read_ahead(response, request, entry)
         except BaseException:
             await response.aclose()

@@ -17,12 +17,8 @@ Headers = list[tuple[bytes, bytes]]
 _DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
 # The accounts that the caller's key belongs to go with it.
 _KEY_HEADERS = (
-    b"authorization",
-    b"x-api-key",
-    b"x-goog-api-key",
-    b"api-key",
-    b"openai-organization",
-    b"openai-project",
+    *(b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"),
+    *(b"openai-organization", b"openai-project"),
 )
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 _TOOLS = ("tools", "functions", "mcp_servers")
@@ -60,29 +56,18 @@ class ProviderRequest:
         return (has_tools and not forbidden) or bool(self.document.get("conversation"))
 
 
-def dialect_of(method: str, path: str) -> str | None:
-    """The dialect of a request by its path; `None` if it is none that can be routed."""
-    if method != "POST":
-        return None
-    return next((dialect for end, dialect in _DIALECT_OF.items() if path.endswith(end)), None)
-
-
 def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
     """Read a request; `None` if it cannot be routed."""
     parts = urlsplit(url)
-    dialect = dialect_of(method, parts.path)
-    if dialect is None:
-        return None
+    end = next((end for end in _DIALECT_OF if method == "POST" and parts.path.endswith(end)), None)
     try:
-        document = json.loads(body)
+        document = json.loads(body) if end else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, dict):
+    if end is None or not isinstance(document, dict):
         return None
-    end = next(end for end, name in _DIALECT_OF.items() if name == dialect)
-    return ProviderRequest(
-        dialect=dialect, endpoint=end + (f"?{parts.query}" if parts.query else ""), document=document
-    )
+    endpoint = end + (f"?{parts.query}" if parts.query else "")
+    return ProviderRequest(dialect=_DIALECT_OF[end], endpoint=endpoint, document=document)
 
 
 def address(request: ProviderRequest, entry: RouteEntry) -> str:
@@ -111,12 +96,9 @@ def headers(
     if request.is_streamed:
         own.append((b"accept-encoding", b"identity"))
     if key:
-        own.append((b"x-api-key", key.encode()) if entry.dialect == "anthropic" else _bearer(key))
+        bearer = (b"authorization", f"Bearer {key}".encode())
+        own.append((b"x-api-key", key.encode()) if entry.dialect == "anthropic" else bearer)
     return [*own, *kept]
-
-
-def _bearer(key: str) -> tuple[bytes, bytes]:
-    return b"authorization", f"Bearer {key}".encode()
 
 
 def _ascii(url: str) -> str:
@@ -165,12 +147,11 @@ def _chat(message: dict[str, Any]) -> Progress:
     choices = [one for one in message.get("choices") or () if isinstance(one, dict)]
     if any(one.get("finish_reason") in _FAILED_REASONS for one in choices):
         return Progress.FAILED
-    has_content = any(one.get("finish_reason") or _has_delta(one.get("delta")) for one in choices)
+    deltas = [one["delta"] for one in choices if isinstance(one.get("delta"), dict)]
+    has_content = any(one.get("finish_reason") for one in choices) or any(
+        delta.get(name) for delta in deltas for name in _CHAT_CONTENT
+    )
     return Progress.CONTENT if has_content else Progress.WAITING
-
-
-def _has_delta(delta: object) -> bool:
-    return isinstance(delta, dict) and any(delta.get(name) for name in _CHAT_CONTENT)
 
 
 def _responses(message: dict[str, Any]) -> Progress:

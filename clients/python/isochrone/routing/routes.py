@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -102,9 +101,7 @@ class Routes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -150,7 +147,12 @@ class Routes:
         """As `watch`."""
         arrived: asyncio.Queue[RouteTable | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        remove = self._add_watcher(lambda table: _put(loop, arrived, table))
+
+        def put(table: RouteTable | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(arrived.put_nowait, table)
+
+        remove = self._add_watcher(put)
         try:
             while table := await arrived.get():
                 yield table
@@ -197,12 +199,8 @@ class Routes:
 
     def key(self, entry: RouteEntry) -> str | None:
         """The key of a member; `None` if it has none."""
-        if not entry.credential_ref:
-            return None
-        if self._keys is not None:
-            key = self._keys.get(entry.credential_ref)
-        else:
-            key = os.environ.get(key_variable(entry.credential_ref))
+        name, keys = entry.credential_ref, self._keys
+        key = "" if not name else os.environ.get(key_variable(name)) if keys is None else keys.get(name)
         # A key that was read from a file may end in a line feed, which no header can have.
         return (key or "").strip() or None
 
@@ -259,11 +257,6 @@ class Routes:
                 self._load()
             self._all_tables_s = time.monotonic() + _FIRST_TABLES_S
             self._has_news = asyncio.Event()
-        self._following.append(self.background.submit(self._follow()))
-        if self._cache is not None:
-            self._following.append(self.background.submit(self._keep(self._cache, self._has_news)))
-
-    async def _follow(self) -> None:
         self._subscription = Subscription(
             self.new_background_pool(),
             self.url,
@@ -273,7 +266,9 @@ class Routes:
             count=self.count,
             clock=self._clock,
         )
-        await self._subscription.run()
+        self._following.append(self.background.submit(self._subscription.run()))
+        if self._cache is not None:
+            self._following.append(self.background.submit(self._keep(self._cache, self._has_news)))
 
     def _look_for_removed(self) -> None:
         """Ask at intervals if the plan still has a route whose table has expired; the stream does not say so."""
@@ -358,10 +353,3 @@ class Routes:
         if was_set:
             self._arrived.set()
         self._tables.share = random.random()  # noqa: S311  # no secret
-
-
-def _put(
-    loop: asyncio.AbstractEventLoop, arrived: "asyncio.Queue[RouteTable | None]", table: RouteTable | None
-) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(arrived.put_nowait, table)

@@ -134,7 +134,8 @@ class Subscription:
         async with self._pool.stream(
             "GET", self._url, headers=[("accept", "text/event-stream"), *self._access, *resume], extensions=extensions
         ) as response:
-            self._read_clock(response)
+            if date := next((value for name, value in response.headers if name.lower() == b"date"), None):
+                self._clock.set(date.decode("latin-1"))
             if response.status != _OK:
                 raise RefusedError(f"{response.status} {await _beginning(response)}")
             decoder = SseDecoder()
@@ -158,11 +159,6 @@ class Subscription:
             self._cursor = self._cursor.advance(table)
             self._on_table(table, data.decode())
         return relation
-
-    def _read_clock(self, response: httpcore.Response) -> None:
-        for name, value in response.headers:
-            if name.lower() == b"date":
-                self._clock.set(value.decode("latin-1"))
 
 
 async def _beginning(response: httpcore.Response) -> str:
