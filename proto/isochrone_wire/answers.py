@@ -11,7 +11,15 @@ from typing import Self
 from isochrone_wire.text import same_name
 
 
-class Metric(StrEnum):
+class _AnySpelling(StrEnum):
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Accept `-` in place of `_`, or `_` in place of `-`, and any case."""
+        name = same_name(str(value), cls)
+        return None if name is None else cls(name)
+
+
+class Metric(_AnySpelling):
     """The metrics that can be compared: durations in microseconds, and `TOKENS_PER_SECOND`, a rate."""
 
     TTFT = "ttft"
@@ -21,12 +29,6 @@ class Metric(StrEnum):
     TOKENS_PER_SECOND = "tokens_per_second"
     CONNECT = "connect"
     RTT = "rtt"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        """Accept `-` in place of `_`, and any case."""
-        name = same_name(str(value), cls)
-        return None if name is None else cls(name)
 
     @property
     def display_name(self) -> str:
@@ -117,7 +119,7 @@ class Source(StrEnum):
     SUMMARIES = "summaries"
 
 
-class Order(StrEnum):
+class Order(_AnySpelling):
     """The ranking of a leaderboard: by a metric, by price, or by speed per price."""
 
     TTFT = "ttft"
@@ -128,12 +130,6 @@ class Order(StrEnum):
     TOKENS_PER_USD = "tokens-per-usd"
     PRICE = "price"
     SUCCESS = "success"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        """Accept `_` in place of `-`, and any case."""
-        name = same_name(str(value), cls)
-        return None if name is None else cls(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,21 +18,7 @@ from isochrone_wire import durations
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, Workload, target_id
 from isochrone_wire.plan_document import schema
-from isochrone_wire.plan_document.schema import (
-    BudgetShape,
-    DocumentShape,
-    LimitsShape,
-    MarginShape,
-    Path,
-    ProviderShape,
-    RateMarginShape,
-    RouteShape,
-    Shape,
-    TargetShape,
-    WorkloadShape,
-    contradictions,
-    misfits,
-)
+from isochrone_wire.plan_document.schema import Path, Shape
 from isochrone_wire.text import did_you_mean, nearest, shortened, unknown
 from isochrone_wire.workloads import COMMON_EFFORTS, MAX_PROMPTS_BYTES, supported_efforts
 
@@ -198,7 +184,7 @@ class _Reader:
     problems: list[Problem]
     stored: bool
     workloads: dict[str, Workload] = field(default_factory=dict)
-    providers: dict[str, ProviderShape] = field(default_factory=dict)
+    providers: dict[str, schema.ProviderShape] = field(default_factory=dict)
 
     def plan(self, version: int) -> Plan | None:
         document = self.document()
@@ -226,30 +212,30 @@ class _Reader:
             margins=margins,
         )
 
-    def document(self) -> DocumentShape | None:
+    def document(self) -> schema.DocumentShape | None:
         """Return the document; invalid top-level keys are reported and left out, so that the rest is checked too."""
         data = self.source.data
-        document = self.shaped(DocumentShape, data, ())
+        document = self.shaped(schema.DocumentShape, data, ())
         if document is None and isinstance(data, dict):
             good = {key: item for key, item in data.items() if _is_valid_key(key, item)}
-            return DocumentShape.model_validate({"baseline": "unknown", "targets": [], **good})
+            return schema.DocumentShape.model_validate({"baseline": "unknown", "targets": [], **good})
         return document
 
-    def read_defaults(self, document: DocumentShape) -> None:
+    def read_defaults(self, document: schema.DocumentShape) -> None:
         for name, item in document.workloads.items():
-            shape = self.shaped(WorkloadShape, item, ("workloads", name))
+            shape = self.shaped(schema.WorkloadShape, item, ("workloads", name))
             # An invalid workload still exists: a reference to it is not a second problem.
             self.workloads[name] = shape.value() if shape else Workload()
         for name, item in document.providers.items():
-            provider = self.shaped(ProviderShape, item, ("providers", name))
-            self.providers[name] = provider or ProviderShape(base_url="http://unknown")
+            provider = self.shaped(schema.ProviderShape, item, ("providers", name))
+            self.providers[name] = provider or schema.ProviderShape(base_url="http://unknown")
 
-    def target(self, item: object, path: Path, document: DocumentShape) -> Target | None:
-        shape = self.shaped(TargetShape, item, path)
+    def target(self, item: object, path: Path, document: schema.DocumentShape) -> Target | None:
+        shape = self.shaped(schema.TargetShape, item, path)
         workload = self.workload(item.get("workload") if isinstance(item, dict) else None, (*path, "workload"))
         if shape is None:
             return None
-        common = self.providers.get(shape.provider, ProviderShape())
+        common = self.providers.get(shape.provider, schema.ProviderShape())
         base_url = shape.base_url or common.base_url
         if base_url is None:
             missing = f"no base_url: set one here, or for provider {shape.provider!r} under `providers`"
@@ -267,7 +253,7 @@ class _Reader:
             if item not in self.workloads:
                 self.report(path, unknown("workload", item, self.workloads))
             return self.workloads.get(item)
-        shape = self.shaped(WorkloadShape, item, path)
+        shape = self.shaped(schema.WorkloadShape, item, path)
         return shape.value() if shape else None
 
     def report_unknown_effort(self, target: Target, path: Path) -> None:
@@ -283,19 +269,15 @@ class _Reader:
 
     def report_duplicates(self, targets: Mapping[int, Target]) -> None:
         """Report targets with the same name, and targets that measure the same."""
-        by_name: dict[str, int] = {}
-        by_id: dict[int, int] = {}
+        lines: dict[str | int, int] = {}
         for index, target in targets.items():
-            line = self.source.line_of(("targets", index))
-            if target.name in by_name:
-                self.report(
-                    ("targets", index),
-                    f"name {target.name!r} is already used by the target in line {by_name[target.name]}",
-                )
-            elif target.id in by_id:
-                self.report(("targets", index), f"measures the same as the target in line {by_id[target.id]}")
-            by_name.setdefault(target.name, line)
-            by_id.setdefault(target.id, line)
+            path, name = ("targets", index), target.name
+            if name in lines:
+                self.report(path, f"name {name!r} is already used by the target in line {lines[name]}")
+            elif target.id in lines:
+                self.report(path, f"measures the same as the target in line {lines[target.id]}")
+            lines.setdefault(name, self.source.line_of(path))
+            lines.setdefault(target.id, self.source.line_of(path))
 
     def report_long_prompts(self, targets: Mapping[int, Target]) -> None:
         """Report prompts that are too long together: the plan is one message, and each target contains its prompt."""
@@ -317,7 +299,7 @@ class _Reader:
         held: dict[tuple[str, str | None], int] = {}
         for key, item in items.items() if isinstance(items, dict) else enumerate(items):
             path: Path = ("budgets", key)
-            shape = self.shaped(LimitsShape if isinstance(items, dict) else BudgetShape, item, path)
+            shape = self.shaped(schema.LimitsShape if isinstance(items, dict) else schema.BudgetShape, item, path)
             if shape is None:
                 continue
             budget = shape.value(provider=key) if isinstance(items, dict) else shape.value()
@@ -355,16 +337,18 @@ class _Reader:
                 self.report(path, unknown("metric", name, [metric.value for metric in Metric]))
                 continue
             metric = Metric(name)
-            if shape := self.shaped(RateMarginShape if metric.more_is_better else MarginShape, item, path):
+            if shape := self.shaped(
+                schema.RateMarginShape if metric.more_is_better else schema.MarginShape, item, path
+            ):
                 found[metric] = shape.value(metric)
         return tuple(found[metric] for metric in Metric if metric in found)
 
     def routes(self, items: list[object], targets: Sequence[Target] | None) -> tuple[Route, ...]:
         """Return the routes; they are checked against the targets if all of these are valid."""
         paths: list[Path] = [("routes", place) for place in range(len(items))]
-        shapes = {path: self.shaped(RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
+        shapes = {path: self.shaped(schema.RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
         found = {path: shape for path, shape in shapes.items() if shape}
-        findings = contradictions(found, self.source.line_of), misfits(found, targets) if targets else ()
+        findings = schema.contradictions(found, self.source.line_of), schema.misfits(found, targets) if targets else ()
         for path, message in chain(*findings):
             self.report(path, message)
         return tuple(shape.value() for shape in found.values())
@@ -384,7 +368,12 @@ class _Reader:
 
 
 def _target(
-    shape: TargetShape, common: ProviderShape, document: DocumentShape, *, base_url: str, workload: Workload
+    shape: schema.TargetShape,
+    common: schema.ProviderShape,
+    document: schema.DocumentShape,
+    *,
+    base_url: str,
+    workload: Workload,
 ) -> Target:
     dialect = shape.dialect or common.dialect or schema.DEFAULT_DIALECT
     own: Any = {"provider": shape.provider, "model": shape.model, "base_url": base_url, "dialect": dialect}
@@ -411,7 +400,7 @@ def _first(*settings: Value | None) -> Value:
 def _is_valid_key(key: object, item: object) -> bool:
     """Return whether a top-level key of a document is valid independently of the others."""
     try:
-        DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
+        schema.DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
     except ValidationError:
         return False
     return True

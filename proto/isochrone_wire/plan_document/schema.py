@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from isochrone_wire import durations
+from isochrone_wire import workloads as limits
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import (
     DEFAULT_GOODPUT,
@@ -33,26 +34,6 @@ from isochrone_wire.model import (
 )
 from isochrone_wire.routes import is_in_residency
 from isochrone_wire.text import is_http_url, unknown
-from isochrone_wire.workloads import (
-    DIALECTS,
-    MAX_AMOUNT,
-    MAX_BUDGETS,
-    MAX_CONCURRENCY,
-    MAX_EFFORT_CHARS,
-    MAX_EVERY_US,
-    MAX_NAME_CHARS,
-    MAX_OUTPUT_TOKENS,
-    MAX_PROMPT_BYTES,
-    MAX_SPREAD_US,
-    MAX_TARGETS,
-    MAX_TEMPERATURE,
-    MAX_TIMEOUT_US,
-    MAX_URL_CHARS,
-    MAX_USD,
-    MIN_EVERY_US,
-    MIN_TIMEOUT_US,
-    POLICY_PREFIX,
-)
 
 DEFAULT_DIALECT = "openai-chat"
 MAX_ROUTES = 200
@@ -141,8 +122,10 @@ def _member_of(cls: type[StrEnum], kind: str) -> BeforeValidator:
 
 def _short_enough(prompt: str) -> str:
     size = len(prompt.encode())
-    if size > MAX_PROMPT_BYTES or "\0" in prompt:
-        raise ValueError(f"a prompt must not contain NUL or exceed {MAX_PROMPT_BYTES} bytes; this one has {size}")
+    if size > limits.MAX_PROMPT_BYTES or "\0" in prompt:
+        raise ValueError(
+            f"a prompt must not contain NUL or exceed {limits.MAX_PROMPT_BYTES} bytes; this one has {size}"
+        )
     return prompt
 
 
@@ -159,23 +142,23 @@ _CLEAN = _checked(
     lambda text: text.isprintable() and text == text.strip(),
     "contains control characters, or begins or ends with a space",
 )
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), _CLEAN]
-Url = Annotated[str, Field(max_length=MAX_URL_CHARS), _CLEAN, AfterValidator(_url)]
+Name = Annotated[str, Field(min_length=1, max_length=limits.MAX_NAME_CHARS), _CLEAN]
+Url = Annotated[str, Field(max_length=limits.MAX_URL_CHARS), _CLEAN, AfterValidator(_url)]
 ProviderName = Annotated[
     Name,
     _checked(
-        lambda name: not name.startswith(POLICY_PREFIX),
-        f"begins with {POLICY_PREFIX}, which is reserved for the policies of agents",
+        lambda name: not name.startswith(limits.POLICY_PREFIX),
+        f"begins with {limits.POLICY_PREFIX}, which is reserved for the policies of agents",
     ),
 ]
-Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
-Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_SPREAD_US)]
-Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_TIMEOUT_US, MAX_TIMEOUT_US)]
-LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_TIMEOUT_US)]
+Every = Annotated[int, BeforeValidator(durations.parse_us), _within(limits.MIN_EVERY_US, limits.MAX_EVERY_US)]
+Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, limits.MAX_SPREAD_US)]
+Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(limits.MIN_TIMEOUT_US, limits.MAX_TIMEOUT_US)]
+LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, limits.MAX_TIMEOUT_US)]
 Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
-Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
-Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
-DialectName = Annotated[str, AfterValidator(Choices("dialect", DIALECTS))]
+Dollars = Annotated[float, Field(ge=0, le=limits.MAX_USD, allow_inf_nan=False)]
+Amount = Annotated[int, Field(ge=0, le=limits.MAX_AMOUNT)]
+DialectName = Annotated[str, AfterValidator(Choices("dialect", limits.DIALECTS))]
 OverlapName = Annotated[Overlap, _member_of(Overlap, "an overlap policy")]
 
 
@@ -207,15 +190,15 @@ class WorkloadShape(Shape):
 
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
     """The text that is sent, the same in every round."""
-    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_OUTPUT_TOKENS)] = 200
+    max_output_tokens: Annotated[int, Field(ge=1, le=limits.MAX_OUTPUT_TOKENS)] = 200
     """Limit on the length of the answer."""
-    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=limits.MAX_TEMPERATURE)] | None = None
     """The requested temperature; not sent by default."""
-    reasoning_effort: Annotated[Name, Field(max_length=MAX_EFFORT_CHARS)] | None = None
+    reasoning_effort: Annotated[Name, Field(max_length=limits.MAX_EFFORT_CHARS)] | None = None
     """In the provider's terms; not sent by default. A value that the dialect cannot express is rejected."""
     timeouts: TimeoutsShape = TimeoutsShape()
     """Time limits of a probe."""
-    concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] = 1
+    concurrency: Annotated[int, Field(ge=1, le=limits.MAX_CONCURRENCY)] = 1
     """Streams at once: more than 1 is a burst."""
     connection: Annotated[ConnectionUse, _member_of(ConnectionUse, "a connection mode")] = ConnectionUse.COLD
     """A new connection for each probe, or one that stays open."""
@@ -431,8 +414,8 @@ class RouteShape(Shape):
 def _list_or_mapping(item: object) -> object:
     if not isinstance(item, list | dict):
         raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic reports a ValueError as a problem
-    if len(item) > MAX_BUDGETS:
-        raise ValueError(f"{len(item)} are too many: the maximum is {MAX_BUDGETS}")
+    if len(item) > limits.MAX_BUDGETS:
+        raise ValueError(f"{len(item)} are too many: the maximum is {limits.MAX_BUDGETS}")
     return item
 
 
@@ -467,7 +450,7 @@ class DocumentShape(Shape):
     """Requests by name."""
     providers: dict[Name, Any] = {}
     """Defaults for the targets of a provider, by its name."""
-    targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]
+    targets: Annotated[list[Any], Field(max_length=limits.MAX_TARGETS)]
     """What to measure; all prompts together have at most 6 MB."""
 
 

@@ -25,12 +25,6 @@ from isochrone_common.channel import (
 from isochrone_common.trust import PLAIN, presented_certificate
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two certificates, each with its key beside it."""
-    return [certificate_for(tmp_path_factory.mktemp(name), f"DNS:{name}.example") for name in ("old", "new")]
-
-
 @contextmanager
 def presenting(certificates: Sequence[Path]) -> Iterator[Address]:
     """A server that presents these certificates, one per connection."""
@@ -53,9 +47,9 @@ def _handshakes(listener: socket.socket, certificates: Sequence[Path]) -> None:
             accepted.close()  # by a client that refuses the certificate
 
 
-def test_a_certificate_that_is_replaced_meanwhile(certificates: list[Path]) -> None:
+def test_a_certificate_that_is_replaced_meanwhile(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The new one is returned when the server switches between the two connections of the look."""
-    old, new = certificates
+    old, new = (certificate_for(tmp_path_factory.mktemp(name), f"DNS:{name}.example") for name in ("old", "new"))
     with presenting([old, new, new, new]) as address:
         found = presented_certificate(address)
     assert found.name == "new.example"
@@ -72,6 +66,17 @@ def test_a_certificate_that_cannot_be_used(tmp_path: Path) -> None:
 # So many times as fast: a ping per second, which is the most that gRPC sends.
 HASTE = 30
 PINGS = 6
+
+
+@contextmanager
+def grpc_server(options: Sequence[tuple[str, int]] = ()) -> Iterator[Address]:
+    """A server without services."""
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        server = grpc.server(threads, options=options)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield parse_address(f"127.0.0.1:{port}")
+        server.stop(grace=None).wait()
 
 
 def hurried(options: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -92,37 +97,24 @@ def test_pings_are_tolerated() -> None:
         elif is_open.is_set():
             is_lost.set()
 
-    server = grpc.server(ThreadPoolExecutor(1), options=hurried(SERVER_OPTIONS))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        with grpc.insecure_channel(f"127.0.0.1:{port}", options=hurried(CLIENT_OPTIONS)) as channel:
-            channel.subscribe(note, try_to_connect=True)
-            assert is_open.wait(20)
-            assert not is_lost.wait(PINGS * CLIENT_PING_EVERY_MS / HASTE / 1000), states
-            channel.unsubscribe(note)
-    finally:
-        server.stop(None)
+    with (
+        grpc_server(hurried(SERVER_OPTIONS)) as address,
+        grpc.insecure_channel(str(address), options=hurried(CLIENT_OPTIONS)) as channel,
+    ):
+        channel.subscribe(note, try_to_connect=True)
+        assert is_open.wait(20)
+        assert not is_lost.wait(PINGS * CLIENT_PING_EVERY_MS / HASTE / 1000), states
+        channel.unsubscribe(note)
 
 
-@pytest.fixture
-def address() -> Iterator[Address]:
-    """A server without services."""
-    with ThreadPoolExecutor(max_workers=1) as threads:
-        server = grpc.server(threads)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        yield parse_address(f"127.0.0.1:{port}")
-        server.stop(grace=None).wait()
-
-
-async def test_a_proxy_is_not_asked_for_this_machine(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators and agents, too, reach a collector on loopback directly where a proxy is set for everything."""
     for name in ("no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with open_channel(address, PLAIN) as channel:
-        grpc.channel_ready_future(channel).result(10)
-    async with open_aio_channel(address, PLAIN) as aio_channel:
-        await aio_channel.channel_ready()
+    with grpc_server() as address:
+        with open_channel(address, PLAIN) as channel:
+            grpc.channel_ready_future(channel).result(10)
+        async with open_aio_channel(address, PLAIN) as aio_channel:
+            await aio_channel.channel_ready()

@@ -11,15 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from isochrone_common.cli import join_command
-from isochrone_common.cli.command_line import (
-    CommandGroup,
-    Entry,
-    completion_command,
-    exit_codes,
-    log_format_option,
-    table_or_json,
-)
+from isochrone_common.cli import command_line, join_command
 from isochrone_wire.errors import IsochroneError
 
 
@@ -29,19 +21,19 @@ class UnreachableError(IsochroneError):
     exit_code = 3
 
 
-def group(error: BaseException | None = None) -> CommandGroup:
+def group(error: BaseException | None = None) -> command_line.CommandGroup:
     """A program with the command `show`, which raises `error` or prints its format."""
 
     @click.command("show")
-    @table_or_json
-    @log_format_option
+    @command_line.table_or_json
+    @command_line.log_format_option
     def show(*, output: str, log_format: str) -> None:
         if error is not None:
             raise error
         click.echo(f"{output} {log_format}")
 
-    found = CommandGroup(name="program", commands={"show": show})
-    found.add_command(completion_command("isochrone-x", bash="~/x"))
+    found = command_line.CommandGroup(name="program", commands={"show": show})
+    found.add_command(command_line.completion_command("isochrone-x", bash="~/x"))
     return found
 
 
@@ -94,7 +86,7 @@ def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
     """The nearest of all names is offered, also of commands that are not imported yet."""
     place = "isochrone_agent.cli.probe:command"
     program = group()
-    program.entries = {"read": Entry(place, "Read.")}
+    program.entries = {"read": command_line.Entry(place, "Read.")}
     done = CliRunner().invoke(program, [typed], prog_name="program")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"error: no such command {typed!r}; did you mean {meant!r}?\nhint: program --help\n"
@@ -134,7 +126,7 @@ def test_completion_is_a_script(shell: str) -> None:
 def test_exit_codes_stand_in_the_help() -> None:
     """Each code has a line, further ones after the common three."""
     lines = ["  0  ok", "  1  failed", "  2  usage or settings", "  3  unreachable"]
-    assert exit_codes(_3="unreachable").splitlines()[2:] == lines
+    assert command_line.exit_codes(_3="unreachable").splitlines()[2:] == lines
 
 
 def test_a_malformed_token_is_wrong_usage() -> None:

@@ -15,34 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.fake_collector import COVERAGE, DIFFERENTIALS, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from isochrone_wire import insights
 from isochrone_wire.answers import DifferentialList, Metric, Proportion, Quantile, Window
 from isochrone_wire.fleet import CoverageList, SampleList, SpendList
-from isochrone_wire.insights import (
-    Incident,
-    LatencyBudgetList,
-    Leaderboard,
-    RegionCostList,
-    SimulationList,
-    Standing,
-    TierList,
-)
 from isochrone_wire.json_format import JsonError, from_json, json_text, to_json_value
 from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, Sample, Vantage
 from isochrone_wire.queries.documents import FORMATS, document, read_document
 from isochrone_wire.routes import RouteEventList
-from testdata.insights import (
-    ALERTS,
-    DRIFT,
-    INCIDENTS,
-    LATENCY_BUDGETS,
-    MEMBERS,
-    RATE_LIMITS,
-    REGION_COSTS,
-    SERIES,
-    SIMULATIONS,
-    STATUS,
-    TIERS,
-)
+from testdata import insights as examples
 from testdata.routes import EVENTS
 
 MODULES = ("answers", "fleet", "insights", "model", "operations", "queries.series", "queries.status", "routes")
@@ -62,7 +42,7 @@ OUTERMOST = [
 INSTANTS = st.integers(min_value=0, max_value=253_402_300_799_999_999)
 IDS = st.integers(min_value=1, max_value=2**63 - 1)
 SAMPLE = to_json_value(Sample(target_id=1, round_at=2, outcome="ok", dispatched_at=3))  # type: ignore[arg-type]
-INCIDENT = to_json_value(INCIDENTS.incidents[0])
+INCIDENT = to_json_value(examples.INCIDENTS.incidents[0])
 STANDING = {"region": "a", "rank": 1, "target": "t", "provider": "p", "model": "m", "n": 0, "failed": 0}
 BOARD = {
     "schema": "isochrone.leaderboard/1",
@@ -140,11 +120,11 @@ def test_unknown_fields_are_ignored() -> None:
         (Sample, {**SAMPLE, "round_at": 5}, "round_at: 5 is not text"),
         (Sample, {**SAMPLE, "round_at": "2026-11-01T00:00:00"}, "round_at: '2026-11-01T00:00:00' has no offset"),
         (Sample, {**SAMPLE, "round_at": "soon"}, "round_at: Invalid isoformat string: 'soon'"),
-        (Incident, {**INCIDENT, "id": "alert_1"}, "id: 'alert_1' does not begin with"),
-        (Incident, {**INCIDENT, "classes": {"ok": "1"}}, "classes.ok: '1' is not an integer"),
-        (Leaderboard, {"window": {"from_at": 1}}, "window.from_at: 1 is not text"),
+        (insights.Incident, {**INCIDENT, "id": "alert_1"}, "id: 'alert_1' does not begin with"),
+        (insights.Incident, {**INCIDENT, "classes": {"ok": "1"}}, "classes.ok: '1' is not an integer"),
+        (insights.Leaderboard, {"window": {"from_at": 1}}, "window.from_at: 1 is not text"),
         (
-            Leaderboard,
+            insights.Leaderboard,
             {**BOARD, "standings": [STANDING, STANDING | {"n": "x"}]},
             "standings.1.n: 'x' is not an integer",
         ),
@@ -168,7 +148,7 @@ def test_other_data_are_refused_by_field(cls: type, data: object, message: str) 
 def test_a_document_of_another_form_is_refused(data: object, message: str) -> None:
     """A document of another version, or with a wrong row, is an error that begins with the field of the document."""
     with pytest.raises(JsonError, match=f"^{message}"):
-        read_document(Leaderboard, data)
+        read_document(insights.Leaderboard, data)
 
 
 @settings(max_examples=10, deadline=None)
@@ -181,23 +161,23 @@ def test_samples_survive_their_document(samples: SampleList) -> None:
 
 
 ANSWERS = (
-    ALERTS,
-    DRIFT,
+    examples.ALERTS,
+    examples.DRIFT,
     CoverageList(window=WINDOW, coverage=COVERAGE),
     DifferentialList(window=WINDOW, differentials=DIFFERENTIALS),
-    INCIDENTS,
-    LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS),
-    Leaderboard(window=WINDOW, standings=STANDINGS),
-    RATE_LIMITS,
-    RegionCostList(window=WINDOW, costs=REGION_COSTS),
+    examples.INCIDENTS,
+    insights.LatencyBudgetList(window=WINDOW, budgets=examples.LATENCY_BUDGETS),
+    insights.Leaderboard(window=WINDOW, standings=STANDINGS),
+    examples.RATE_LIMITS,
+    insights.RegionCostList(window=WINDOW, costs=examples.REGION_COSTS),
     RouteEventList(window=WINDOW, events=EVENTS),
     SampleList(window=WINDOW, samples=SAMPLES),
-    SERIES,
-    SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS),
+    examples.SERIES,
+    insights.SimulationList(window=WINDOW, members=examples.MEMBERS, simulations=examples.SIMULATIONS),
     SpendList(spend=SPEND),
-    STATUS,
+    examples.STATUS,
     TARGETS,
-    TierList(window=WINDOW, tiers=TIERS),
+    insights.TierList(window=WINDOW, tiers=examples.TIERS),
     VANTAGES,
 )
 
@@ -224,13 +204,13 @@ def test_rows_have_an_order() -> None:
     one = document(VANTAGES)
     assert one == document(replace(VANTAGES, vantages=VANTAGES.vantages[::-1]))
     assert [row["region"] for row in one["rows"]] == sorted(row["region"] for row in one["rows"])
-    opened = [row["recovered_at"] is not None for row in document(INCIDENTS)["rows"]]
+    opened = [row["recovered_at"] is not None for row in document(examples.INCIDENTS)["rows"]]
     assert opened == sorted(opened)
 
 
 def test_ids_are_text() -> None:
     """An id is the text that commands take, also within a row, because JSON readers round large numbers."""
-    rows = document(INCIDENTS)["rows"]
+    rows = document(examples.INCIDENTS)["rows"]
     assert all(row["id"].startswith("incident_") for row in rows)
     assert [one["id"][:8] for row in rows for one in row["silences"]][:1] == ["silence_"]
 
@@ -244,7 +224,7 @@ def test_a_sample_is_one_flat_object() -> None:
 
 AT = 1_700_000_000_123_456
 QUANTILE = Quantile(value=412_345.1, low=None, high=1e22, n_eff=nan)
-FULL_STANDING = Standing(
+FULL_STANDING = insights.Standing(
     region='<é>\n"',
     rank=1,
     target="a/b",
@@ -265,7 +245,7 @@ JSON_SAMPLE = Sample(
     [
         QUANTILE,
         FULL_STANDING,
-        Leaderboard(window=Window(from_at=0, until_at=DAY_US), standings=(FULL_STANDING, FULL_STANDING)),
+        insights.Leaderboard(window=Window(from_at=0, until_at=DAY_US), standings=(FULL_STANDING, FULL_STANDING)),
         JSON_SAMPLE,
         Batch(vantage=Vantage(name="v", region="r"), epoch=1, seq=2, samples=(JSON_SAMPLE,)),
         SampleList(window=Window(from_at=0, until_at=1)),
