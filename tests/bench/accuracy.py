@@ -54,9 +54,7 @@ TLS = ssl.create_default_context()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One client at one load: errors of TTFT in microseconds and of tokens/s in per cent; if known, CPU in milliseconds
-    per probe and the share flagged `lagged`.
-    """
+    """One client at one load: errors of TTFT and of tokens/s, and if known, CPU and the share that is `lagged`."""
 
     client: str
     in_flight: int

@@ -36,9 +36,7 @@ def find() -> Path:
 
 
 def measure(command: Path, base_url: str, folder: Path, *, streams: int, requests: int) -> list[Measurement]:
-    """Return the results of `requests` requests, `streams` in flight; `folder` is for its files. Raises
-    `AiperfUnavailable` with its error message if it fails.
-    """
+    """Return the results of some requests, `streams` in flight. Raises `AiperfUnavailable` if it fails."""
     write_tokenizer(folder / "home")
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(f'{{"text": "[{n:06}] Explain recursion in 200 words"}}\n' for n in range(requests)))
@@ -64,9 +62,7 @@ def measure(command: Path, base_url: str, folder: Path, *, streams: int, request
 
 
 def read_export(lines: Iterable[str]) -> list[Measurement]:
-    """Return the measurements in a `profile_export.jsonl`, without failed requests and warm-up. Raises
-    `AiperfUnavailable` for an export in another format.
-    """
+    """Return the measurements in an export, without failures and warm-up. Raises `AiperfUnavailable`."""
     try:
         return [
             _measurement(record)

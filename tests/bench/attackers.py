@@ -148,9 +148,7 @@ def guesses(spec: AttackSpec) -> Attack:
 
 
 def junk_joins(spec: AttackSpec) -> Attack:
-    """`count` calls of Join per second with random texts, over as many connections as they need: a connection has a
-    hundred calls at once.
-    """
+    """`count` calls of Join per second with random texts, over as many connections as they need."""
 
     async def attack(tally: Tally) -> None:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:

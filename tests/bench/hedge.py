@@ -301,9 +301,7 @@ async def _moves(envoy: Envoy, fleet: Fleet, changes: int) -> list[float]:
 
 
 def litellm_dead_first_choice() -> Tally | str:
-    """Return how many of ten requests in a row the second choice of a table served whose first choice refuses
-    connections; `skipped` without LiteLLM.
-    """
+    """Return how many of ten requests the second choice served, if the first refuses; `skipped` without LiteLLM."""
     if not has_proxy():
         return "skipped"
     with ExitStack() as stack:

@@ -64,9 +64,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The length of each part: turns of raw copy (batches) and collector (seconds), half load before and during the
-    measurement, idle, and a backlog.
-    """
+    """The length of the turns of raw copy (batches) and collector (seconds), of half load, idle, and a backlog."""
 
     turns: int
     raw_batches: int
@@ -151,11 +149,7 @@ class RawCopy:
         self._connection.close()
 
     def recycle_wal(self) -> None:
-        """Cycle the server through its write-ahead log once, like a server that has run for a day.
-
-        A new server fills each file of 16 MB with zeros before its first use, during some commit; later it recycles
-        files.
-        """
+        """Cycle the server through its write-ahead log once: a new one fills each file with zeros, in some commit."""
         for _ in range(LOG_FILES):
             self._connection.execute("SELECT pg_logical_emit_message(false, 'bench', 'new file')")
             self._connection.execute("SELECT pg_switch_wal()")

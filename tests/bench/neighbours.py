@@ -48,9 +48,7 @@ def goals_of(prefixes: Sequence[str], goals: Mapping[str, Goal]) -> dict[str, Go
 
 @contextmanager
 def busy_neighbours(*, wanted: bool = True) -> Iterator[list[int]]:
-    """Keep one process spinning, at normal priority, on each core that this process may use, and yield their ids; none
-    unless they are `wanted`. They end with the block, and with this process if that is killed.
-    """
+    """Keep a process spinning on each core that this one may use, until the block or this process ends; yield ids."""
     with ExitStack() as stack:
         yield [stack.enter_context(_spinning(core)) for core in sorted(os.sched_getaffinity(0)) if wanted]
 

@@ -171,9 +171,7 @@ def running_collector(folder: Path, conninfo: str, *options: str) -> Iterator[Ru
 def own_channel(
     address: str, *, roots: str | None, server_name: str | None, credential: str = "", options: Options = ()
 ) -> grpc.aio.Channel:
-    """Open a separate connection (gRPC would share one between channels with equal options), in plain text without the
-    certificates `roots`.
-    """
+    """Open a separate connection (gRPC shares one of equal options), in plain text without the certificates `roots`."""
     options = [*options, ("grpc.use_local_subchannel_pool", 1)]
     if roots is None:
         return grpc.aio.insecure_channel(address, options=options)

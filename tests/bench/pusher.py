@@ -67,10 +67,7 @@ def shift_us(made_at: int, now_at: int) -> int:
 
 
 class PushBody:
-    """The part of a push that does not depend on its number; concatenated protobuf messages are merged.
-
-    The instants of its samples, which are encoded as eight bytes each, can be shifted.
-    """
+    """The part of a push without its number (protobuf messages can be concatenated), whose instants can be shifted."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         batch = Batch(vantage=Vantage(name="", region=""), epoch=0, seq=0, samples=tuple(samples))
@@ -155,9 +152,7 @@ class LoadSpec:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """The result of a load: samples acknowledged as stored, start and end, and the time from the due instant of each
-    push to its reply, in seconds.
-    """
+    """The result of a load: samples stored, start and end, and the seconds from a due push to its reply."""
 
     stored: int = 0
     begun_at: float = 0.0

@@ -134,9 +134,7 @@ async def _asked(conninfo: str, query: Callable[[Connection], Awaitable[Result]]
 
 
 def largest_error_percent(exact: Result, approximate: Result) -> float:
-    """Return the largest relative error of a quantile with enough values, in per cent. Raises `SystemExit` if the two
-    results cover different samples.
-    """
+    """Return the largest relative error in per cent of a quantile with enough values. Raises `SystemExit`."""
     if exact.n != approximate.n:
         raise SystemExit("the summaries are not of the same samples")
     errors = [

@@ -65,9 +65,7 @@ QUICK = Scale(size=Size(regions=30, targets=100, days=3), room=2 * 2**30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """The created data: number of samples, the summarised days (UTC), the instant until which it was made, and the
-    targets and regions.
-    """
+    """The number of samples, the summarised days (UTC), the end of the data, and the targets and regions."""
 
     samples: int
     days: Window
@@ -88,9 +86,7 @@ class FilledDatabase:
 
 @contextmanager
 def filled_database(scale: Scale) -> Iterator[FilledDatabase]:
-    """A database of this scale for the block. Raises `SystemExit` if there is no room for it, and as
-    `build_dataset`.
-    """
+    """A database of this scale for the block. Raises `SystemExit` if there is no room for it."""
     with tempfile.TemporaryDirectory(prefix="isochrone-query-") as name:
         folder, free = Path(name), shutil.disk_usage(name).free
         if free < scale.room:

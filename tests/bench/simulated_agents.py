@@ -58,9 +58,7 @@ class Timeline:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """One simulated agent. `pushes` are the start, the duration in seconds and the attempts of each push, `phases` the
-    durations in seconds of the parts of its reconnect, by name.
-    """
+    """A simulated agent: start, seconds and attempts of its `pushes`, and seconds of the `phases` of its reconnect."""
 
     number: int
     collector: Collector

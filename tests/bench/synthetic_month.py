@@ -72,9 +72,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRows:
-    """The rows of one round, of all sites and targets, as the content of a COPY of `COLUMNS`. The rows of a site are
-    one batch with the number `seq` and rounds from `from_at` to `until_at`.
-    """
+    """The rows of one round as the content of a COPY of `COLUMNS`; those of a site are one batch."""
 
     rows: int
     content: bytes

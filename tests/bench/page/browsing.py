@@ -45,9 +45,7 @@ def tab(profile: Path) -> AbstractContextManager[Browser]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """The time from the navigation to the matrix with its values, and the size as transferred of the files of the page
-    and of answers.
-    """
+    """The time from the navigation to the matrix, and the size as transferred of files and of answers."""
 
     seconds: float
     files_kib: float
@@ -87,9 +85,7 @@ def shown_after_ms(browser: Browser, key: str, push: Callable[[], float]) -> flo
 
 
 def transferred_kib(events: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
-    """Return the size of the files of a page, and of the answers that it asked for, with their heads and as
-    transferred, by the events of the network: of responses that are complete.
-    """
+    """Return the size as transferred, with heads, of the files of a page and of its answers that are complete."""
     paths: dict[str, str] = {}
     files = answers = 0.0
     for event in events:

@@ -33,9 +33,7 @@ def _probes(columns: tuple[str, ...]) -> Statement:
 
 
 def long_series(scope: Scope, *, summarised_until: int) -> list[Asked]:
-    """Return the statements of a series of TTFT from summaries of hours until an instant, and from probes since then;
-    the scope must have regions.
-    """
+    """Return the statements of a series of TTFT from summaries of hours, and from probes since an instant."""
     hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=scope.window.from_at, until_at=summarised_until))
     since = replace(scope, window=Window(from_at=summarised_until, until_at=scope.window.until_at))
     values = query("joined_summaries").format(starts=summaries._STARTS)

@@ -35,9 +35,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorsConfig:
-    """The number of pages, the paths of their requests, of which those that are `planned` have answers that change with
-    the plan only, and where they ask; they are opened over `opening_s`.
-    """
+    """The pages, opened over `opening_s`, and the paths of their requests; `planned` ones change with the plan only."""
 
     host: str
     port: int
@@ -49,9 +47,7 @@ class VisitorsConfig:
 
 @dataclass(slots=True)
 class Pacing:
-    """The state of one request of a page. It is sent at once when the page is opened, and then after notices and
-    pauses, if they have one of its `topics`.
-    """
+    """The state of a request of a page, sent when it is opened, and after notices of its `topics` and pauses."""
 
     topics: Collection[str] = TOPICS
     pause_s: float = MIN_PAUSE_S
@@ -71,9 +67,7 @@ class Pacing:
         return None if self.wanted_s is None else max(self.wanted_s, self.allowed_s)
 
     def end(self, began_s: float, now_s: float, as_of_s: float) -> None:
-        """Note that the answer to a request of `began_s` has arrived; it is of `as_of_s`, because it may be shared with
-        other pages. What became new after that is asked for again.
-        """
+        """Note the answer to a request of `began_s`, as of `as_of_s`; what is newer is asked for again."""
         self.allowed_s = now_s + max(self.pause_s, PAUSE_SHARE * (now_s - began_s))
         if self.wanted_s is not None and as_of_s >= self.wanted_s:
             self.wanted_s = None

@@ -58,9 +58,7 @@ def model_list(simulator: Simulator) -> list[dict[str, Any]]:
 
 
 def router(models: list[dict[str, Any]], settings: dict[str, Any], folder: Path) -> RouterProgram:
-    """A program with two routers: one has retries, the other fails over without. In neither LiteLLM itself leaves out a
-    deployment that has failed.
-    """
+    """A program with two routers, with retries and with failover, in which LiteLLM itself leaves out no deployment."""
     settings_of_both = {"disable_cooldowns": True}
     failover = {"num_retries": 0, "enable_weighted_failover": True}
     routers = {"retries": settings_of_both, "failover": settings_of_both | failover}
@@ -162,9 +160,7 @@ def test_traffic_is_split_by_the_weights(consumer: Consumer, tables: Tables) -> 
 def test_a_dead_first_choice_costs_no_request(
     consumer: Consumer, tables: Tables, first: str, how: dict[str, Any]
 ) -> None:
-    """From the first request on all are served, ten of ten by the second choice: of the proxy answers and streams, of
-    the router those with retries and those without.
-    """
+    """All requests are served, ten of ten by the second choice: answers and streams, with and without retries."""
     options = how.get("proxy" if isinstance(consumer, Proxy) else "router", {})
     tables.publish("sim/crlf", first)
     first_is(consumer, "sim/crlf", **options)

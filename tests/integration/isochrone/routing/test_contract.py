@@ -94,9 +94,7 @@ def members(world: World, sdk: Sdk, first: str, second: str) -> Any:
 async def test_requests_follow_the_tables_of_the_region(
     world: World, sdk: Sdk, start_web: StartWeb, record_property: Callable[[str, object], None]
 ) -> None:
-    """With a collector's own interface, clients of two regions have different first choices, and a new table of one
-    region moves its requests, and no other's, without a restart.
-    """
+    """Clients of two regions have different first choices, and a new table moves its region's requests only."""
     web = await start_web()
     await web.publish(
         world.table(*members(world, sdk, "none", "crlf"), client_region=EAST),

@@ -35,9 +35,7 @@ def in_child(is_right: Callable[[], bool]) -> int:
 
 
 def test_a_forked_process_routes(world: World) -> None:
-    """A server that forks its workers has routes in each of them, with connections and a thread of its own; a worker
-    that closes them leaves those of the parent alone.
-    """
+    """Each forked worker has routes with its own thread, and closes no others than these."""
     world.first_then("none", "crlf")
     routes = world.routes()
     client = client_of(routes)
@@ -55,9 +53,7 @@ def test_a_forked_process_routes(world: World) -> None:
 
 
 def test_a_route_that_leaves_the_plan_is_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its expired table is followed by the static order until the collector has a plan without it, and then by
-    nothing, also in the cache; a route of the plan keeps its static order.
-    """
+    """A route that the plan no longer has is unknown once its table is stale, also in the cache; others stay."""
     monkeypatch.setattr(isochrone.routing.routes, "_LOOK_AGAIN_S", 0.05)
     for route in ("voice", "chat"):
         world.publish(world.entry("none", weight=1.0), seconds=-1, route=route)
@@ -102,9 +98,7 @@ def test_forked_workers_move_at_different_times(world: World) -> None:
 
 
 def test_a_clock_that_is_set_expires_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a `Date` header, the collector's clock goes on although this machine's is set; before, there is only this
-    one.
-    """
+    """After a `Date` header, the collector's clock goes on although this machine's is set."""
     clock, wall_ns = subscription.CollectorClock(), time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: wall_ns)
     assert clock.now_at() == wall_ns // 1000

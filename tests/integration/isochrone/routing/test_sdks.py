@@ -150,9 +150,7 @@ def test_other_hosts_get_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("first", ["silence", "headers-only"])
 def test_a_stalled_stream_is_hedged(world: World, first: str) -> None:
-    """If the first choice has no content after the delay, although a head, the second answers, and the first is
-    cancelled.
-    """
+    """If the first choice has no content after the delay, the second answers, and the first is cancelled."""
     before = len(world.simulator.truth())
     world.first_then(first, "none", hedge=Hedge(target="sim/none", delay_us=100_000))
     routes = world.routes()
@@ -407,9 +405,7 @@ def in_one_write(data: bytes) -> Handler:
 
 @pytest.mark.parametrize(("fault", "asked"), [("cut", ask), ("reset", ask), ("html", ask), ("html", stream)])
 def test_an_answer_that_breaks_off_costs_no_request(world: World, fault: str, asked: Any) -> None:
-    """A response without a stream is read to its end, so that the next member is asked if half of it is missing; a web
-    page is no answer, and no stream.
-    """
+    """If half of a response is missing, the next member is asked; a web page is no answer, and no stream."""
     world.first_then(fault, "none")
     routes = world.routes()
     assert asked(client_of(routes)) == "fault-none"
