@@ -18,6 +18,7 @@ _MAX_S = 60.0
 _MAX_RETRY_AFTER_S = 600.0
 DEFAULT_RATIO = 0.06
 """The delay is a 95th percentile, so one in 20 requests needs a second one; a smaller budget is often empty."""
+_ENDPOINT = ("target", "provider", "model", "dialect", "base_url", "credential_ref")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +38,9 @@ class Choice:
 
 def choice(table: RouteTable, entry: RouteEntry) -> Choice:
     """The endpoint of an entry."""
-    return Choice(
-        route=table.route,
-        target=entry.target,
-        provider=entry.provider,
-        model=entry.model,
-        dialect=entry.dialect,
-        base_url=entry.base_url,
-        credential_ref=entry.credential_ref,
-        generation=table.generation,
-        is_static=table.state is RouteState.INSUFFICIENT_DATA,
-    )
+    endpoint = {name: getattr(entry, name) for name in _ENDPOINT}
+    is_static = table.state is RouteState.INSUFFICIENT_DATA
+    return Choice(route=table.route, generation=table.generation, is_static=is_static, **endpoint)
 
 
 def order(
@@ -98,15 +91,11 @@ class Cooldowns:
 
     def throttle(self, target: str, *, retry_after_s: float | None, now_s: float, draw: float) -> None:
         """Note a 429, with its `retry-after` in seconds."""
-        count = self._count(target)
-        if retry_after_s is None:
-            retry_after_s = _growing(count) * (1 + draw / 2)
-        self._rests[target] = _Rest(now_s + min(retry_after_s, _MAX_RETRY_AFTER_S), count, is_throttled=True)
+        self._rest(target, retry_after_s, now_s=now_s, draw=draw, is_throttled=True)
 
     def fail(self, target: str, *, now_s: float, draw: float) -> None:
         """Note a failed connection or a 5xx."""
-        count = self._count(target)
-        self._rests[target] = _Rest(now_s + _growing(count) * (1 + draw / 2), count, is_throttled=False)
+        self._rest(target, None, now_s=now_s, draw=draw, is_throttled=False)
 
     def succeed(self, target: str) -> None:
         """Note a response."""
@@ -122,13 +111,12 @@ class Cooldowns:
         """The members that failed a short time ago."""
         return frozenset(name for name, one in self._rests.items() if not one.is_throttled and now_s < one.until_s)
 
-    def _count(self, target: str) -> int:
+    def _rest(self, target: str, asked_s: float | None, *, now_s: float, draw: float, is_throttled: bool) -> None:
         rest = self._rests.get(target)
-        return rest.count + 1 if rest else 1
-
-
-def _growing(count: int) -> float:
-    return float(min(_MAX_S, _FIRST_S * 2 ** min(count - 1, 10)))
+        count = rest.count + 1 if rest else 1
+        growing_s = min(_MAX_S, _FIRST_S * 2 ** min(count - 1, 10)) * (1 + draw / 2)
+        rest_s = growing_s if asked_s is None else min(asked_s, _MAX_RETRY_AFTER_S)
+        self._rests[target] = _Rest(now_s + rest_s, count, is_throttled)
 
 
 class NoHedge(StrEnum):
