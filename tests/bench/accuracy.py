@@ -26,16 +26,7 @@ from pathlib import Path
 from bench import aiperf, references
 from bench.references import Measurement
 from bench.result import at_most, conclude, percentile
-from bench.simulator import (
-    MODEL,
-    RATE,
-    TOKENS,
-    TTFT_MS,
-    GroundTruth,
-    Simulator,
-    true_tokens_per_second,
-    true_ttft_us,
-)
+from bench.simulator import MODEL, RATE, TOKENS, TTFT_MS, GroundTruth, Simulator, true_tokens_per_second, true_ttft_us
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Workload

@@ -357,11 +357,7 @@ async def _calls(spec: AttackSpec, calls: Iterable[tuple[str, str, bytes]], tall
 
 
 async def _call(
-    channel: grpc.aio.Channel,
-    method: str,
-    request: bytes,
-    tally: Tally,
-    metadata: tuple[tuple[str, str], ...] = (),
+    channel: grpc.aio.Channel, method: str, request: bytes, tally: Tally, metadata: tuple[tuple[str, str], ...] = ()
 ) -> None:
     """Make a call and count it; a push or plan of which nothing is stored is refused too."""
     call: Any = channel.unary_unary(method)

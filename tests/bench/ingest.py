@@ -85,13 +85,7 @@ FULL = Size(
     backlog_samples=500_000,
 )
 QUICK = Size(
-    turns=3,
-    raw_batches=150,
-    flood_seconds=3,
-    warm_seconds=2,
-    half_seconds=8,
-    idle_seconds=6,
-    backlog_samples=150_000,
+    turns=3, raw_batches=150, flood_seconds=3, warm_seconds=2, half_seconds=8, idle_seconds=6, backlog_samples=150_000
 )
 
 

@@ -20,14 +20,7 @@ from isochrone_common.address import parse_address
 from isochrone_common.channel import open_aio_channel
 from isochrone_common.trust import PLAIN, Trust
 from isochrone_wire import codec
-from isochrone_wire.model import (
-    MINUTE_US,
-    Batch,
-    Heartbeat,
-    Outcome,
-    Sample,
-    Vantage,
-)
+from isochrone_wire.model import MINUTE_US, Batch, Heartbeat, Outcome, Sample, Vantage
 from isochrone_wire.v1 import fleet_pb2
 from testdata.samples import Row, realistic_sample, sample_row
 
