@@ -105,13 +105,9 @@ class RequestEstimate:
         return price.cost_usd(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
 
-def estimate_prompt_tokens(prompt: str) -> int:
-    """Return the estimated number of tokens of a prompt."""
-    return -(-len(prompt.encode()) // _BYTES_PER_TOKEN)
-
-
 def estimate_request(target: Target) -> RequestEstimate:
     """Return the upper estimate for one request to `target`."""
     workload = target.workload
     output = workload.max_output_tokens + thinking_tokens(target.dialect, workload.reasoning_effort)
-    return RequestEstimate(prompt_tokens=estimate_prompt_tokens(workload.prompt), output_tokens=output)
+    prompt = -(-len(workload.prompt.encode()) // _BYTES_PER_TOKEN)
+    return RequestEstimate(prompt_tokens=prompt, output_tokens=output)

@@ -11,7 +11,7 @@ from isochrone_wire import durations
 from isochrone_wire.answers import Absence, Metric, Order, Window
 from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides
 from isochrone_wire.model import DAY_US, MINUTE_US, Account, Heartbeat, Plan, Price, Target, Workload
-from isochrone_wire.workloads import estimate_prompt_tokens, estimate_request, supported_efforts
+from isochrone_wire.workloads import estimate_request, supported_efforts
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ EFFORTS = [
 @pytest.mark.parametrize(("prompt", "tokens"), [("", 0), ("x", 1), ("xxxx", 1), ("xxxxx", 2), ("语" * 4, 3)])
 def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
     """Bytes are counted, not characters, and a partial token counts as one."""
-    assert estimate_prompt_tokens(prompt) == tokens
+    assert estimate_request(replace(TARGET, workload=replace(WORKLOAD, prompt=prompt))).prompt_tokens == tokens
 
 
 @pytest.mark.parametrize(
