@@ -63,37 +63,27 @@ FINGERPRINT = bytes(reversed(range(32)))
 
 @pytest.mark.parametrize("fingerprint", [b"", FINGERPRINT])
 def test_tokens_survive_being_copied(fingerprint: bytes) -> None:
-    """A printed join token, also with surrounding whitespace, and a credential are parsed back unchanged."""
+    """A join token, also with surrounding whitespace, and a credential are parsed back; a cut token is refused."""
     token = JoinToken(id=2**63 - 1, secret=SECRET, fingerprint=fingerprint)
     assert parse_join_token(f"  {token}\n") == token
     credential = Credential(id=1, secret=SECRET)
     assert parse_credential(str(credential)) == credential
+    for cut in (1, 10, 40):
+        with pytest.raises(ValueError, match="join token"):
+            parse_join_token(str(token)[:-cut])
+
+
+TOKEN = str(JoinToken(id=1, secret=SECRET, fingerprint=b""))
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "isochrone-key-",
-        "isochrone-key-AAAA",
-        "isochrone-key-ä",
-        "Bearer x",
-        str(JoinToken(id=1, secret=SECRET, fingerprint=b"")),
-    ],
+    "text", ["", "isochrone-key-", "isochrone-key-AAAA", "isochrone-key-ä", "Bearer x", TOKEN], ids=range(6)
 )
 def test_what_is_no_credential_is_refused_without_repeating_it(text: str) -> None:
     """An error message never contains a mistyped secret."""
     with pytest.raises(ValueError, match=r"credential") as refused:
         parse_credential(text)
     assert len(text) < 20 or text not in str(refused.value)
-
-
-@pytest.mark.parametrize("cut", [1, 10, 40])
-def test_a_join_token_that_was_cut_is_refused(cut: int) -> None:
-    """A truncated token is refused."""
-    whole = str(JoinToken(id=7, secret=SECRET, fingerprint=FINGERPRINT))
-    with pytest.raises(ValueError, match="join token"):
-        parse_join_token(whole[:-cut])
 
 
 def test_no_repr_shows_a_secret() -> None:
@@ -111,24 +101,15 @@ def test_hashes_and_fingerprints_are_the_usual_ones() -> None:
 
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
-BASE = Identity(
-    address=Address("::1", 4600),
-    name="sg-1",
-    role=Role.VANTAGE,
-    region="ap",
-    credential=str(Credential(id=2**63 - 1, secret=bytes(range(32)))),
-)
+KEY = str(Credential(id=2**63 - 1, secret=SECRET))
+BASE = Identity(address=Address("::1", 4600), name="sg-1", role=Role.VANTAGE, region="ap", credential=KEY)
+
+
+TLS = Trust(roots="PEM", server_name="x")
 
 
 @pytest.mark.parametrize(
-    "trust",
-    [
-        PLAIN,
-        SYSTEM,
-        Trust(roots="PEM", server_name="x"),
-        Trust(roots="PEM", client=CLIENT),
-        Trust(roots="PEM", server_name="x", next_certificate="PEM"),
-    ],
+    "trust", [PLAIN, SYSTEM, TLS, Trust(roots="PEM", client=CLIENT), replace(TLS, next_certificate="PEM")]
 )
 @pytest.mark.parametrize("region", [None, "ap"])
 def test_a_passport_survives_the_disk(tmp_path: Path, trust: Trust, region: str | None) -> None:
@@ -154,38 +135,6 @@ def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
     gone = ClientCertificate(certificate=tmp_path / "c.pem", key=tmp_path / "k.pem")
     with pytest.raises(ValueError, match=r"k\.pem: No such file"):
         open_channel(parse_address("127.0.0.1:1"), Trust(client=gone))
-
-
-HERE, THERE = parse_address("127.0.0.1:4600"), parse_address("elsewhere:1")
-
-
-@pytest.mark.parametrize(
-    ("address", "named", "default", "meant"),
-    [
-        (None, None, None, (HERE, None)),
-        (THERE, None, None, (THERE, None)),
-        (None, None, BASE, (BASE.address, BASE)),
-        (THERE, None, BASE, (THERE, None)),
-        (THERE, BASE, None, (THERE, BASE)),
-        (None, BASE, replace(BASE, name="x"), (BASE.address, BASE)),
-    ],
-)
-def test_which_collector_is_meant(
-    home: Path,
-    address: Address | None,
-    named: Identity | None,
-    default: Identity | None,
-    meant: tuple[Address, Identity | None],
-) -> None:
-    """A named identity applies to every address, the default one to its own address. Without both it is the socket of
-    this user's collector, or loopback if none listens there.
-    """
-    environment = {"XDG_DATA_HOME": str(home)}
-    assert select_collector(address, named=named, default=default, environment=environment) == meant
-    path = home / "isochrone" / "collector" / "collector.sock"
-    with listening(path):
-        found = select_collector(address, named=named, default=default, environment=environment)
-    assert found == ((parse_local_address(f"unix:{path}"), None) if meant == (HERE, None) else meant)
 
 
 @pytest.fixture
@@ -233,6 +182,21 @@ def test_the_first_socket_with_a_listener_counts(home: Path, http: bool, name: s
     assert found() == f"127.0.0.1:{port}"
 
 
+def test_an_identity_precedes_the_socket(home: Path) -> None:
+    """A named identity applies to every address, the default one to its own address; a given address needs none."""
+    there = parse_address("elsewhere:1")
+    with listening(home / "isochrone" / "collector" / "collector.sock"):
+        for address, named, default, meant in (
+            (there, None, None, (there, None)),
+            (None, None, BASE, (BASE.address, BASE)),
+            (there, None, BASE, (there, None)),
+            (there, BASE, None, (there, BASE)),
+            (None, BASE, replace(BASE, name="x"), (BASE.address, BASE)),
+        ):
+            environment = {"XDG_DATA_HOME": str(home)}
+            assert select_collector(address, named=named, default=default, environment=environment) == meant
+
+
 def test_an_agent_waits_for_the_socket(home: Path) -> None:
     """An agent that starts before its collector takes the place where the socket will be; the data folder in its
     environment is its own.
@@ -257,15 +221,8 @@ def test_a_place_without_a_listener(tmp_path: Path) -> None:
 OLD, NEW = (str(Credential(id=number, secret=bytes(32))) for number in (1, 2))
 FIRST, SECOND = (ssl.DER_cert_to_PEM_cert(der) for der in (b"first", b"second"))
 PINNED = Trust(roots=FIRST, server_name="isochrone-collector")
-IDENTITY = Identity(
-    address=Address("127.0.0.1", 1),
-    name="ida",
-    role=Role.READER,
-    trust=PINNED,
-    credential=OLD,
-    renew_at=100,
-    expires_at=150,
-)
+IDENTITY = Identity(address=Address("127.0.0.1", 1), name="ida", role=Role.READER, trust=PINNED, credential=OLD)
+IDENTITY = replace(IDENTITY, renew_at=100, expires_at=150)
 
 
 @pytest.mark.parametrize(

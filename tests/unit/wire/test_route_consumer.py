@@ -166,11 +166,6 @@ def test_garbage_is_named(table: RouteTable, sentence: str) -> None:
     assert sentence in defect(table)
 
 
-def test_variables_of_keys() -> None:
-    """The name of a credential becomes a valid environment variable."""
-    assert key_variable("azure-sweden.2") == "AZURE_SWEDEN_2_API_KEY"
-
-
 def envoy(*tables: RouteTable) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The routes, and the clusters by name."""
     region = RegionTables(client_region="us-east-2", generation=48, etag="48-e", answered_at=NOW_AT, tables=tables)
@@ -193,17 +188,14 @@ def test_envoy_weights_are_whole_and_more_than_nothing(weights: tuple[float, flo
 
 
 def test_members_take_the_same_requests() -> None:
-    """Members that speak another dialect than the first one are left out; another path, key or model is no obstacle."""
+    """Members of another dialect are left out; another path, key or model (but in Gemini's path) is no obstacle."""
     first, second, third = CHAT.entries
     _, clusters = envoy(replace(CHAT, entries=(first, second, replace(third, dialect="anthropic"))))
     assert set(clusters) == {
         *(entry.target for entry in (first, second)),
         *(f"chat: {entry.target} first" for entry in (first, second)),
     }
-
-
-def test_a_model_in_the_path_is_the_same_for_all() -> None:
-    """Requests to Gemini have the model in their path, which stays as it is."""
+    # Requests to Gemini have the model in their path, which stays as it is.
     entries = tuple(
         replace(entry, dialect="gemini", model=model) for entry, model in zip(CHAT.entries, "aab", strict=True)
     )
@@ -230,6 +222,7 @@ def test_a_caller_s_key_stays_apart() -> None:
 
 def test_no_key_is_in_a_resource() -> None:
     """Members have the name of the variable with their key, and the header that it belongs in."""
+    assert key_variable("azure-sweden.2") == "AZURE_SWEDEN_2_API_KEY"
     _, clusters = envoy(replace(CHAT, entries=(replace(CHAT.entries[0], dialect="anthropic"),)))
     (group,) = clusters[CHAT.entries[0].target]["load_assignment"]["endpoints"]
     assert group["lb_endpoints"][0]["metadata"]["filter_metadata"]["isochrone"] == {
