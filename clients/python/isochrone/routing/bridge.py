@@ -21,26 +21,13 @@ _ERRORS = (
 )
 
 
-class _Headers(Protocol):
-    @property
-    def raw(self) -> list[tuple[bytes, bytes]]: ...
-
-
 class Request(Protocol):
-    """A request of either library."""
+    """A request of either library, which have classes of their own for addresses and headers."""
 
     method: str
+    url: Any
+    headers: Any
     extensions: dict[str, Any]
-
-    @property
-    def url(self) -> object:
-        """Its address."""
-        ...
-
-    @property
-    def headers(self) -> _Headers:
-        """Its headers."""
-        ...
 
     def read(self) -> bytes:
         """Return its body."""
@@ -95,7 +82,7 @@ class Transport(Generic[AnyRequest, AnyResponse]):
         loop, body = self._routes.background, request.read()
         with _errors_of(self.library, request):
             incoming = loop.run(self._engine.send(_outgoing(request, body)))
-        stream = self._body_class(incoming, self.library, request, loop)
+        stream = self._body_class(_AsyncBody(incoming, self.library, request), loop)
         response: AnyResponse = _response(self.library, incoming, stream)
         return response
 
@@ -126,21 +113,18 @@ class _AsyncBody:
 class _Body:
     """The body of a response for a thread."""
 
-    def __init__(self, incoming: Incoming, library: ModuleType, request: Request, loop: BackgroundLoop) -> None:
-        self._incoming = incoming
-        self._library = library
-        self._request = request
+    def __init__(self, body: _AsyncBody, loop: BackgroundLoop) -> None:
+        self._body = body
         self._loop = loop
 
     def __iter__(self) -> Iterator[bytes]:
-        body = self._incoming.body()
-        with _errors_of(self._library, self._request):
-            while data := self._loop.run(_next(body)):
-                yield data
+        body = aiter(self._body)
+        while data := self._loop.run(_next(body)):
+            yield data
 
     def close(self) -> None:
         """As `_AsyncBody.aclose`."""
-        self._loop.run(self._incoming.aclose())
+        self._loop.run(self._body.aclose())
 
 
 @contextmanager
