@@ -205,7 +205,11 @@ class ReceiverDelivery:
         ids = [
             one.message.id
             for one in silent
-            if one.topic.dedup_key in still_open and not _is_quiet(one, in_force, now_at=now_at)
+            if one.topic.dedup_key in still_open
+            and not any(
+                silence.thread == one.topic.dedup_key or silences_alert(silence, one.message, now_at=now_at)
+                for silence in in_force
+            )
         ]
         await alerts.repeat(connection, self.name, ids, at=now_at)
         return bool(ids)
@@ -265,10 +269,3 @@ class ReceiverDelivery:
             give_up_us=GIVE_UP_END_US if is_end else GIVE_UP_US,
         )
         return None if retry_at is None else max(retry_at, now_at + reply.wait_us)
-
-
-def _is_quiet(one: OpenProblem, in_force: Sequence[Silence], *, now_at: int) -> bool:
-    return any(
-        silence.thread == one.topic.dedup_key or silences_alert(silence, one.message, now_at=now_at)
-        for silence in in_force
-    )

@@ -177,7 +177,10 @@ class SilenceService:
 
     async def acknowledge(self, problem: str, *, duration_us: int, reason: str) -> Silence:
         """Acknowledge the problem of an incident or an alert. Raises `BadRequest`, and `Conflict` if it is over."""
-        number = _number(problem)
+        found = _NAME.fullmatch(problem)
+        if found is None:
+            raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
+        number = int(found[1], 16)
         async with self._database.transaction() as connection:
             last = await alerts.newest_of_thread(connection, problem, number)
             if last is None:
@@ -243,14 +246,6 @@ def _message(silence: Silence, last: AlertMessage) -> AlertMessage:
         until=until,
         reason=silence.reason,
     )
-
-
-def _number(problem: str) -> int:
-    """Return the number in the name of an incident or an alert. Raises `BadRequest`."""
-    found = _NAME.fullmatch(problem)
-    if found is None:
-        raise BadRequest(f"{problem!r} is not the id of an incident or an alert")
-    return int(found[1], 16)
 
 
 STATE_EVERY_US = 5 * SECOND_US

@@ -42,11 +42,7 @@ _PRIOR_NEXT, _PRIOR_LENGTHS = 0.6, 20.0
 
 @dataclass(slots=True, kw_only=True)
 class Streak:
-    """The newest rounds of one series, for one kind of failure.
-
-    `length` rounds in a row had it, from `since_at` to `until_at`, with `requests` of them sent; before or after them,
-    `clear` rounds in a row did not.
-    """
+    """The `length` newest rounds of a series with a failure, or the `clear` ones without; of these, `requests` sent."""
 
     length: int = 0
     requests: int = 0
@@ -375,9 +371,7 @@ _KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, _NOT_SENT if outcome.s
 
 
 def round_results(records: Records, region_of: Mapping[int, str]) -> list[RoundResult]:
-    """Return the rounds of all probes, oldest first: of each vantage the best result. Rounds without a request are left
-    out, except those held back because the provider had asked to wait. `region_of` has the region of each vantage.
-    """
+    """Return the best result of each vantage in each round, oldest first; of unsent rounds only those held back."""
     kind = _KIND_OF[outcomes(records["traits"])]
     parts = np.stack((records["round_at"], records["target_id"], records["vantage_id"], kind))[:, kind != _NOT_SENT]
     parts = parts[:, np.lexsort(parts[::-1])]

@@ -123,7 +123,9 @@ class IncidentWatch:
     def _transition(self, kind: AlertKind, target: WatchedTarget, fleet: Fleet, now_at: int) -> Transition | None:
         key = (kind, target.id)
         incident = self._open.get(key)
-        clear_rounds = self._clear_rounds(key, target, since_at=incident.opened_at if incident else now_at)
+        since_at = (incident.opened_at if incident else now_at) - _RECENT_ROUNDS * target.every_us
+        recent = sum(at >= since_at for at in self._ended.get(key, ()))
+        clear_rounds = min(_CLEAR_ROUNDS << recent, _MOST_CLEAR)
         evidence = self.evidence.of(target, kind, fleet, clear_rounds=clear_rounds, now_at=now_at)
         failing = _failing(incident, evidence)
         scope = _scope(failing, evidence)
@@ -145,10 +147,6 @@ class IncidentWatch:
         if not target.has_worked:
             return rising_us >= _MAX_SETTLING_US
         return evidence.is_complete or rising_us >= min(target.every_us // 2, _MAX_SETTLING_US)
-
-    def _clear_rounds(self, key: Key, target: WatchedTarget, *, since_at: int) -> int:
-        recent = [at for at in self._ended.get(key, ()) if since_at - at <= _RECENT_ROUNDS * target.every_us]
-        return min(_CLEAR_ROUNDS << len(recent), _MOST_CLEAR)
 
     def _apply(self, incident: TargetIncident) -> None:
         if incident.recovered_at is None:

@@ -115,9 +115,7 @@ class Histograms:
         return np.asarray(self.known[:, self.buckets > bucket].sum(axis=1) + self.limits.sum(axis=1))
 
     def coarsened(self, most: int) -> tuple[Reals, Reals, Integers]:
-        """Join neighbouring buckets to at most `most` (2 or more) bins, equally wide on a logarithmic scale, and one of
-        values of zero or less. Return each bin's lower and upper edge, and its number of known values of each group.
-        """
+        """Join buckets to at most `most` bins and one of zeros: edges, and the known values of each group in each."""
         above = self.buckets > _NOTHING
         width = 1
         while len(_bins(self.buckets[above], width)) and np.ptp(_bins(self.buckets[above], width)) >= most:

@@ -148,10 +148,7 @@ def above_quantile(metric: Metric, share: float) -> Quantity:
 
 
 def in_time(metric: Metric, near: Integers, known: Mapping[Quantity, VarianceInflation]) -> VarianceInflation:
-    """Return, per series, the history of the share of requests within a limit: that of exceeding the quantile whose
-    place in `SHARES` is in `near`, or that of success if there is none (-1) or success varies more. `known` are these
-    histories.
-    """
+    """Return the history of being in time: of the quantile `near` the limit, or of success if it varies more."""
     broken = slow = known[SUCCESS]
     for place, share in enumerate(SHARES):
         slow = known[above_quantile(metric, share)].where(near == place, slow)

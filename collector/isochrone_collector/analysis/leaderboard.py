@@ -52,6 +52,9 @@ ASKED = tuple(QUANTITIES.values())
 
 NO_VALUES = Values()
 
+# The fields of an entry that a standing repeats.
+_COPIED = ("region", "target", "provider", "model", "usd_per_m_input", "usd_per_m_output", "newest_at")
+
 # 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
 Place = tuple[int, float]
 _NOWHERE: Place = (2, 0.0)
@@ -159,20 +162,12 @@ def _standing(one: _Measured, rank: int) -> Standing:
     entry, found, success = one
     measured = {name: found.get(asked) for name, asked in QUANTITIES.items()}
     return Standing(
-        region=entry.region,
         rank=rank,
-        target=entry.target,
-        provider=entry.provider,
-        model=entry.model,
         n=entry.known,
-        failed=entry.outcome_counts.failed,
-        throttled=entry.outcome_counts.throttled,
-        skipped=entry.outcome_counts.skipped,
         success=success,
-        usd_per_m_input=entry.usd_per_m_input,
-        usd_per_m_output=entry.usd_per_m_output,
         tokens_per_second_per_usd=per_usd(measured["tokens_per_second_p50"], entry.usd_per_m_output),
-        newest_at=entry.newest_at,
+        **{name: getattr(entry, name) for name in _COPIED},
+        **{name: getattr(entry.outcome_counts, name) for name in ("failed", "throttled", "skipped")},
         **measured,
     )
 
@@ -265,24 +260,25 @@ def tier_lines(entries: Sequence[Entry], history: History = NO_HISTORY) -> tuple
         return _TIER_ORDER[line.tier], line.region, place_of(line.ttft_p50_us), line.target
 
     found = zip(entries, quantiles(entries, TIER_QUANTILES, history), strict=True)
-    lines = sorted((_tier_line(*one) for one in found), key=place)
+    lines = sorted(
+        (
+            TierLine(
+                tier=tier_of(entry.usd_per_m_output),
+                region=entry.region,
+                rank=0,
+                target=entry.target,
+                usd_per_m_output=entry.usd_per_m_output,
+                ttft_p50_us=own[Metric.TTFT, 0.5],
+                tokens_per_second_p50=own[Metric.TOKENS_PER_SECOND, 0.5],
+                tokens_per_second_per_usd=per_usd(own[Metric.TOKENS_PER_SECOND, 0.5], entry.usd_per_m_output),
+                n=entry.known,
+            )
+            for entry, own in found
+        ),
+        key=place,
+    )
     return tuple(
         replace(line, rank=rank)
         for _, group in groupby(lines, key=lambda line: (line.tier, line.region))
         for rank, line in enumerate(group, start=1)
-    )
-
-
-def _tier_line(entry: Entry, found: Quantiles) -> TierLine:
-    speed = found[Metric.TOKENS_PER_SECOND, 0.5]
-    return TierLine(
-        tier=tier_of(entry.usd_per_m_output),
-        region=entry.region,
-        rank=0,
-        target=entry.target,
-        usd_per_m_output=entry.usd_per_m_output,
-        ttft_p50_us=found[Metric.TTFT, 0.5],
-        tokens_per_second_p50=speed,
-        tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),
-        n=entry.known,
     )

@@ -43,10 +43,7 @@ class BatchCounts:
 
 
 class ProbeTotals:
-    """The counts of all batches that this collector stored since it started, of the targets of the plan in force.
-
-    `plan` returns that plan. `left_out` counts the samples that are in no series, by one of `REASONS`.
-    """
+    """The counts of all batches stored since the start, of targets of the plan; `left_out` by one of `REASONS`."""
 
     def __init__(self, plan: Callable[[], Plan | None]) -> None:
         self._plan = plan

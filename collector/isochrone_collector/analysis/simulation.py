@@ -29,7 +29,6 @@ fallback:MS       the best so far, and the second best too if there is no token 
 `routed` is a simple form of the routing rules. A challenger takes over if the 95 % interval of incumbent minus
 challenger, paired by round over the rounds looked back at, lies above zero and the shift is at least max(20 ms, 5 % of
 the incumbent's median), three rounds running. After three failures in a row the next best member takes over at once.
-Without such rules two equally good members would alternate all day without any gain.
 """
 
 import re

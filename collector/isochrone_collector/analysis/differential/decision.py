@@ -230,9 +230,7 @@ def undetermined_note(undetermined: int) -> str:
 
 
 def family_rates(p_values: Reals, *, is_member: Flags, size: int | None = None) -> tuple[Reals, int]:
-    """Return the q-values of comparisons, of which some are the members of the family, and the number of comparisons
-    that they account for. `size` is the number of members of a family that was not read.
-    """
+    """Return the q-values of comparisons, some outside of a family of this `size` if not read, and their number."""
     if size is not None:
         return np.minimum(p_values * max(size, 1), 1.0), size
     found = np.full(len(p_values), np.nan)

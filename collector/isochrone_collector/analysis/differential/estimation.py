@@ -4,14 +4,13 @@ With at least six shared rounds, the sides are compared round by round. With few
 samples are compared unpaired (`paired` is false): what both sides have in common is then not removed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isochrone_collector.analysis.differential.panel import Pairs, Panel
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
@@ -93,16 +92,14 @@ def _paired(
         "network_shift": network,
         "server_shift": server,
     }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    named: Iterator[dict[str, Any]] = (
+        {name: None if isnan(value) else value for name, value in zip(columns, row, strict=True)} for row in rows
+    )
     return [
         Estimate(shift=shift, paired=True, **row) if shift else None
-        for shift, row in zip(shifts.listed(), _rows(columns), strict=True)
+        for shift, row in zip(shifts.listed(), named, strict=True)
     ]
-
-
-def _rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
-    """Yield columns as rows of plain numbers; `None` for NaN."""
-    for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-        yield {name: None if isnan(value) else value for name, value in zip(columns, row, strict=True)}
 
 
 def _parts(pairs: Pairs) -> tuple[Reals, Reals]:

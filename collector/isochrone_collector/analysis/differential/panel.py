@@ -7,9 +7,7 @@ The laws:
    of its probes is: its true median is then at least the value.
 3. The network part of a round is the median of its probes that have one.
 
-Pairing of rounds: for each target and region, the rounds it shares with the baseline.
-
-The laws:
+The laws of pairing, for each target and region, the rounds that it shares with the baseline:
 
 1. Only rounds in which both regions have a value count, and the medians shown are those of these rounds: values from
    different hours are not compared.
@@ -19,9 +17,8 @@ The laws:
    round is left out too.
 3. A change point of either side cuts off the rounds before it: values before and after a change are not mixed.
 
-A round is the same instant of the wall clock everywhere, so a vantage with a wrong clock probes at another time than
-its partners. Its durations are still right, as they come from a monotonic clock; the differences only scatter more and
-the interval gets wider. So a wrong clock is reported (`isochrone vantages`) and excludes nothing.
+A vantage with a wrong clock probes at another time than its partners. Its durations, of a monotonic clock, are right:
+the differences only scatter more. So a wrong clock is reported (`isochrone vantages`) and excludes nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,8 @@
 """Participation of regions: probes sent and failed, planned rounds recorded, and the health of the control target.
 
-A comparison of latencies covers only the probes that succeeded. If a region fails often, or was absent for most of the
-time, the rest is not what its users see; so both sides' failures are shown beside every comparison, and with too little
-recorded nothing is decided.
-
-Coverage is the share of planned rounds that have a sample; rounds without one count as missed by the vantage.
+A comparison of latencies covers only the probes that succeeded, so both sides' failures are shown beside it, and with
+too little recorded nothing is decided. Coverage is the share of planned rounds that have a sample; rounds without one
+count as missed by the vantage.
 """
 
 from collections import Counter

@@ -45,8 +45,8 @@ from isochrone_collector.analysis.stats.shifts import Shift, Shifts, paired_esti
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
 
-# Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, while
-# what each target has of its own averages out, so these series are correlated more strongly than a single one.
+# Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, which
+# are therefore correlated more strongly than a single series.
 _MANY_ROUNDS = 100
 _COSINES_OF_FEW, _COSINES_OF_MANY = 3, 6
 
@@ -134,9 +134,7 @@ class _Differences:
         return medians(grouped(values, self.targets, rows=int(self.targets.max(initial=-1)) + 1))
 
     def by_round(self, values: Reals) -> Reals:
-        """Return the sum of the values of all targets in each round. Targets are probed at different instants of the
-        same interval, which is the usual one between two rounds of the slowest target.
-        """
+        """Return the sums of all targets in each round, by the interval of the slowest target."""
         begins = np.flatnonzero(np.diff(self.targets)) + 1
         apart = [np.diff(rounds_at) for rounds_at in np.split(self.round_at, begins) if len(rounds_at) > 1]
         every = max((int(np.median(one)) for one in apart), default=1)

@@ -108,9 +108,7 @@ class VarianceInflation:
         return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
 
     def of_windows(self, counts: Reals | Integers | int) -> "VarianceInflation":
-        """Return the inflation of so many values per row by this `history` of `inflation_of_flags`. The degrees of
-        freedom of the sum of both variances are B. L. Welch's (Biometrika 34 (1947) 28-35).
-        """
+        """Return the inflation of so many values per row by this history, with B. L. Welch's degrees of freedom."""
         slow = np.asarray(counts, np.float64) * np.nan_to_num(self.ratio)
         share = slow / (1 + slow)
         freedom = np.divide(self.freedom, share**2, out=np.full(len(slow), np.inf), where=share > 0)
