@@ -13,9 +13,12 @@ from isochrone_wire.routes import RouteEntry
 GOOD: dict[str, Any] = {"url": "http://127.0.0.1:4680", "regions": ["us-east-2"], "deployments": {"mine": "x/a"}}
 
 
-def test_good_settings() -> None:
-    """They are the arguments of the callback."""
+def test_good_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the arguments of the callback; `ca_file` becomes a TLS context."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: made if cafile == "ca.pem" else None)
     assert arguments(GOOD) == GOOD
+    assert arguments(GOOD | {"ca_file": "ca.pem"}) == {**GOOD, "ssl_context": made}
 
 
 @pytest.mark.parametrize(
@@ -43,13 +46,6 @@ def test_missing_settings() -> None:
         arguments({"regions": ["us-east-2"]})
     with pytest.raises(SettingsError, match="is missing"):
         arguments(None)
-
-
-def test_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ca_file` becomes a TLS context."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: made if cafile == "ca.pem" else None)
-    assert arguments(GOOD | {"ca_file": "ca.pem"}) == {**GOOD, "ssl_context": made}
 
 
 HEADERS = {"proxy_server_request": {"headers": {"x-client-region": "header"}}}
