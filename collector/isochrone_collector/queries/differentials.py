@@ -304,55 +304,25 @@ def _rest_of_family(
     return [one for one in family if one.key not in known]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CostData:
-    """The data that the query reads; the probes include those of the control target."""
-
-    resolved: ResolvedSelection
-    probes: Probes
-    vantages: list[VantageRow]
-    spans: list[PlanSpan]
-    changes: Changes
-    control: Control | None
-    margin: Margin
-    now_at: int
-
-
 async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
     """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
-    measure = metric_of(metric)
-    control = control_of(context.plans.current)
+    measure, control = metric_of(metric), control_of(context.plans.current)
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         target_ids = {*resolved.targets, *([control[0]] if control else [])}
-        data = _CostData(
-            resolved=resolved,
-            probes=await probe_queries.probes(
-                connection, replace(resolved.scope, target_ids=tuple(target_ids)), measure, by_round=True
-            ),
-            vantages=await vantages.vantages(connection),
-            spans=await context.plans.spans(connection, selection.window),
-            changes=await drift.newest_changes(connection, resolved.scope, measure),
-            control=control,
-            margin=context.margin(measure),
-            now_at=context.clock(),
-        )
-    costs = await asyncio.to_thread(_weigh, data, measure)
-    return RegionCostList(window=selection.window, costs=costs)
+        scope = replace(resolved.scope, target_ids=tuple(target_ids))
+        probes = await probe_queries.probes(connection, scope, measure, by_round=True)
+        every_vantage = await vantages.vantages(connection)
+        spans = await context.plans.spans(connection, selection.window)
+        changes = await drift.newest_changes(connection, resolved.scope, measure)
+    margin, now_at, window = context.margin(measure), context.clock(), selection.window
 
+    def weigh() -> tuple[RegionCost, ...]:
+        found = participations(probes, every_vantage, spans, target_ids=target_ids, window=window, now_at=now_at)
+        left_out = unfit(found, region_problems(control, found, probes.regions))
+        providers = {target.id: target.provider for target in resolved.targets.values()}
+        panel = build_panel(probes)
+        steps = with_steps(panel, list(resolved.targets), changes=changes, margin=margin)
+        return costs_of(panel, providers, metric=measure, unfit=left_out, changes=steps, margin=margin)
 
-def _weigh(data: _CostData, metric: Metric) -> tuple[RegionCost, ...]:
-    targets = data.resolved.targets
-    found = participations(
-        data.probes,
-        data.vantages,
-        data.spans,
-        target_ids={*targets, *([data.control[0]] if data.control else [])},
-        window=data.resolved.scope.window,
-        now_at=data.now_at,
-    )
-    left_out = unfit(found, region_problems(data.control, found, data.probes.regions))
-    providers = {target.id: target.provider for target in targets.values()}
-    panel = build_panel(data.probes)
-    changes = with_steps(panel, list(targets), changes=data.changes, margin=data.margin)
-    return costs_of(panel, providers, metric=metric, unfit=left_out, changes=changes, margin=data.margin)
+    return RegionCostList(window=window, costs=await asyncio.to_thread(weigh))

@@ -23,7 +23,7 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import vantages
 from isochrone_collector.store.probe_queries import sent_probes
-from isochrone_wire.answers import Selection, Window
+from isochrone_wire.answers import Selection
 from isochrone_wire.insights import Simulation, SimulationList
 
 _MAX_PROBES = 1_000_000
@@ -35,16 +35,6 @@ _NOT_JOINT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """The data of a simulation: members by id, their probes, the regions of the vantages, and the length of a slot."""
-
-    members: dict[int, str]
-    sent: SentProbes
-    region_of: dict[int, str]
-    slot_us: int
-
-
 async def simulations(context: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
     """Return one line per region and policy, none without samples of two members. Raises `BadRequest`."""
     if len(policies) > _MAX_POLICIES:
@@ -52,8 +42,8 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         if selection.targets and len(resolved.targets) < _FEWEST_MEMBERS:
-            names = ", ".join(resolved.names[target_id] for target_id in resolved.targets)
-            raise BadRequest(f"a simulation needs at least two interchangeable targets; only {names} is selected")
+            only = ", ".join(resolved.names[target_id] for target_id in resolved.targets)
+            raise BadRequest(f"a simulation needs at least two interchangeable targets; only {only} is selected")
         sent = await sent_probes(connection, resolved.scope, most=_MAX_PROBES)
         region_of = {row.id: row.region for row in await vantages.vantages(connection)}
     planned = {target.id for target in context.targets().targets}
@@ -61,11 +51,27 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
     if len(members) < _FEWEST_MEMBERS:
         return SimulationList(window=selection.window, members=tuple(members.values()))
     slot_us = max(resolved.targets[member].every_us for member in members)
-    record = _Record(members=members, sent=sent, region_of=region_of, slot_us=slot_us)
+    names = tuple(members.values())
+
+    def played() -> tuple[Simulation, ...]:
+        # An invalid policy is refused before anything is computed.
+        texts = tuple(policies) or DEFAULTS
+        asked = [policy(text, names) for text in texts]
+        joint = find_shared_rounds(sent, tuple(members), region_of)
+        is_joint = bool(_usable(joint))
+        found = joint if is_joint else find_shared_rounds(sent, tuple(members), region_of, slot_us=slot_us)
+        usable = _usable(found)
+        ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
+        if ready:
+            asked = [policy(text, names, best=ready[0].best) for text in texts]
+        regions = _by_region(found, names, ready)
+        return tuple(line for region in regions for line in _lines(region, asked, is_joint=is_joint))
+
     try:
-        return await asyncio.to_thread(_answer, record, selection.window, tuple(policies) or DEFAULTS)
+        lines = await asyncio.to_thread(played)
     except PolicyError as error:
         raise BadRequest(str(error)) from error
+    return SimulationList(window=selection.window, members=names, simulations=lines)
 
 
 def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
@@ -73,22 +79,6 @@ def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | No
     found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     return dict(sorted(names.items(), key=lambda item: item[1]))
-
-
-def _answer(record: _Record, window: Window, texts: Sequence[str]) -> SimulationList:
-    names = tuple(record.members.values())
-    # An invalid policy is refused before anything is computed.
-    played = [policy(text, names) for text in texts]
-    joint = find_shared_rounds(record.sent, tuple(record.members), record.region_of)
-    is_joint = bool(_usable(joint))
-    slots = find_shared_rounds(record.sent, tuple(record.members), record.region_of, slot_us=record.slot_us)
-    found = joint if is_joint else slots
-    usable = _usable(found)
-    ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
-    if ready:
-        played = [policy(text, names, best=ready[0].best) for text in texts]
-    lines = [line for region in _by_region(found, names, ready) for line in _lines(region, played, is_joint=is_joint)]
-    return SimulationList(window=window, members=names, simulations=tuple(lines))
 
 
 def _usable(found: Sequence[SharedRounds]) -> list[SharedRounds]:

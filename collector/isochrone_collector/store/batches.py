@@ -15,7 +15,7 @@ The laws:
 
 import asyncio
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -124,7 +124,14 @@ async def store(connection: Connection, batches: Sequence[EncodedBatch]) -> list
     If the same batch occurs twice, the first one is stored, and the second one counts as a repetition.
     """
     first = {batch.key: batch for batch in reversed(batches)}
-    claimed = await _claim(connection, first)
+    # Batches are claimed in one order, or two collectors could wait for each other.
+    ordered = [first[key] for key in sorted(first)]
+    columns = columns_of(ordered, "samples", "stored", "oldest_round_at", "newest_round_at", "content_hash") | {
+        **columns_of((batch.origin for batch in ordered), *_KEY, "received_at"),
+        "late": [batch.late_rows.rows for batch in ordered],
+        "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
+    }
+    claimed = set(await fetch(connection, "claim_batches", BatchKey, **columns))
     stored = [batch for key, batch in first.items() if key in claimed]
     await copy(connection, "sample", [batch.rows for batch in stored])
     await copy(connection, "sample_late", [batch.late_rows for batch in stored])
@@ -159,17 +166,6 @@ async def stored_rounds(
     target_ids, instants = zip(*rounds, strict=True)
     asked = {"vantage_id": vantage_id, "target_id": target_ids, "round_at": instants}
     return await fetch(connection, "stored_rounds", StoredRow, **asked, from_at=min(instants), until_at=max(instants))
-
-
-async def _claim(connection: Connection, batches: Mapping[BatchKey, EncodedBatch]) -> set[BatchKey]:
-    # Batches are claimed in one order, or two collectors could wait for each other.
-    ordered = [batches[key] for key in sorted(batches)]
-    columns = columns_of(ordered, "samples", "stored", "oldest_round_at", "newest_round_at", "content_hash") | {
-        **columns_of((batch.origin for batch in ordered), *_KEY, "received_at"),
-        "late": [batch.late_rows.rows for batch in ordered],
-        "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
-    }
-    return set(await fetch(connection, "claim_batches", BatchKey, **columns))
 
 
 async def is_claimed(connection: Connection, key: BatchKey) -> bool:

@@ -145,15 +145,20 @@ def test_requests_and_spend_of_a_day() -> None:
     assert usd_per_day(plan) == pytest.approx(1440 * (8 * 1.0 + 200 * 10.0) / 1e6)
 
 
-def test_spend_is_unknown_without_a_price() -> None:
-    """A missing price list does not mean that requests are free."""
-    assert usd_per_day(PLAN) is None
-    assert usd_per_day(replace(PLAN, targets=(replace(A, price=Price()),))) == 0.0
-
-
-def test_intervals_that_do_not_divide_the_day() -> None:
-    """Only whole rounds are counted."""
-    assert requests_per_day(Plan(version=1, baseline="us", targets=(replace(A, every_us=7 * SECOND_US),))) == 12_342
+@pytest.mark.parametrize(
+    ("target", "requests", "usd"),
+    [
+        (A, 1440, None),
+        (replace(A, price=Price()), 1440, 0.0),
+        (replace(PRICED, paused=True), 0, 0.0),
+        (replace(A, every_us=7 * SECOND_US), 12_342, None),
+    ],
+    ids=["no price list", "a price of zero", "paused", "an interval that does not divide the day"],
+)
+def test_requests_and_spend_of_odd_targets(target: Target, requests: int, usd: float | None) -> None:
+    """Without a price list the spend is unknown, not zero; a paused target sends nothing; only whole rounds count."""
+    plan = replace(PLAN, targets=(target,))
+    assert (requests_per_day(plan), usd_per_day(plan)) == (requests, usd)
 
 
 def test_the_fleet_and_its_providers_have_their_cost() -> None:
@@ -187,10 +192,3 @@ def test_a_budget_that_suffices_is_not_mentioned_twice() -> None:
     budget = Budget(provider="p", usd_per_day=14.4, requests_per_day=1440)
     plan = Plan(version=1, baseline="us", targets=(PRICED,), budgets=(budget,))
     assert compare(None, plan).altered == ("budget of p: 14.40 USD, 1440 requests a day",)
-
-
-def test_paused_targets_cost_nothing() -> None:
-    """A paused target sends no requests."""
-    paused = replace(PRICED, paused=True)
-    plan = Plan(version=1, baseline="us", targets=(paused,))
-    assert (requests_per_day(plan), usd_per_day(plan)) == (0, 0.0)
