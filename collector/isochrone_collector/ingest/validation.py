@@ -27,7 +27,7 @@ from isochrone_collector.errors import BadRequest, ClockSkew
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
 from isochrone_wire import durations
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, RateLimit, Rejection, Sample, Spend, Vantage
+from isochrone_wire.model import DAY_US, BatchRange, Heartbeat, Rejection, Sample, Spend, Vantage
 
 # Of the name, the region and the agent version of a vantage.
 MAX_VANTAGE_CHARS = 100
@@ -93,29 +93,13 @@ _INSTANTS = [COLUMN["round_at"], COLUMN["dispatched_at"]]
 
 def fails_fast_validation(columns: SampleColumns, *, now_at: int, known_targets: AbstractSet[int]) -> Flags:
     """Return a flag per sample. `now_at` is the collector's clock, in microseconds since the epoch."""
-    return (
-        _bad_numbers(columns)
-        | _bad_rates(columns)
-        | _absurd_times(columns, now_at)
-        | _unknown_targets(columns, known_targets)
-        | _bad_texts(columns)
-    )
-
-
-def _bad_numbers(columns: SampleColumns) -> Flags:
     beyond = ((columns.numbers < _LOWEST) | (columns.numbers > _HIGHEST)) & columns.present
-    return _in_any(beyond)
-
-
-def _bad_rates(columns: SampleColumns) -> Flags:
     # NaN compares false with both bounds, so test for "not within" instead of "beyond".
     within = (columns.rates >= _LOWEST_RATE) & (columns.rates <= _HIGHEST_RATE)
-    return _in_any(~within & columns.rated)
-
-
-def _absurd_times(columns: SampleColumns, now_at: int) -> Flags:
     instants = columns.numbers[:, _INSTANTS]
-    return _in_any((instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US))
+    absurd = (instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US)
+    faults = _in_any(beyond) | _in_any(~within & columns.rated) | _in_any(absurd) | _bad_texts(columns)
+    return faults | _unknown_targets(columns, known_targets)
 
 
 def _unknown_targets(columns: SampleColumns, known_targets: AbstractSet[int]) -> Flags:
@@ -250,7 +234,9 @@ def rejection_reason(sample: Sample, *, now_at: int, known_targets: Collection[i
     for field, instant in (("round_at", sample.round_at), ("dispatched_at", sample.dispatched_at)):
         if abs(instant - now_at) > MAX_DISTANCE_US:
             return f"absurd_time: {field} = {instant} is more than {MAX_DISTANCE_US // DAY_US} days from now"
-    return _bad_number(BOUNDS, _numbers(sample)) or _bad_text(sample) or _bad_limit(sample.ratelimit)
+    limits = sample.ratelimit
+    bad_limit = _bad_number(LIMIT_BOUNDS, _limits(limits)) if limits else None
+    return _bad_number(BOUNDS, _numbers(sample)) or _bad_text(sample) or bad_limit
 
 
 def late_reason(round_at: int, window: Window, *, now_at: int) -> str | None:
@@ -277,10 +263,6 @@ def _bad_text(sample: Sample) -> str | None:
         if text is not None and "\0" in text:
             return f"control_character: {field} holds a NUL"
     return None
-
-
-def _bad_limit(ratelimit: RateLimit | None) -> str | None:
-    return _bad_number(LIMIT_BOUNDS, _limits(ratelimit)) if ratelimit else None
 
 
 _MAX_REASON_CHARS = 500
