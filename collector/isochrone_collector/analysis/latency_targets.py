@@ -5,7 +5,7 @@ decision rests on the goodput, the share of them that is answered within the lim
 whole interval is at least that share, `no` if it is below, `maybe` if it contains the share. See `analysis.goodput` for
 what counts as a request.
 
-The percentile beside it is that of the requests with a latency: failed and throttled ones are in the reason only.
+The percentile beside it is that of the requests with a latency. The reason has the failed and throttled ones.
 """
 
 from collections.abc import Iterable, Sequence
