@@ -54,7 +54,6 @@ def now_at() -> int:
     return time.time_ns() // 1000
 
 
-STEP_US = 1000
 MAX_OFFSET_US = 365 * 86_400 * 1_000_000
 """An offset beyond a year is no measurement, but a mistake of the collector."""
 
@@ -113,4 +112,4 @@ class OffsetEstimator:
         return min(self._recent, key=lambda offset: offset.uncertainty_us, default=None)
 
     def _stepped(self, lead_us: int) -> bool:
-        return self._lead_us is not None and abs(lead_us - self._lead_us) > STEP_US
+        return self._lead_us is not None and abs(lead_us - self._lead_us) > STEP_NS // 1000

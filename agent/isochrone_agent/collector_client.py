@@ -38,11 +38,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, kw_only=True)
 class CollectorClient:
-    """The collector's calls for agents. `channel` returns the channel for the next call. `on_fingerprints` is called
-    with the SHA-256 of the certificates that the collector presents now and next, as of every receipt.
-
-    `pushes` counts the pushes that ended, by gRPC status; `heartbeat` are those of the newest push, even if it failed.
-    """
+    """The collector's calls for agents; `pushes` by gRPC status, and the newest `heartbeat`, even if it failed."""
 
     channel: Callable[[], grpc.aio.Channel]
     vantage: Vantage
@@ -58,12 +54,7 @@ class CollectorClient:
         return codec.decode(Plan, response.plan) if response.HasField("plan") else None
 
     async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
-        """Push one batch; a receipt means that it is committed. Raises `grpc.aio.AioRpcError`, and `CollectorRefused`
-        for a receipt that cannot be decoded.
-
-        `content` is the encoded field `samples` from the spool. It is appended to the encoded `batch`, which protobuf
-        allows, so that no sample is decoded and encoded again.
-        """
+        """Push one batch; a receipt means commit. `content`: its encoded field `samples`, which is appended."""
         push: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel().unary_unary(
             "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
         )

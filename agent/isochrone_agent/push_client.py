@@ -26,12 +26,13 @@ from isochrone_agent.retry_policy import (
     spread_delay_us,
     unknown_targets,
 )
-from isochrone_agent.spool.database import SealedBatch, is_policy_account
+from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US, Batch, Heartbeat, day_of
 from isochrone_wire.operations import Receipt
 from isochrone_wire.text import shortened
+from isochrone_wire.workloads import POLICY_PREFIX
 
 HEARTBEAT_US = 15 * SECOND_US
 
@@ -80,7 +81,8 @@ async def gather_heartbeat(spool: AsyncSpool, conditions: Callable[[], Heartbeat
         clock_offset_us=offset.offset_us if offset else None,
         clock_uncertainty_us=offset.uncertainty_us if offset else None,
         loop_lag_us=loop_lag_us,
-        spend=tuple(one for one in spend if not is_policy_account(one.provider))[:_MAX_SPEND_LINES],
+        # Without the accounts of the agent's own policy.
+        spend=tuple(one for one in spend if not one.provider.startswith(POLICY_PREFIX))[:_MAX_SPEND_LINES],
         epoch=spool.epoch,
     )
 
@@ -158,7 +160,10 @@ class PushClient:
 
     async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
         """Start a call, or wait until there may be a call to start."""
-        await self._wait_for_call_slot()
+        while self._in_flight >= (MAX_CALLS if self._healthy else 1):
+            self._call_ended.clear()
+            await self._call_ended.wait()
+        await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
         if time.monotonic() >= min(self._heartbeat_due, self._verify_due) and not self._in_flight:
             # First, even while refused: a push returns the plan version and the clock.
             self._start_call(calls, None)
@@ -169,12 +174,6 @@ class PushClient:
         elif await self._spool.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
             # Waiting a moment turns many small commits into one.
             await asyncio.sleep(LINGER_SECONDS)
-
-    async def _wait_for_call_slot(self) -> None:
-        while self._in_flight >= (MAX_CALLS if self._healthy else 1):
-            self._call_ended.clear()
-            await self._call_ended.wait()
-        await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
 
     def _may_seal(self) -> bool:
         """Return whether to seal waiting samples; not without a reachable collector, so that they fill a batch."""
@@ -273,9 +272,7 @@ class PushClient:
             self._plan, self._unpark_at = plan, 0.0
             await self._spool.unpark()
 
-    async def _handle_error(
-        self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, started: float
-    ) -> RetryAction:
+    async def _handle_error(self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, begun: float) -> RetryAction:
         status, details = error.code().name, error.details() or ""
         action = action_for(status, details)
         if action is RetryAction.STOP:
@@ -299,7 +296,7 @@ class PushClient:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The database may be another one, or restored from a backup, when it is back.
             self._verify_due = min(self._verify_due, self._verified_at + VERIFY_AGAIN_SECONDS)
-        self._slow_down(started, error.trailing_metadata() or ())
+        self._slow_down(begun, error.trailing_metadata() or ())
         return action
 
     async def _park(self, batch: SealedBatch, error: grpc.aio.AioRpcError) -> bool:

@@ -42,16 +42,11 @@ log = structlog.get_logger()
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Measure until `stop` is set; then let the probes in flight end, deliver as much as possible, and return.
-
-    Raises `AgentError` when the settings are not valid or the spool cannot be opened. If a collector refuses this
-    agent, samples stay in the spool, and heartbeats go on.
-    """
+    """Measure until `stop` is set; then end the probes in flight and deliver the rest. Raises `AgentError`."""
     keyring = load_keyring(settings.credentials)
     policy = load_policy(settings)
-    signed_plans = SignedPlans(
-        pinned_key(policy.plan_key or (settings.identity.plan_key if settings.identity else None))
-    )
+    plan_key = policy.plan_key or (settings.identity.plan_key if settings.identity else None)
+    signed_plans = SignedPlans(pinned_key(plan_key))
     tls = tls_context(settings.ca_file)
     async with (
         AsyncSpool(

@@ -45,11 +45,7 @@ class Drain(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of `run`. `concurrency` limits the probes in flight, because contention distorts latency. With
-    `plan`, a plan file, the agent has no collector.
-
-    The collector must be on this machine, and is reached in plain text, unless there is an `identity`.
-    """
+    """All settings of `run`. Without `identity`, the collector is on this machine; with `plan` there is none."""
 
     vantage: Vantage
     collector: Address

@@ -151,17 +151,15 @@ def renewed(identity: Identity, response: "fleet_pb2.RenewResponse") -> Identity
     from isochrone_wire import codec  # noqa: PLC0415  # as above
     from isochrone_wire.operations import Renewed  # noqa: PLC0415  # as above
 
-    answer = codec.decode(Renewed, response)
-    if answer.credential is not None:
-        parse_credential(answer.credential)
-        identity = replace(
-            identity, credential=answer.credential, expires_at=answer.expires_at, renew_at=answer.renew_at
-        )
-    identity = replace(identity, http_port=answer.http_port)
-    if identity.trust.pins and answer.certificates:
-        for certificate in answer.certificates:
+    reply = codec.decode(Renewed, response)
+    if reply.credential is not None:
+        parse_credential(reply.credential)
+        identity = replace(identity, credential=reply.credential, expires_at=reply.expires_at, renew_at=reply.renew_at)
+    identity = replace(identity, http_port=reply.http_port)
+    if identity.trust.pins and reply.certificates:
+        for certificate in reply.certificates:
             fingerprint_of(certificate)
-        now, coming = (*answer.certificates, None)[:2]
+        now, coming = (*reply.certificates, None)[:2]
         identity = replace(identity, trust=replace(identity.trust, roots=now, next_certificate=coming))
     return identity
 
@@ -175,11 +173,7 @@ def store(path: Path, earlier: Identity, later: Identity) -> bool:
 
 
 def renew_if_due(path: Path, identity: Identity) -> Identity:
-    """Renew the identity in the file of a command if that is due, and ask for new certificates at most once an hour.
-
-    Return the identity to use from now on. A failure does not end the command: the present credential stays valid,
-    and the next command tries again.
-    """
+    """Renew the identity if due, and ask for certificates once an hour. On a failure the present one stays."""
     now_at = time.time_ns() // 1000
     try:
         if not _is_wanted(path, identity, now_at):

@@ -54,11 +54,7 @@ def parse_listen(text: str, *, default_port: int) -> Address | None:
 
 @contextmanager
 def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") -> Iterator[Address]:
-    """Serve the metrics from `collect`, and the memory and CPU use of this process, until the block ends.
-
-    Yields the address with the actual port. `collect` is called from other threads. Raises `OSError` if the port is in
-    use.
-    """
+    """Serve the metrics of `collect`, called in threads, during the block. Raises `OSError` if the port is used."""
 
     class Handler(_Handler):
         def content(self) -> tuple[bytes, str]:

@@ -25,10 +25,7 @@ CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.STALLED, Outcome.CONNECT_FAILED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHistogram:
-    """A histogram of one field of `Sample`, in units of `per` (microseconds per second for durations). `bounds` are the
-    upper bounds of its classes, inclusive; the last class has none. It counts probes with one of the `outcomes`, and
-    with their limit, if it is a duration, those that a timeout `cut off`.
-    """
+    """A histogram of one field of `Sample`, in units of `per`. `bounds` are inclusive; the last class has none."""
 
     name: str
     documentation: str

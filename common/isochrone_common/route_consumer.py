@@ -89,10 +89,7 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCursor:
-    """The highest generation seen (0: none) and the latest instant at which a table that was seen was built, in
-    microseconds since the epoch. The instant is `None` if the generation was given from outside and its table was never
-    seen.
-    """
+    """The highest generation seen, 0 for none, and the latest `built_at`, `None` if its table was never seen."""
 
     generation: int = 0
     latest_built_at: int | None = None

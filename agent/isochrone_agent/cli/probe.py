@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
@@ -247,32 +247,26 @@ def command(
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
     key = Credential(name=spec.model, hosts=(), env=spec.key_env).read() if spec.key_env else None
-    workload = Workload(
-        prompt=prompt,
-        max_output_tokens=max_tokens,
-        temperature=temperature,
-        reasoning_effort=effort,
-        timeouts=Timeouts(
-            first_token_us=round(timeout * SECOND_US),
-            gap_us=round(min(timeout, _GAP_SECONDS) * SECOND_US),
-            total_us=round((timeout + _STREAM_SECONDS) * SECOND_US),
-        ),
-        concurrency=burst or 1,
-        connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
-    )
-    prompts = [make_prompt(words) for words in sweep] or [prompt]
-    targets = [spec.target(replace(workload, prompt=text)) for text in prompts]
+    targets = [
+        spec.target(
+            Workload(
+                prompt=text,
+                max_output_tokens=max_tokens,
+                temperature=temperature,
+                reasoning_effort=effort,
+                timeouts=_timeouts(timeout),
+                concurrency=burst or 1,
+                connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
+            )
+        )
+        for text in [make_prompt(words) for words in sweep] or [prompt]
+    ]
     prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=dial_options(connect_to, family))
     show_progress = output == "table"
     if show_progress:
         header = probe_report.header_row(width=_width())
         click.echo(f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{header}")
-    batches: list[list[Sample]] = []
-    interrupted = False
-    try:
-        asyncio.run(_probe_runs(prober, targets * runs, batches, key=key, show_progress=show_progress))
-    except KeyboardInterrupt:
-        interrupted = True
+    batches, interrupted = _probe_runs(prober, targets * runs, key=key, show_progress=show_progress)
     samples = [sample for batch in batches for sample in batch]
     verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
     bursts = [summarise(batch) for batch in batches] if burst else []
@@ -282,24 +276,41 @@ def command(
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
+    raise SystemExit(_exit_code(samples, verdicts))
+
+
+def _exit_code(samples: Sequence[Sample], verdicts: Sequence[Verdict]) -> int:
     if all(sample.outcome is not Outcome.OK for sample in samples):
-        raise SystemExit(1)
-    raise SystemExit(0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT)
+        return 1
+    return 0 if all(verdict.kept for verdict in verdicts) else _LIMIT_NOT_KEPT
 
 
-async def _probe_runs(
-    prober: Prober,
-    targets: Sequence[Target],
-    batches: list[list[Sample]],
-    *,
-    key: str | None,
-    show_progress: bool,
-) -> None:
-    for target in targets:
-        batches.append(await prober.burst(target, round_at=now_at(), key=key))
-        for sample in batches[-1] if show_progress else ():
-            click.echo(probe_report.sample_row(len(batches), sample, width=_width()))
-    await prober.aclose()
+def _timeouts(first_token_seconds: float) -> Timeouts:
+    return Timeouts(
+        first_token_us=round(first_token_seconds * SECOND_US),
+        gap_us=round(min(first_token_seconds, _GAP_SECONDS) * SECOND_US),
+        total_us=round((first_token_seconds + _STREAM_SECONDS) * SECOND_US),
+    )
+
+
+def _probe_runs(
+    prober: Prober, targets: Sequence[Target], *, key: str | None, show_progress: bool
+) -> tuple[list[list[Sample]], bool]:
+    """Probe the targets in order; return the samples of each run, and whether Ctrl-C interrupted them."""
+    batches: list[list[Sample]] = []
+
+    async def run() -> None:
+        for target in targets:
+            batches.append(await prober.burst(target, round_at=now_at(), key=key))
+            for sample in batches[-1] if show_progress else ():
+                click.echo(probe_report.sample_row(len(batches), sample, width=_width()))
+        await prober.aclose()
+
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        return batches, True
+    return batches, False
 
 
 def _width() -> int:

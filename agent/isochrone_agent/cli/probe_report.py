@@ -24,10 +24,7 @@ from isochrone_wire.text import escaped_markdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """The result of a burst. `tokens_per_second` is the total of all streams: the output tokens of the successful ones
-    divided by the time from the first request sent to the last token. `slowest`, `median` and `fastest` refer to single
-    streams.
-    """
+    """The result of a burst: output tokens of all streams by the time from first request to last token."""
 
     streams: int
     succeeded: int
@@ -72,11 +69,7 @@ TTFT, SPEED = "ttft_us", "tokens_per_second"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether the median of the `runs` is at most the `limit` of `ttft_us`, in microseconds, or at least that of
-    `tokens_per_second`.
-
-    `median` is `None` if half of the runs or more `failed`, and if no run has a value; then the limit is not kept.
-    """
+    """Whether the median of the `runs` keeps the limit; it is `None` if half of them `failed` or none has a value."""
 
     metric: str
     limit: float

@@ -72,9 +72,7 @@ _NEEDS_PRICES = "usd_per_day needs usd_per_m_input and usd_per_m_output above 0:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The policy. `path` is its file, `None` for the built-in one. `accounts` are the limits per day of the prefixes
-    that have any, `total` those of all destinations together; `prices` are the lowest at which dollars of these count.
-    """
+    """`accounts`: limits per day by prefix, `total`: of all together; `prices`: the lowest at which dollars count."""
 
     path: Path | None = None
     destinations: Destinations = PUBLIC

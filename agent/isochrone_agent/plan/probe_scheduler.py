@@ -235,11 +235,7 @@ class SpendGuard:
 
 @dataclass(slots=True)
 class _TargetState:
-    """The state of a target across its rounds: the number of probes in flight, the probe that was started last, the
-    last round that has begun, and the counts for metrics while it is in the plan.
-
-    `throttled_until_ns` is on the monotonic clock, so that a step of the wall clock does not prolong the wait.
-    """
+    """The state of a target across its rounds. `throttled_until_ns` is monotonic: no step prolongs the wait."""
 
     in_flight: int = 0
     latest: InFlightProbe | None = None

@@ -183,11 +183,7 @@ def chunk_gaps(chunk_ns: Sequence[int]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The fields of `Sample` on the connection that a probe used.
-
-    A phase that did not take place is `None`. Round trips and retransmits are the kernel's figures. `loop_lag_us` is
-    the longest time that received bytes waited for the event loop; without kernel timestamps, the maximum loop lag.
-    """
+    """The fields of `Sample` on the connection; `None` for a phase that did not take place."""
 
     dns_us: int | None = None
     tcp_us: int | None = None

@@ -20,13 +20,13 @@ from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
 from isochrone_agent.probe.dialects.base import error_sentence, in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.providers import quirks_of
-from isochrone_agent.probe.dialects.signals import Failed, Sent, Signal
+from isochrone_agent.probe.dialects.signals import Failed, Sent
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, expects_tls, is_tls_record
 from isochrone_agent.settings import DialOptions
-from isochrone_common.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.sse import SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,7 @@ class ProbeTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """Probes targets from one vantage. `tls` is built once, before any measurement. Without `destinations` requests may
-    go anywhere; `error_chars` limits each text of a provider in a sample. `on_probe` is called with every probe.
-    """
+    """Probes targets from one vantage, anywhere without `destinations`; `error_chars` limits texts of providers."""
 
     vantage: str
     tls: ssl.SSLContext
@@ -94,11 +92,7 @@ class Prober:
         ]
 
     async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
-        """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
-
-        `key` is used in the request only; `stream` numbers the streams of a burst, from 0. Every failure of the network
-        or the provider is recorded in the sample.
-        """
+        """Probe once for the round at `round_at`; `stream` counts from 0. Failures are recorded in the sample."""
         dialect = DIALECTS[target.dialect]
         nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
         request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
@@ -257,18 +251,16 @@ class StreamingRequest:
                 raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
             before = len(self._measurement.chunk_ns)
             for event in self._decoder.receive(data):
-                for signal in self._signals(event):
+                try:
+                    signals = self._dialect.interpret(event)
+                except _SHAPE_ERRORS as error:
+                    raise ValueError("the stream contains JSON that does not have the shape of this dialect") from error
+                for signal in signals:
                     self._measurement.observe(signal, at_ns)
             if self._measurement.finished:
                 self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
             elif len(self._measurement.chunk_ns) > before:
                 self._set_limit(deadline, self._timeouts.gap_us)
-
-    def _signals(self, event: Event) -> list[Signal]:
-        try:
-            return self._dialect.interpret(event)
-        except _SHAPE_ERRORS as error:
-            raise ValueError("the stream contains JSON that does not have the shape of this dialect") from error
 
     def _observe_sent(self) -> None:
         if self._measurement.state is State.IDLE and self._observer.sent_ns is not None:

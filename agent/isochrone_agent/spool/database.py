@@ -30,7 +30,6 @@ from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, Account, Spend
 from isochrone_wire.v1 import fleet_pb2
-from isochrone_wire.workloads import POLICY_PREFIX
 
 FORMAT = 1
 PAGE_BYTES = 4096
@@ -245,11 +244,6 @@ def split_content(content: bytes) -> Iterator[bytes]:
         length, begin = _read_varint(content, offset + 1)
         offset = begin + length
         yield content[begin:offset]
-
-
-def is_policy_account(name: str) -> bool:
-    """Return true if a row of the spend table is an account of the agent's policy, and not a provider of the plan."""
-    return name.startswith(POLICY_PREFIX)
 
 
 def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:

@@ -329,10 +329,7 @@ def check_log(path: Path) -> None:
 
 
 def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
-    """Replace the damaged spool at `path`, which must be closed. If the disk has too little room, less is taken over.
-
-    Raises `OSError` and `sqlite3.Error` if not even an empty spool can be created; the damaged file is then unchanged.
-    """
+    """Replace the damaged spool at `path`, which must be closed. Raises `OSError`, `sqlite3.Error`: then unchanged."""
     result: _Result | None = None
     for attempt in (_salvage_copy, partial(_salvage_in_place, copy=_copy_readable)):
         try:

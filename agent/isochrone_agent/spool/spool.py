@@ -104,7 +104,13 @@ class Spool:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = LockFile(path)
             try:
-                self._open_on_full_disk()
+                try:
+                    self._open()
+                except sqlite3.OperationalError:
+                    if not self._disk_reserve.is_needed:
+                        raise
+                    self._disk_reserve.release()
+                    self._open()
                 self._disk_reserve.allocate()
             except BaseException:
                 self._lock.release()
@@ -170,9 +176,7 @@ class Spool:
             self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
 
     def split(self, batch: SealedBatch, reason: str) -> None:
-        """Replace a batch that the collector refused by two halves with new numbers. A single sample goes into
-        quarantine. Only allowed when the collector has stored nothing of the batch.
-        """
+        """Replace a refused batch by two halves with new numbers, or quarantine its one sample, if none is stored."""
 
         def change() -> None:
             if not batches.delete_batch(self._db, batch):
@@ -276,15 +280,6 @@ class Spool:
         self._disconnect()
         self._lock.release()
 
-    def _open_on_full_disk(self) -> None:
-        try:
-            self._open()
-        except sqlite3.OperationalError:
-            if not self._disk_reserve.is_needed:
-                raise
-            self._disk_reserve.release()
-            self._open()
-
     @property
     def _db(self) -> sqlite3.Connection:
         """The connection; opened again after a salvage that failed."""
@@ -344,9 +339,7 @@ class Spool:
             return self._attempt(after_dropping)
 
     def _enter_disk_full_mode(self) -> None:
-        """Release the reserve and limit the growth of the file. Within this limit the write-ahead log can always be
-        checkpointed and restarted, so that transactions succeed on a full disk.
-        """
+        """Release the reserve and limit the file's growth, within which the log can always be checkpointed."""
         self._disk_reserve.release()
         try:
             self._db.execute("pragma wal_checkpoint(restart)").fetchall()
@@ -527,10 +520,8 @@ class AsyncSpool:
         """End `wait_for_more`."""
         self._more.set()
 
-    async def _call(
-        self, function: Callable[Params, Result], *arguments: Params.args, **named: Params.kwargs
-    ) -> Result:
-        call = partial(function, *arguments, **named)
+    async def _call(self, function: Callable[Params, Result], *args: Params.args, **named: Params.kwargs) -> Result:
+        call = partial(function, *args, **named)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call)
         except (sqlite3.Error, OSError) as error:

@@ -200,9 +200,7 @@ def outside(found: Scene) -> Iterator[Target]:
 
 
 async def test_nothing_leaves_for_a_host_path_or_volume_outside_the_policy(tmp_path: Path) -> None:
-    """With a policy, an agent of a stolen collector sends at most its requests per day, also after a restart and under
-    whatever provider name, and only below the allowed URL; it reports the rest as refused, not as failures.
-    """
+    """A stolen collector gets at most the day's requests, below the allowed URL; the rest is reported as refused."""
     async with scene() as found:
         policy = (
             'networks = ["127.0.0.1"]\nmax_streams = 2\nerror_chars = 8\n[[allow]]\nrequests_per_day = 5\n'
@@ -230,9 +228,7 @@ async def test_nothing_leaves_for_a_host_path_or_volume_outside_the_policy(tmp_p
 
 
 async def test_the_address_that_is_dialled_is_checked(tmp_path: Path) -> None:
-    """An allowed name that resolves to an address outside the allowed networks is not connected to; the round is
-    skipped, and the reason is reported.
-    """
+    """An allowed name with an address outside the networks is not dialled; the round is skipped with the reason."""
     async with scene() as found:
         url = f"http://localhost:{found.allowed.port}/v1"
         found.collector.plan = Plan(version=1, baseline="us", targets=(found.target(url, 1),))
@@ -249,9 +245,7 @@ async def test_the_address_that_is_dialled_is_checked(tmp_path: Path) -> None:
 
 
 async def test_without_a_policy_such_a_plan_reaches_them(tmp_path: Path) -> None:
-    """The same plan reaches other ports, paths and addresses without the policy, so that the test above shows its
-    effect. A collector on this machine can do so anyway, so the built-in policy allows loopback.
-    """
+    """Without the policy the same plan reaches them: the built-in one allows loopback to a local collector."""
     async with scene() as found:
         targets = [target for target in outside(found) if target.id not in (50, 52)]
         found.collector.plan = Plan(version=1, baseline="us", targets=tuple(targets))

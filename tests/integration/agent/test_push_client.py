@@ -90,16 +90,33 @@ async def until_empty(spool: AsyncSpool, seconds: float = 60) -> None:
             await asyncio.sleep(0.02)
 
 
-def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str) -> Answer:
-    """Refuse the first `count` pushes that carry samples."""
-    left = [count]
+def refusing(
+    when: Callable[[fleet_pb2.PushRequest], bool], code: grpc.StatusCode, details: str = "", **metadata: str
+) -> Answer:
+    """Refuse the pushes for which `when` is true."""
 
     async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
-        if request.samples and left[0] > 0:
-            left[0] -= 1
+        if when(request):
             await context.abort(code, details, tuple((k.replace("_", "-"), v) for k, v in metadata.items()))
 
     return refuse
+
+
+def first(count: int) -> Callable[[fleet_pb2.PushRequest], bool]:
+    """True for the first `count` pushes that carry samples."""
+    left = iter(range(count))
+    return lambda request: bool(request.samples) and next(left, None) is not None
+
+
+def altering(count: int, alter: Callable[[fleet_pb2.PushResponse], None]) -> Answer:
+    """Alter the receipts of the first `count` pushes that carry samples."""
+    is_due = first(count)
+
+    async def answer(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        if is_due(request):
+            alter(response)
+
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -114,7 +131,7 @@ def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str)
 )
 async def test_a_failed_push_is_tried_again(tmp_path: Path, place: str, code: grpc.StatusCode) -> None:
     """A failure before the commit, or between commit and reply: in the end every sample is stored once, unaltered."""
-    fault = times(4, code)
+    fault = refusing(first(4), code)
     collector = FaultyCollector(
         before=fault if place == "before" else unchanged, after=fault if place == "after" else unchanged
     )
@@ -128,11 +145,10 @@ async def test_a_failed_push_is_tried_again(tmp_path: Path, place: str, code: gr
 async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
     """The collector refuses large batches and one sample: that one ends in quarantine, all others are stored."""
 
-    async def at_most_three(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
-        if len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "more than I can take")
+    def is_refused(request: fleet_pb2.PushRequest) -> bool:
+        return len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples)
 
-    collector = FaultyCollector(before=at_most_three)
+    collector = FaultyCollector(before=refusing(is_refused, grpc.StatusCode.INVALID_ARGUMENT, "too many"))
     async with delivering(tmp_path, collector, backlog=40, batch=20) as (spool, _):
         await until_empty(spool)
         stats = await spool.stats()
@@ -143,7 +159,7 @@ async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
 async def test_a_message_that_is_too_large_is_halved(tmp_path: Path) -> None:
     """A message larger than gRPC's limit is split, although a busy collector has the same status."""
     collector = FaultyCollector(
-        before=times(2, grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
+        before=refusing(first(2), grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
     )
     async with delivering(tmp_path, collector, backlog=20, batch=20) as (spool, _):
         await until_empty(spool)
@@ -182,9 +198,7 @@ async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
 
 
 async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
-    """After the answer to a push, the next one arrives no sooner than the delay in its receipt, or in the metadata of
-    its refusal.
-    """
+    """The next push comes no sooner than the delay in a receipt, or in the metadata of a refusal."""
     arrived, answered = list[float](), list[float]()
 
     async def arrive(_request: object, _response: object, _context: Context) -> None:
@@ -199,7 +213,7 @@ async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
     assert arrived[1] - answered[0] > 0.299
 
     refused = list[float]()
-    refuse = times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
+    refuse = refusing(first(1), grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
 
     async def push_back(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, context: Context) -> None:
         if request.samples:
@@ -208,20 +222,15 @@ async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
 
     async with delivering(tmp_path / "other", FaultyCollector(before=push_back), backlog=1) as (spool, _):
         await until_empty(spool)
-    first, second = refused
-    assert second - first > 0.399
+    earlier, later = refused
+    assert later - earlier > 0.399
 
 
 @pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"])
 async def test_a_refused_agent_keeps_its_samples(tmp_path: Path, code: str) -> None:
     """A revoked credential stops the pushes but not the recording; once accepted again, all samples are stored."""
     closed = [True]
-
-    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
-        if closed[0]:
-            await context.abort(grpc.StatusCode[code], "revoked")
-
-    collector = FaultyCollector(before=refuse)
+    collector = FaultyCollector(before=refusing(lambda _: closed[0], grpc.StatusCode[code], "revoked"))
     async with delivering(tmp_path, collector, backlog=5) as (spool, push_client):
         await until(lambda: push_client.refusal is not None)
         await until(lambda: len(collector.pushes) >= 3)
@@ -235,14 +244,8 @@ async def test_a_refused_agent_keeps_its_samples(tmp_path: Path, code: str) -> N
 
 async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
     """A receipt that accounts for too few samples is not accepted: the batch stays, and in the end is stored once."""
-    left = [2]
-
-    async def miscount(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
-        if request.samples and left[0]:
-            left[0] -= 1
-            response.stored, response.duplicate = 1, 0
-
-    collector = FaultyCollector(after=miscount)
+    miscounted = fleet_pb2.PushResponse(stored=1)
+    collector = FaultyCollector(after=altering(2, lambda response: response.CopyFrom(miscounted)))
     async with delivering(tmp_path, collector, backlog=5) as (spool, push_client):
         await until(lambda: push_client.refusal is not None)
         assert (await spool.stats()).waiting == 5
@@ -263,17 +266,14 @@ async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
 )
 async def test_a_malformed_receipt_never_ends_the_agent(tmp_path: Path, malformed: dict[str, Any]) -> None:
     """Whatever a receipt contains, delivery goes on after it, the account holds, and no sample gets an absurd clock."""
-    left = [2]
 
-    async def malform(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
-        if request.samples and left[0]:
-            left[0] -= 1
-            response.MergeFrom(fleet_pb2.PushResponse(**malformed))
-            for name, content in malformed.items():
-                if name != "rejections":
-                    setattr(response, name, content)
+    def malform(response: fleet_pb2.PushResponse) -> None:
+        response.MergeFrom(fleet_pb2.PushResponse(**malformed))
+        for name, content in malformed.items():
+            if name != "rejections":
+                setattr(response, name, content)
 
-    collector = FaultyCollector(after=malform)
+    collector = FaultyCollector(after=altering(2, malform))
     async with delivering(tmp_path, collector, backlog=20) as (spool, _):
         await until_empty(spool)
         await spool.record(sample(20))
@@ -303,7 +303,7 @@ async def test_bytes_that_are_no_receipt_never_end_the_agent(tmp_path: Path, mon
 
 async def test_a_batch_whose_number_is_taken_is_pushed_under_a_new_epoch(tmp_path: Path) -> None:
     """The collector stored other samples under this number: nothing is deleted, and all samples are stored once."""
-    collector = FaultyCollector(before=times(1, grpc.StatusCode.ALREADY_EXISTS, "stored with other samples"))
+    collector = FaultyCollector(before=refusing(first(1), grpc.StatusCode.ALREADY_EXISTS, "stored with other samples"))
     async with delivering(tmp_path, collector, backlog=10) as (spool, _):
         epoch = spool.epoch
         await until_empty(spool)
@@ -313,9 +313,7 @@ async def test_a_batch_whose_number_is_taken_is_pushed_under_a_new_epoch(tmp_pat
 
 
 async def test_samples_of_unknown_targets_wait_for_a_plan(tmp_path: Path) -> None:
-    """A collector without the plan, perhaps restored from a backup, stores nothing of the batch: the samples of unknown
-    targets stay in the spool until it has another plan, and the others are stored at once.
-    """
+    """Samples of unknown targets stay in the spool until the collector has another plan; the others are stored."""
     known = {2}
 
     async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
@@ -378,12 +376,9 @@ async def test_an_agent_whose_targets_are_all_unknown_hears_of_the_plan(
 ) -> None:
     """While every batch is refused no push has a receipt, so that a heartbeat follows, long before one is due."""
     monkeypatch.setattr(uplink_module, "VERIFY_AGAIN_SECONDS", 0.0)
-
-    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
-        if request.samples:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown targets", ((UNKNOWN_TARGETS_KEY, "1"),))
-
-    collector = FaultyCollector(before=refuse)
+    unknown = {UNKNOWN_TARGETS_KEY: "1"}
+    has_samples: Callable[[fleet_pb2.PushRequest], bool] = lambda request: bool(request.samples)  # noqa: E731  # a case
+    collector = FaultyCollector(before=refusing(has_samples, grpc.StatusCode.NOT_FOUND, **unknown))
     async with delivering(tmp_path, collector) as (spool, _):
         await until(lambda: len(collector.pushes) == 1)
         for number in range(3):
@@ -431,13 +426,11 @@ async def test_batches_that_the_database_lost_are_pushed_again(tmp_path: Path, m
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
     """Rejected samples count as dropped for the collector's reason, in the account and in the heartbeat."""
 
-    async def reject_first(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
-        if request.samples:
-            response.stored -= 1
-            response.rejected = 1
-            response.rejections.add(index=0, reason="unknown_target: 12")
+    def reject_one(response: fleet_pb2.PushResponse) -> None:
+        response.stored, response.rejected = response.stored - 1, 1
+        response.rejections.add(index=0, reason="unknown_target: 12")
 
-    collector = FaultyCollector(after=reject_first)
+    collector = FaultyCollector(after=altering(9, reject_one))
     async with delivering(tmp_path, collector, backlog=10) as (spool, _):
         await until_empty(spool)
         stats = await spool.stats()
@@ -456,11 +449,7 @@ async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
 
 async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
     """Samples recorded while the collector is unreachable are not sealed one by one."""
-
-    async def away(_request: object, _response: object, context: Context) -> None:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
-
-    collector = FaultyCollector(before=away)
+    collector = FaultyCollector(before=refusing(lambda _: True, grpc.StatusCode.UNAVAILABLE, "away"))
     async with delivering(tmp_path, collector) as (spool, _):
         for number in range(100):
             await spool.record(sample(number))
@@ -485,9 +474,7 @@ async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
 
 
 async def test_a_push_carries_the_whole_heartbeat(tmp_path: Path) -> None:
-    """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan. The spend
-    has a hundred providers at most, however many the plans of a hostile collector name.
-    """
+    """The newest push has the whole heartbeat, with the spend of a hundred providers at most."""
     collector = FaultyCollector()
     conditions = Heartbeat(
         plan_version=7, rounds_missed=4, refused_plan_version=8, refused_plan_reason="no such dialect"
@@ -532,14 +519,11 @@ BATCH = Batch(
 
 async def test_pushes_are_counted_by_status() -> None:
     """Stored and refused pushes are counted under their gRPC status; other calls are not counted."""
-    refused: list[bool] = []
-
-    async def refuse_once(_request: object, _response: object, context: Context) -> None:
-        if not refused:
-            refused.append(True)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "400"),))
-
-    async with serving(FaultyCollector(before=refuse_once)) as channel:
+    left = iter([True])
+    busy = refusing(
+        lambda _: next(left, False), grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400"
+    )
+    async with serving(FaultyCollector(before=busy)) as channel:
         collector = CollectorClient(channel=lambda: channel, vantage=BATCH.vantage)
         assert collector.heartbeat == Heartbeat()
         with pytest.raises(grpc.aio.AioRpcError, match="busy") as caught:

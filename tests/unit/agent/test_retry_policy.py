@@ -53,8 +53,6 @@ def test_waits_double_to_ten_seconds_with_full_jitter() -> None:
     ],
 )
 def test_a_stated_delay_is_spread_and_limited(metadata: tuple[tuple[str, str], ...], waits_us: tuple[int, int]) -> None:
-    """A delay in the metadata is used if it is a number of milliseconds. The more the collector asks for, the further
-    its agents spread: from once to twice the delay, and to ten minutes at most.
-    """
+    """A delay in milliseconds is used, from once to twice, and ten minutes at most."""
     assert tuple(Backoff().next_wait_us(metadata, chance) for chance in (0.0, 0.5)) == waits_us
     assert spread_delay_us(-1, 0.5) == 0

@@ -51,10 +51,22 @@ def test_a_path_that_no_socket_can_have(text: str) -> None:
         parse_local_address(text)
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:5", "[::1]:5", "localhost", "collector.example:4600"])
-def test_other_addresses_are_what_they_were(text: str) -> None:
-    """Without `unix:` the address is a host and a port."""
-    assert parse_local_address(text) == parse_address(text)
+@pytest.mark.parametrize(
+    ("text", "host", "port", "loopback"),
+    [
+        ("127.0.0.1:1", "127.0.0.1", 1, True),
+        ("localhost", "localhost", 4600, True),
+        ("[::1]:5", "::1", 5, True),
+        ("::1", "::1", 4600, True),
+        ("10.0.0.1:5", "10.0.0.1", 5, False),
+        ("collector.example", "collector.example", 4600, False),
+    ],
+)
+def test_other_addresses_have_a_host_and_a_port(text: str, host: str, port: int, *, loopback: bool) -> None:
+    """An address without `unix:` has a host and a port, and may be a loopback address."""
+    address = parse_address(text)
+    assert (address.host, address.port, address.is_loopback) == (host, port, loopback)
+    assert parse_local_address(text) == address
 
 
 SECRET = bytes(range(32))

@@ -84,13 +84,9 @@ class Anthropic(Dialect):
         )
         prompt = None if fresh is None else fresh + (read or 0) + (written or 0)
         # The output count of `message_start` is not final.
-        output_tokens = count(usage.get("output_tokens")) if output else None
-        reasoning_tokens = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
-        return [
-            Usage(
-                prompt_tokens=prompt, output_tokens=output_tokens, reasoning_tokens=reasoning_tokens, cached_tokens=read
-            )
-        ]
+        answer = count(usage.get("output_tokens")) if output else None
+        thinking = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
+        return [Usage(prompt_tokens=prompt, output_tokens=answer, reasoning_tokens=thinking, cached_tokens=read)]
 
 
 def _thinking(model: str, effort: str) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""Google's Gemini API: every event is a complete response object with the new parts and the usage so far.
-
-Thoughts are streamed as summaries, and counted separately from the tokens of the candidate; the output is their sum.
-`finishReason` marks the end, not a terminal event.
-"""
+"""Google's Gemini API: each event has new parts and the usage so far. Thoughts are summaries; `finishReason` ends."""
 
 import json
 from typing import Any

@@ -61,9 +61,7 @@ def test_a_healthy_agent(start_collector: StartCollector, folder: Path) -> None:
 
 
 def test_a_policy_that_refuses_targets_is_reported(start_collector: StartCollector, folder: Path) -> None:
-    """`doctor` and `check` fail on a target that the agent's policy refuses, and its name is not looked up; a policy
-    that others can change is a failure, too.
-    """
+    """`doctor` and `check` fail on a target that the policy refuses, and on a policy that others can change."""
     collector = start_collector()
     collector.call.apply(PLAN.replace('127.0.0.1:1/v1"}', 'no-such-host.invalid/v1"}'))
     policy = folder / "policy.toml"

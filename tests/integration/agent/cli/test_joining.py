@@ -85,9 +85,7 @@ def keys(tmp_path: Path) -> Sequence[str]:
 def test_secrets_are_nowhere_but_where_they_belong(
     collector: Collector, start_agent: StartAgent, keys: Sequence[str], tmp_path: Path
 ) -> None:
-    """Samples land over TLS; neither the provider's key nor the credential's secret nor the token's is in any log,
-    spool or table, or on the wire between agent and collector.
-    """
+    """Keys and secrets are in no log, spool or table, nor on the wire between agent and collector."""
     folder = tmp_path / "vm"
     with Wiretap(collector.port) as tap:
         token = collector.call.invite("us-1")
@@ -165,9 +163,7 @@ def test_a_revoked_agent_says_why_and_delivers_when_it_is_let_in_again(
 
 
 def test_joining_says_what_is_wrong(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:
-    """A token without its collector, used or wrong, a folder that cannot be used, and nobody there: each its sentence
-    and exit code, and nothing is written.
-    """
+    """A wrong or used token, a folder that cannot be used and no collector: a sentence, an exit code, no file."""
     other = start_collector(more=["--tls"])
     token = collector.call.invite("us-1")
     folder = tmp_path / "vm"
@@ -202,9 +198,7 @@ def test_joining_says_what_is_wrong(collector: Collector, start_collector: Start
 
 
 def test_check_speaks_as_whoever_joined(collector: Collector, tmp_path: Path) -> None:
-    """`check` asks the collector over TLS with the identity in the data folder, and finds in the words of the doctors:
-    what would help is said apart.
-    """
+    """`check` calls the collector over TLS with the identity in the data folder, and states hints separately."""
     folder = tmp_path / "vm"
     agent_command("join", collector.address, "--data-dir", str(folder), "--token", collector.call.invite("us-1"))
     done = agent_command("check", "--data-dir", str(folder), "-o", "json")

@@ -95,9 +95,7 @@ def small_disk(tmp_path: Path) -> Path:
 
 
 def test_a_damaged_spool_without_room_for_another_stops_nothing(small_disk: Path) -> None:
-    """With the disk too full for a copy the damaged file is kept aside, its samples are counted, and recording and
-    delivering go on at once and after a restart.
-    """
+    """The damaged file is kept, its samples are counted, and recording goes on, also after a restart."""
     try:
         opened = Spool(small_disk / "spool.sqlite3", drain=Drain.OLDEST)
         recorded = 0

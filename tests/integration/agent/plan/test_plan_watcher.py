@@ -91,9 +91,7 @@ async def test_a_good_plan_is_taken_up_and_kept(agent: WatcherUnderTest) -> None
 
 
 async def test_another_plan_under_the_same_number_is_taken_up(agent: WatcherUnderTest) -> None:
-    """A restored database gives a version to another plan: the content hash decides, also for a stored plan, and for a
-    refused one.
-    """
+    """A restored database repeats a version: the content hash decides, also for stored and refused plans."""
     first, second = replace(GOOD, content_hash=b"1"), replace(GOOD, baseline="eu", content_hash=b"2")
     agent.serve_plan(first)
     assert await agent.watcher.update_to(1, b"1") == 1
@@ -114,9 +112,7 @@ async def test_another_plan_under_the_same_number_is_taken_up(agent: WatcherUnde
     ("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (UNKNOWN_DIALECT, "uses the dialect 'klingon'")]
 )
 async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: WatcherUnderTest, bad: Plan, reason: str) -> None:
-    """A foreign host for a key, or a dialect nobody speaks here: refused once, reported, and never kept; what comes
-    after it is taken up.
-    """
+    """A key for another host, or an unknown dialect, is refused once and never stored; a later plan runs."""
     agent.serve_plan(GOOD)
     await agent.watcher.update_to(1, b"")
     agent.serve_plan(bad)
@@ -145,9 +141,7 @@ ABSURD = {
 
 @pytest.mark.parametrize("named", ABSURD)
 async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: WatcherUnderTest, named: str) -> None:
-    """What no collector of ours would hand out is refused, naming target and limit, never kept, and refused again where
-    it is in the spool.
-    """
+    """A plan beyond the limits is refused with target and limit, never stored, and refused from the spool too."""
     agent.serve_plan(GOOD)
     await agent.watcher.update_to(1, b"")
     absurd = Plan(version=2, baseline="us", targets=(ABSURD[named],))
@@ -270,9 +264,7 @@ def running(agent: Agent) -> list[int]:
 def test_an_agent_runs_signed_plans_only(
     collector: Collector, start_agent: StartAgent, key: Path, tmp_path: Path
 ) -> None:
-    """An unsigned plan and an earlier signature are refused and reported, and the running plan continues; a rollback is
-    signed again.
-    """
+    """An unsigned plan and an earlier signature are refused and reported; a rollback is signed again."""
     folder = tmp_path / "vm"
     token = collector.call.invite("us-1")
     words = ("join", collector.address, "--token", token, "--data-dir", str(folder))

@@ -103,9 +103,7 @@ async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: 
 
 
 async def run(folder: Path, plan: Plan, enough: Enough, **how: Any) -> list[Sample]:
-    """Run a plan until there are enough samples, and return them and those aborted at the end, in the order of their
-    rounds. Every round of each target has one.
-    """
+    """Run a plan until there are enough samples; return all in the order of their rounds."""
     async with machine(folder, **how) as made:
         made.rounds.apply_plan(plan)
         await made.until(enough)
@@ -130,9 +128,7 @@ def some(outcome: Outcome, count: int = 1) -> Enough:
 
 
 def check_one_per_round(samples: Sequence[Sample], *, missed: int) -> None:
-    """Check that every round from the first to the last has exactly one sample, or was counted as missed: a busy
-    machine starts some too late.
-    """
+    """Check that every round has exactly one sample, or was counted as missed on a busy machine."""
     rounds = sorted(sample.round_at for sample in samples)
     assert len(rounds) == len(set(rounds)), "a round has two samples"
     between = rounds_between(rounds[0], rounds[-1] + 1, target_id=samples[0].target_id, every_us=EVERY_US)
@@ -152,9 +148,7 @@ def blocked(samples: Sequence[Sample]) -> list[Sample]:
 
 
 async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """With `overlap: skip` a target that takes longer than its interval has one probe in flight, and a sample for each
-    round. Rounds behind a probe that is answered are skipped, and none of them is a timeout.
-    """
+    """With `overlap: skip`, rounds behind a probe that is answered are skipped, and none is a timeout."""
     of = target(fault_simulator, "fault-slow-headers")
     samples = await run(tmp_path, plan_of(of), lambda found: len(sent(found)) >= 2 and overlapping(found) >= 3)
     first, second, *_ = sent(samples)
@@ -164,9 +158,7 @@ async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simula
 
 
 async def test_rounds_behind_a_probe_that_hangs_are_timeouts(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A round that could not start because of a probe that hangs is a timeout at the time waited until then, and sends
-    and costs nothing.
-    """
+    """A round behind a probe that hangs is a timeout at the time waited, and sends and costs nothing."""
     of = target(fault_simulator, "fault-silence", workload=HASTY)
     budget = Budget(provider="sim", requests_per_day=1000)
     samples = await run(tmp_path, plan_of(of, budgets=[budget]), lambda found: len(blocked(found)) >= 4)
@@ -247,9 +239,7 @@ async def test_a_bug_still_ends_in_a_sample(fault_simulator: Simulator, tmp_path
 
 
 async def test_a_budget_ends_the_day(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """After the requests of the day the rounds are recorded as skipped, naming the limit, and nothing is sent; a
-    restart on the same spool remembers.
-    """
+    """After the requests of the day rounds are skipped with the limit, also after a restart on the spool."""
     plan = plan_of(target(fault_simulator, "fault-500"), budgets=[Budget(provider="sim", requests_per_day=2)])
     first = outcomes(await run(tmp_path, plan, some(Outcome.SKIPPED_BUDGET, 2)))
     assert first[Outcome.HTTP_ERROR] == 2
@@ -267,9 +257,7 @@ async def spent_today(folder: Path) -> list[Spend]:
 
 
 async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A request in flight is charged its most in the spool already, so that an agent that is killed forgets none; with
-    its sample that is corrected, and without a budget nothing is written before.
-    """
+    """A request in flight is charged its maximum in the spool, and corrected; without a budget nothing is written."""
     of = target(fault_simulator, "fault-slow-headers", every_us=400_000)
     budgets = [Budget(provider="sim", requests_per_day=1)]
     for bound in (budgets, []):
@@ -315,9 +303,7 @@ async def lost(sample: Sample, spends: Sequence[Spend] = ()) -> None:
 async def test_an_account_that_cannot_be_kept_closes_the_budget(
     fault_simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """Where what was spent cannot be read, or what may be spent not written, a round with a budget is skipped and says
-    why, and one without is probed; when the spool is well again so are the rounds.
-    """
+    """If spend cannot be read or written, a round with a budget is skipped with the reason, until it can."""
     honest, well = getattr(AsyncSpool, broken), asyncio.Event()
 
     async def failing(self: AsyncSpool, argument: Any) -> Any:
@@ -359,9 +345,7 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
 
 
 async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """An agent that stops leaves no round without a sample. Its own stop is no timeout of the target: neither what was
-    under way, which tells how long it was waited for, nor what was waiting for room is a request.
-    """
+    """A stopping agent leaves no round without a sample, and its stop is no timeout of the target."""
     of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, every_us=SECOND_US)
     async with machine(tmp_path, concurrency=1) as made:
         made.rounds.apply_plan(plan_of(of))
@@ -403,9 +387,7 @@ async def test_a_sample_that_cannot_be_kept_is_counted(
 
 
 async def test_jitter_and_spread_are_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A round starts after the jitter and the vantage's offset in the spread, and lateness is measured from there: only
-    what a busy machine adds is late.
-    """
+    """A round starts after jitter and spread, and lateness is measured from there."""
     of = target(fault_simulator, "fault-500", every_us=SECOND_US, spread_us=300_000)
     (timing,) = timings([of], vantage="sg-1", routes=())
     async with machine(tmp_path) as made:
@@ -448,9 +430,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_step_of_the_wall_clock_during_a_run(
     fault_simulator: Simulator, tmp_path: Path, step: list[int], step_ns: int
 ) -> None:
-    """Set the wall clock by an hour while rounds run: they go on in the rounds of the new time, on the fleet's
-    instants; what an hour leapt over is counted as missed.
-    """
+    """After a step of an hour rounds go on in the new time, and those passed over are counted as missed."""
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(of))
@@ -463,7 +443,8 @@ async def test_a_step_of_the_wall_clock_during_a_run(
     after = [s for s in samples if abs(s.round_at - stepped_at) > 1800 * SECOND_US]
     ends = max(s.round_at for s in samples if s not in after) + 1, min(s.round_at for s in after)
     leapt_over = rounds_between(*ends, target_id=of.id, every_us=EVERY_US) if step_ns > 0 else 0
-    check_one_per_round(after, missed=missed - leapt_over)
+    # A round that a busy machine missed just before the step is in `leapt_over` only.
+    check_one_per_round(after, missed=max(missed - leapt_over, 0))
     assert {s.round_at % EVERY_US for s in samples} == {of.id % EVERY_US}
     # Figures that a step has spoilt are wrong by an hour.
     assert all(s.late_us < PATIENCE_SECONDS * SECOND_US for s in samples)

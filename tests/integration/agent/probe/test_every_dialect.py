@@ -89,6 +89,10 @@ async def test_what_is_broken(fault_simulator: Simulator, dialect: str, fault: s
     outcome, words = BROKEN[fault]
     assert sample.outcome is outcome, sample.error
     assert words in (sample.error or "")
+    if fault in ENDLESS:
+        assert sample.timeout_us == (QUICK.gap_us if outcome is Outcome.STALLED else QUICK.first_token_us)
+    if fault in ("silence", "cut", "stall"):
+        assert sample.rtt_us
     if fault in PARTIAL:
         assert sample.ttft_us
         assert sample.chunks == 5

@@ -244,9 +244,7 @@ async def test_one_limit_for_the_whole_connection(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_lookups_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of forty probes at once, no lookup ends before the last one has begun, no answer before the last request has
-    come, and the time of a lookup is in its own sample.
-    """
+    """Of forty probes at once, no lookup waits for another, and the time of each is in its own sample."""
     honest, lookups, requests = socket.getaddrinfo, threading.Barrier(40), asyncio.Barrier(40)
 
     def slow(_host: str, *more: Any, **named: Any) -> Any:

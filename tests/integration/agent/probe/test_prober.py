@@ -9,20 +9,37 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fixtures.agent import StartAgent
 from fixtures.peer import ANSWER, STREAM_HEAD, peer
 from fixtures.simulator import Simulator, StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.settings import DialOptions
-from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
+from isochrone_agent.spool.spool import Spool
+from isochrone_wire import codec
+from isochrone_wire.model import (
+    SECOND_US,
+    ConnectionUse,
+    Outcome,
+    Plan,
+    Quality,
+    Sample,
+    Target,
+    Timeouts,
+    Workload,
+)
+from isochrone_wire.v1 import sample_pb2
+from testdata.waiting import eventually
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
 FIRST = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -43,20 +60,6 @@ async def probe(at: Target, *, key: str | None = None, dial_options: DialOptions
     return await prober.probe(at, round_at=now_at(), key=key)
 
 
-async def test_a_limit_that_was_hit_is_kept(fault_simulator: Simulator) -> None:
-    """A censored sample carries the limit it is censored at."""
-    silent = await probe(target(fault_simulator, "fault-silence"))
-    stalled = await probe(target(fault_simulator, "fault-stall"))
-    assert (silent.timeout_us, stalled.timeout_us) == (QUICK.first_token_us, QUICK.gap_us)
-
-
-async def test_429_says_how_long_to_wait(fault_simulator: Simulator) -> None:
-    """`retry-after` is in the sample of a throttled probe."""
-    sample = await probe(target(fault_simulator, "fault-429"))
-    assert sample.ratelimit is not None
-    assert sample.ratelimit.retry_after_us
-
-
 @pytest.mark.parametrize(
     ("base_url", "sentence"),
     [
@@ -70,13 +73,6 @@ async def test_no_connection_is_a_sample(fault_simulator: Simulator, base_url: s
     sample = await probe(target(fault_simulator, "m", base_url=base_url))
     assert sample.outcome is Outcome.CONNECT_FAILED
     assert sentence in (sample.error or "")
-
-
-async def test_plain_http_behind_https_is_a_failed_connection(fault_simulator: Simulator) -> None:
-    """A TLS handshake with a plain HTTP server is a failed connection, with the reason."""
-    sample = await probe(target(fault_simulator, "m", base_url=fault_simulator.base_url.replace("http", "https")))
-    assert sample.outcome is Outcome.CONNECT_FAILED
-    assert "TLS" in (sample.error or "")
 
 
 async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
@@ -102,12 +98,6 @@ async def test_connect_to_reaches_another_address(fault_simulator: Simulator) ->
         target(fault_simulator, "fault-crlf", base_url="http://llm.example/v1"), dial_options=dial_options
     )
     assert (sample.outcome, sample.remote_address) == (Outcome.OK, "127.0.0.1")
-
-
-async def test_probes_at_once_do_not_disturb_each_other(fault_simulator: Simulator) -> None:
-    """Eight probes in flight in one loop all succeed, with their own counts."""
-    samples = await asyncio.gather(*(probe(target(fault_simulator, "fault-no-done")) for _ in range(8)))
-    assert {(s.outcome, s.chunks, s.output_tokens) for s in samples} == {(Outcome.OK, 40, 40)}
 
 
 async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
@@ -139,13 +129,6 @@ async def test_a_busy_loop_shows_without_kernel_stamps(monkeypatch: pytest.Monke
     assert {"lagged", "user_stamps"} <= set(sample.quality.labels)
 
 
-async def test_no_key_in_a_sample(simulator_with_key: Simulator) -> None:
-    """A refused key is not repeated in the sample, whatever the provider says."""
-    sample = await probe(target(simulator_with_key, "qwen3-8b"), key="sk-wrong-key-1234567")
-    assert (sample.outcome, sample.http_status) == (Outcome.HTTP_ERROR, 401)
-    assert "sk-wrong-key-1234567" not in repr(sample)
-
-
 async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulator) -> None:
     """With `connection: warm` the second probe uses the first one's connection: no phases, a flag, a round trip."""
     prober = Prober(vantage="here", tls=ssl.create_default_context())
@@ -175,6 +158,7 @@ async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
     workload = Workload(max_output_tokens=40, timeouts=QUICK, concurrency=6)
     samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
     assert [s.outcome for s in samples] == [Outcome.OK] * 6
+    assert {(s.chunks, s.output_tokens) for s in samples} == {(40, 40)}
     assert len({s.request_id for s in samples}) == 6
     spread_us = max(s.dispatched_at for s in samples) - min(s.dispatched_at for s in samples)
     assert spread_us < min(s.e2e_us or 0 for s in samples)
@@ -183,9 +167,7 @@ async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
 async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
     fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the system refuses more threads for lookups, the streams that got none are skipped, the others are measured,
-    and none is sent without a sample.
-    """
+    """Streams without a thread for their lookup are skipped, the others are measured, and each has a sample."""
     transport._pool.cache_clear()
     start, started = threading.Thread.start, Counter[str]()
 
@@ -240,26 +222,9 @@ async def test_a_stream_that_fails_inside_the_agent_does_not_leave_its_siblings(
     assert samples[1].sent, "a request may have been sent, so it counts towards budgets"
 
 
-def test_the_agents_unit_has_room_for_its_threads() -> None:
-    """`TasksMax` of the unit covers the threads for lookups, and as many again for gRPC, the spool and the runtime."""
-    unit = (Path(__file__).resolve().parents[4] / "deploy" / "agent" / "isochrone-agent.service").read_text()
-    found = re.search(r"^TasksMax=(\d+)$", unit, re.MULTILINE)
-    assert found
-    assert int(found[1]) >= 2 * transport.MAX_THREADS
-
-
-@pytest.mark.parametrize("fault", ["silence", "cut", "stall"])
-async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simulator, fault: str) -> None:
-    """The sample of a failed stream has the kernel's round trip of its connection."""
-    sample = await probe(target(fault_simulator, f"fault-{fault}"))
-    assert sample.rtt_us
-
-
 @pytest.mark.parametrize("step_s", [3600, -3600])
 async def test_a_wall_clock_that_steps_moves_no_duration(monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
-    """A step of one hour in the middle of a stream changes no duration, and flags the sample: the durations lie between
-    what the provider takes and what the probe takes.
-    """
+    """A step of one hour in the middle of a stream changes no duration, and flags the sample."""
     honest, step_ns = time.time_ns, [0]
     monkeypatch.setattr(time, "time_ns", lambda: honest() + step_ns[0])
 
@@ -369,3 +334,101 @@ async def test_short_answers_have_the_speed_at_which_they_were_written(
         ]
         assert ratios
         assert min(abs(ratio - 1) for ratio in ratios) < 0.05
+
+
+# Under the limit of tasks of the agent's systemd unit: `pids.max` of a cgroup, as by `TasksMax`.
+STREAMS = 100
+EVERY_US = 10 * SECOND_US
+UNIT = Path(__file__).resolve().parents[4] / "deploy" / "agent" / "isochrone-agent.service"
+# The real agent. Each lookup takes as long as one over the network, so that all its threads are needed at once.
+SLOW_LOOKUPS = """
+import runpy, time
+from isochrone_agent.probe import transport
+look_up = transport._look_up
+transport._look_up = lambda *arguments: time.sleep(0.3) or look_up(*arguments)
+runpy.run_module("isochrone_agent", run_name="__main__", alter_sys=True)
+"""
+
+
+def tasks_max() -> int:
+    found = re.search(r"^TasksMax=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def test_the_agents_unit_has_room_for_its_threads() -> None:
+    """`TasksMax` of the unit covers the threads for lookups, and as many again for gRPC, the spool and the runtime."""
+    assert tasks_max() >= 2 * transport.MAX_THREADS
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A new cgroup whose tasks can be limited."""
+    folder = next(_new_cgroups(), None)
+    if folder is None:
+        pytest.skip("no cgroup with pids.max can be made here, which takes root and a writable cgroup")
+    yield folder
+    eventually(10, lambda: not (folder / "cgroup.procs").read_text(), "the end of its processes")
+    folder.rmdir()
+
+
+def _new_cgroups() -> Iterator[Path]:
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, mount, kind, options, *_ = line.split()
+        if kind == "cgroup2" or (kind == "cgroup" and "pids" in options.split(",")):
+            folder = Path(mount, f"isochrone-test-{uuid.uuid4().hex}")
+            with suppress(OSError):
+                folder.mkdir()
+                if (folder / "pids.max").exists():
+                    yield folder
+                else:
+                    folder.rmdir()
+
+
+@pytest.mark.parametrize("limit", [tasks_max(), 48])
+def test_a_burst_of_cold_streams_under_a_limit_of_tasks(
+    cgroup: Path, simulator: StartSimulator, start_agent: StartAgent, tmp_path: Path, limit: int
+) -> None:
+    """All streams are measured under the unit's limit; under a lower one, some are skipped with the reason."""
+    provider = simulator()
+    url = provider.base_url.replace("127.0.0.1", "localhost")
+    begins_at = now_at() + 2 * SECOND_US
+    burst = Target(
+        # A round is due in two seconds.
+        id=begins_at % EVERY_US,
+        name="burst",
+        model="fault-crlf",
+        provider="sim",
+        base_url=url,
+        every_us=EVERY_US,
+        workload=Workload(max_output_tokens=2, concurrency=STREAMS),
+    )
+    spool = Spool(tmp_path / "agents" / "us-1" / "spool.sqlite3")
+    spool.save_plan(Plan(version=1, baseline="us", targets=(burst,)))
+    spool.close()
+    script = tmp_path / "agent.py"
+    script.write_text(SLOW_LOOKUPS)
+    agent = start_agent(vantage="us-1", region="us", collector="127.0.0.1:1", script=script)
+    (cgroup / "pids.max").write_text(str(limit))
+    (cgroup / "cgroup.procs").write_text(str(agent.process.pid))
+    eventually(20, lambda: agent.recorded() >= STREAMS, "a sample for each stream")
+    assert agent.stop() == 0
+    samples = recorded(agent.spool)
+    sent = [sample for sample in samples if sample.sent]
+    assert set(Counter(sample.round_at for sample in samples).values()) == {STREAMS}
+    assert len(sent) == len(provider.truth())
+    outcomes = Counter(sample.outcome for sample in samples)
+    if limit == tasks_max():
+        assert outcomes.keys() == {Outcome.OK}
+    else:
+        assert outcomes.keys() == {Outcome.OK, Outcome.SKIPPED_NOT_READY}
+        assert {sample.error for sample in samples if not sample.sent} == {
+            "no thread for the name lookup: can't start new thread"
+        }
+
+
+def recorded(path: Path) -> list[Sample]:
+    """Return the samples in the spool of an agent that has ended."""
+    with closing(Spool(path)) as spool:
+        bodies = [body for batch in iter(spool.lease, None) for body in batch.bodies]
+    return [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in bodies]

@@ -129,9 +129,7 @@ def _rounds(spool: Spool, seen: set[tuple[int, int]]) -> list[int]:
 def test_a_damaged_log_causes_no_silent_loss(
     left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path, place: float | str
 ) -> None:
-    """An invalid frame in the log loses at most the content of that frame, which is counted. Samples recorded later get
-    numbers that the collector has not seen.
-    """
+    """An invalid frame loses at most its own content, counted; later samples get numbers that are new."""
     folder, seen = left_behind
     path, log = _copied(folder, tmp_path)
     frame_bytes = recovery.FRAME_HEADER_BYTES + PAGE_BYTES

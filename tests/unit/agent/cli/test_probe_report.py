@@ -141,9 +141,7 @@ CUT = replace(FINE, outcome=Outcome.TRUNCATED)
 def test_the_median_decides(
     samples: list[Sample], ttft: tuple[bool, float | None], speed: tuple[bool, float | None]
 ) -> None:
-    """Failed runs are beyond both limits, and runs without a speed are left out of the median speed; without a median
-    no limit is kept.
-    """
+    """Failed runs are beyond both limits, runs without a speed are left out; without a median no limit is kept."""
     verdicts = judge(samples, max_ttft_us=500_000, min_tokens_per_second=30)
     assert [(verdict.kept, verdict.median) for verdict in verdicts] == [ttft, speed]
 

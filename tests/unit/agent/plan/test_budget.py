@@ -56,9 +56,7 @@ def make_tracker(*budgets: Budget, spent: Spend | None = None) -> BudgetTracker:
     ],
 )
 def test_the_most_that_a_round_costs(target: Target, most: Cost) -> None:
-    """Every stream may use its whole answer, and think as long as its effort lets it; a prompt in a script of three
-    bytes a sign has more tokens.
-    """
+    """Every stream may use its whole answer and its effort; three bytes of UTF-8 per character count as more tokens."""
     found = max_round_cost(target)
     assert (found.tokens, found.requests) == (most.tokens, most.requests)
     assert found.usd == pytest.approx(most.usd)
@@ -177,9 +175,7 @@ def test_days_long_past_are_forgotten() -> None:
     ],
 )
 def test_what_a_sample_has_cost(sample: Sample, spend: dict[str, float]) -> None:
-    """A request counts whatever became of it, with its most where nobody knows the tokens, even if the agent stopped
-    meanwhile; a round in which nothing was sent costs nothing.
-    """
+    """A request counts with its maximum where its tokens are unknown; a round without a request costs nothing."""
     found = spend_of(sample, TARGET)
     assert replace(found, usd=0.0) == Spend(provider="p", day_at=day_of(NOON), **(spend | {"usd": 0.0}))  # type: ignore[arg-type]  # as above
     assert found.usd == pytest.approx(spend.get("usd", 0.0))
@@ -187,9 +183,7 @@ def test_what_a_sample_has_cost(sample: Sample, spend: dict[str, float]) -> None
 
 @pytest.mark.parametrize("streams", [1, 3])
 def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
-    """Whatever was reserved for a round is gone when all its samples are recorded, one or a burst's, and what they are
-    charged stands, each in the day it was dispatched.
-    """
+    """The reservation is released when all samples are recorded; each charge belongs to the day of its dispatch."""
     burst = replace(TARGET, workload=replace(WORKLOAD, concurrency=streams))
     tracker = make_tracker(Budget(provider="p", requests_per_day=9))
     [reserved] = tracker.reservation(burst, NOON - DAY_US)
@@ -217,9 +211,7 @@ def test_what_is_known_already_is_not_counted_twice() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 200)), max_size=60), st.integers(0, 3000))
 def test_no_order_of_events_passes_a_limit(events: list[tuple[bool, int]], limit: int) -> None:
-    """Whatever begins and ends in whatever order, with answers of any length up to the most: the day's tokens stay
-    within the limit.
-    """
+    """In any order of rounds, with answers of any length, the tokens of the day stay within the limit."""
     tracker, open_rounds, spent = make_tracker(Budget(provider="p", tokens_per_day=limit)), 0, 0
     for begins, tokens in events:
         if begins and tracker.refusal(TARGET, NOON) is None:

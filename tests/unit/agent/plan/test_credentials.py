@@ -67,9 +67,7 @@ def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pyt
     ],
 )
 def test_a_key_stays_within_its_origin(entry: str, allowed: list[str], forbidden: list[str]) -> None:
-    """Scheme, host and port are those of the agent's own file: no key leaves in plain text or to another port, but on
-    this machine or where the file says so.
-    """
+    """Scheme, host and port are those of the agent's own file; plain text is allowed on this machine only."""
     credential = Credential(name="k", hosts=(entry,), env="K")
     assert [url for url in allowed + forbidden if credential.refusal(target(url)) is None] == allowed
 
@@ -80,9 +78,7 @@ OPENAI = target("https://api.openai.com/v1", "openai")
 def test_a_provider_of_the_catalogue_needs_only_its_variable(
     keyring_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of a known provider stands for its variable, and for its own origin whatever the plan says; where the
-    variable is not set the hint names it, and the agent's own file goes first.
-    """
+    """The name of a provider means its variable and its own origin; the agent's own file goes first."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-env")
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-file")

@@ -1,16 +1,31 @@
-"""The policy file, and what a policy refuses and counts."""
+"""The policy file, what a policy refuses and counts, and the limits of every plan."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.budget import BudgetTracker
-from isochrone_agent.plan.policy import Policy, describe_refused, load_policy, parse_policy
+from isochrone_agent.plan.policy import Policy, describe_refused, limit_violations, load_policy, parse_policy
 from isochrone_agent.settings import Settings
 from isochrone_common.address import Address
-from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Price, Sample, Target, Vantage, Workload
+from isochrone_wire import workloads
+from isochrone_wire.model import (
+    DAY_US,
+    SECOND_US,
+    Budget,
+    Outcome,
+    Plan,
+    Price,
+    Sample,
+    Target,
+    Timeouts,
+    Vantage,
+    Workload,
+)
 
 TARGET = Target(
     id=1, name="a/m", provider="a", model="m", base_url="https://a.example/v1", workload=Workload(max_output_tokens=100)
@@ -35,6 +50,11 @@ PRICES = "usd_per_day needs usd_per_m_input and usd_per_m_output above 0: a plan
 
 def policy(text: str = TEXT) -> Policy:
     return parse_policy(text, Path("policy.toml"))
+
+
+def settings_of(folder: Path, **more: Any) -> Settings:
+    collector = Address("127.0.0.1", 1)
+    return Settings(vantage=Vantage(name="v", region="r"), collector=collector, data_dir=folder, **more)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +95,8 @@ def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
     tracker.begin(free)
     why = "usd_per_day of policy:https://a.example/v1 is 1: 1 used, this round may use 1"
     assert tracker.refusal(replace(free, provider="y"), noon) == why
-    answer = Sample(
-        target_id=1,
-        round_at=noon,
-        outcome=Outcome.OK,
-        dispatched_at=noon,
-        prompt_tokens=9,
-        output_tokens=10,
-        cost_usd=0,
-    )
+    answer = Sample(target_id=1, round_at=noon, outcome=Outcome.OK, dispatched_at=noon, prompt_tokens=9)
+    answer = replace(answer, output_tokens=10, cost_usd=0)
     [entries] = tracker.settle([answer], target=free, reserved=tracker.reservation(free, noon))
     assert [(one.provider, round(one.usd, 6), one.requests) for one in entries] == [
         ("x", 0.0, 1),
@@ -152,22 +165,15 @@ def test_a_price_for_all_destinations_is_the_default_of_each() -> None:
 def test_a_file_that_is_not_valid_is_refused(text: str, problem: str, tmp_path: Path) -> None:
     """A mistake in the file stops the agent with a sentence, instead of allowing more than was meant."""
     (tmp_path / "policy.toml").write_text(text)
-    settings = Settings(vantage=Vantage(name="v", region="r"), collector=Address("127.0.0.1", 1), data_dir=tmp_path)
     with pytest.raises(SettingsError) as error:
-        load_policy(settings)
+        load_policy(settings_of(tmp_path))
     assert str(error.value) == f"{tmp_path / 'policy.toml'}: {problem}"
 
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     """`--policy` with a file that is missing is an error, not the built-in policy."""
-    settings = Settings(
-        vantage=Vantage(name="v", region="r"),
-        collector=Address("127.0.0.1", 1),
-        data_dir=tmp_path,
-        policy=tmp_path / "x.toml",
-    )
     with pytest.raises(SettingsError, match="does not exist"):
-        load_policy(settings)
+        load_policy(settings_of(tmp_path, policy=tmp_path / "x.toml"))
 
 
 def test_volume_is_limited_if_every_request_counts() -> None:
@@ -176,3 +182,60 @@ def test_volume_is_limited_if_every_request_counts() -> None:
     assert not Policy().limits_volume
     assert not policy("[[allow]]\nurl='https://a.example'").limits_volume
     assert policy("[[allow]]\nurl='https://a.example'\nrequests_per_day=1").limits_volume
+
+
+PLANNED = Target(id=7, name="p/m", provider="p", model="m", base_url="https://h", price=Price())
+
+
+def plan_of(*targets: Target, budgets: tuple[Budget, ...] = ()) -> Plan:
+    return Plan(version=1, baseline="us", targets=targets, budgets=budgets)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"every_us": 200_000, "spread_us": 3600 * SECOND_US},
+        {"price": None, "workload": Workload(concurrency=1000, max_output_tokens=100_000, temperature=2.0)},
+        {"workload": Workload(prompt="x" * 100_000, timeouts=Timeouts(connect_us=1000, total_us=3600 * SECOND_US))},
+    ],
+)
+def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
+    """A value equal to its limit is allowed."""
+    budget = Budget(provider="p", usd_per_day=0.0, tokens_per_day=10**15)
+    assert limit_violations(plan_of(replace(PLANNED, **change), budgets=(budget,))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"every_us": 0}, "p/m has every_us 0, outside 200000 to "),
+        ({"spread_us": -1}, "p/m has spread_us -1, outside 0 to "),
+        ({"workload": Workload(concurrency=1001)}, "p/m has concurrency 1001, outside 1 to 1000"),
+        ({"workload": Workload(max_output_tokens=0)}, "p/m has max_output_tokens 0, outside 1 to "),
+        ({"workload": Workload(temperature=math.nan)}, "p/m has temperature nan, outside 0 to 2"),
+        ({"workload": Workload(timeouts=Timeouts(first_token_us=0))}, "p/m has first_token_us 0, outside 1000 to "),
+        ({"workload": Workload(prompt="")}, "p/m has bytes of the prompt 0, outside 1 to "),
+        ({"price": Price(usd_per_m_output=-1.0)}, "p/m has usd_per_m_output -1, outside 0 to "),
+        ({"credential": "x" * 201}, "p/m has characters of the credential 201, outside 0 to 200"),
+        ({"dialect": "x" * 201}, "p/m has characters of the dialect 201, outside 1 to 200"),
+        ({"region": "x" * 201}, "p/m has characters of the region 201, outside 0 to 200"),
+        ({"name": ""}, "target 7 has characters of the name 0, outside 1 to "),
+        ({"provider": "policy:total"}, "p/m has the provider 'policy:total': the prefix policy: is "),
+    ],
+)
+def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) -> None:
+    """The sentence names the target, the value and the limit."""
+    [problem] = limit_violations(plan_of(replace(PLANNED, **change)))
+    assert problem.startswith(sentence)
+
+
+def test_the_whole_plan_has_limits() -> None:
+    """The totals of targets, budgets and prompts are limited too, and a NaN budget is refused."""
+    long = replace(PLANNED, workload=Workload(prompt="x" * workloads.MAX_PROMPT_BYTES))
+    assert limit_violations(plan_of(*[long] * 61)) == [
+        "the plan has bytes of all prompts 6100000, outside 0 to 6000000"
+    ]
+    assert limit_violations(plan_of(*[PLANNED] * 1001)) == ["the plan has targets 1001, outside 0 to 1000"]
+    nan = Budget(provider="p", usd_per_day=math.nan)
+    assert limit_violations(plan_of(budgets=(nan,))) == ["the budget of p has usd_per_day nan, outside 0 to 1000000"]

@@ -120,9 +120,7 @@ def test_the_next_instant_is_the_earliest(count: int) -> None:
 
 @given(INSTANTS, IDS, VANTAGES, st.integers(200_000, HOUR_US), st.integers(0, HOUR_US))
 def test_a_round_starts_within_itself(at: int, number: int, vantage: str, every_us: int, spread_us: int) -> None:
-    """The start depends only on plan, vantage and round. It lies within the round, and without a spread at least nine
-    tenths of an interval after the previous one, so that an answer of that duration never meets the next probe.
-    """
+    """The start lies in the round, and without a spread nine tenths of an interval after the previous one."""
     of = timing(target(number, every_us=every_us, spread_us=min(spread_us, every_us - 1)), vantage)
     here = of.latest(at)
     assert here == of.round(here.round_at)
@@ -147,9 +145,7 @@ def test_the_jitter_of_a_long_interval_is_short() -> None:
 
 
 def test_a_spread_staggers_the_fleet() -> None:
-    """Of twenty vantages half have another place in the order from one round to the next; without a spread all begin
-    together.
-    """
+    """From round to round half of the vantages change places; without a spread all begin together."""
     names = [f"v{n}" for n in range(20)]
     fleet = [timing(target(spread_us=9 * SECOND_US), name) for name in names]
     orders = [sorted(fleet, key=lambda one: one.offset_us(at)) for at in range(0, 400 * SECOND_US, 10 * SECOND_US)]
@@ -215,9 +211,7 @@ def test_a_burst_is_not_probed_with_others() -> None:
 def test_each_round_lived_through_is_due_or_missed_once(
     number: int, vantage: str, spread_us: int, steps_us: list[int], start: int
 ) -> None:
-    """However irregularly the clock is looked at: every round begins once or is missed once, and none is begun early,
-    or later than its grace.
-    """
+    """However irregularly the clock is read, every round begins once, within its grace, or is missed once."""
     of = target(number, spread_us=spread_us)
     schedule, now, begun = Schedule([of], now_at=start, vantage=vantage), start, []
     for step in steps_us:
@@ -255,9 +249,7 @@ def test_a_new_plan_begins_no_round_again(
     [(HOUR_US, 360), (-HOUR_US, 0), (3 * SECOND_US, 0), (-3 * SECOND_US, 0), (-25 * SECOND_US, 0)],
 )
 def test_rounds_realign_after_a_step(step_us: int, missed: int, spread_us: int) -> None:
-    """After a step of the wall clock the next round is again one of the fleet's, within an interval and a tenth and
-    what a small step back takes; rounds that the step leapt over are missed.
-    """
+    """After a step the next round is one of the fleet's, and rounds that the step passed over are missed."""
     of = target(spread_us=spread_us)
     schedule = Schedule([of], now_at=0, vantage="sg-1")
     now = (schedule.next_at() or 0) + 2 * HOUR_US

@@ -25,12 +25,10 @@ def sample(number: int) -> Sample:
 
 def drained(spool: Spool) -> list[tuple[int, int, list[Sample]]]:
     """(epoch, seq, samples) of every batch."""
-    found = []
-    while (batch := spool.lease()) is not None:
-        found.append(
-            (batch.epoch, batch.seq, [codec.decode(Sample, sample_pb2.Sample.FromString(b)) for b in batch.bodies])
-        )
-    return found
+    return [
+        (one.epoch, one.seq, [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in one.bodies])
+        for one in iter(spool.lease, None)
+    ]
 
 
 def full_spool(folder: Path) -> tuple[Path, int]:
@@ -56,6 +54,19 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, int]:
     return path.read_bytes(), epoch
 
 
+def damaged_spool(folder: Path) -> Spool:
+    """An open spool of three samples, the second of which is damaged."""
+    spool = Spool(folder / "spool.sqlite3")
+    for number in range(3):
+        spool.record(sample(number))
+    spool._db.execute("update waiting set body = x'00' where id = 2")
+    return spool
+
+
+def no_room(*_arguments: object, **_named: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def damage_page(content: bytearray, chance: Random) -> None:
     page = chance.randrange(1, len(content) // PAGE)
     at, length = page * PAGE + chance.randrange(PAGE // 2), chance.randrange(16, PAGE // 2)
@@ -77,9 +88,7 @@ def replace_all(content: bytearray, chance: Random) -> None:
 @pytest.mark.parametrize("damage", [damage_page, damage_header, truncate_file, replace_all])
 @pytest.mark.parametrize("seed", range(8))
 def test_readable_samples_are_salvaged(tmp_path: Path, template: tuple[bytes, int], damage: object, seed: int) -> None:
-    """After any damage the spool works, each salvaged sample is unaltered and occurs once, sealed batches keep their
-    number, nothing else has a number of the old epoch, and the account holds.
-    """
+    """Each salvaged sample is unaltered and occurs once, sealed batches keep their number, and the account holds."""
     content, epoch = bytearray(template[0]), template[1]
     damage(content, Random(seed))  # type: ignore[operator]
     path = tmp_path / "spool.sqlite3"
@@ -132,10 +141,7 @@ def test_unreadable_samples_are_counted(tmp_path: Path, template: tuple[bytes, i
 
 def test_damage_while_running_is_salvaged_too(tmp_path: Path) -> None:
     """A sample damaged under a running agent is detected before its delivery; recording continues in a new file."""
-    spool = Spool(tmp_path / "spool.sqlite3")
-    for number in range(3):
-        spool.record(sample(number))
-    spool._db.execute("update waiting set body = x'00' where id = 2")
+    spool = damaged_spool(tmp_path)
     batch = spool.lease()
     assert batch is not None
     assert (batch.samples, spool.stats().account.dropped) == (2, {"spool_damaged": 1})
@@ -174,17 +180,8 @@ def test_damaged_files_do_not_accumulate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_writable", [True, False])
 def test_salvage_without_room_for_a_copy(tmp_path: Path, *, is_writable: bool) -> None:
-    """If the damaged file cannot be copied, it is read in place; if its samples cannot be written either, they are
-    counted and stay in the damaged file. Recording continues in both cases.
-    """
-    spool = Spool(tmp_path / "spool.sqlite3")
-    for number in range(3):
-        spool.record(sample(number))
-    spool._db.execute("update waiting set body = x'00' where id = 2")
-
-    def no_room(*_arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    """Without room the file is read in place; samples that cannot be written are counted and stay in it."""
+    spool = damaged_spool(tmp_path)
     with pytest.MonkeyPatch.context() as disk:
         disk.setattr(shutil, "copyfile", no_room)
         if not is_writable:
@@ -199,14 +196,7 @@ def test_salvage_without_room_for_a_copy(tmp_path: Path, *, is_writable: bool) -
 
 def test_a_failed_salvage_is_tried_again(tmp_path: Path) -> None:
     """If not even an empty spool can be written, the call fails; the next call that finds room salvages the spool."""
-    spool = Spool(tmp_path / "spool.sqlite3")
-    for number in range(3):
-        spool.record(sample(number))
-    spool._db.execute("update waiting set body = x'00' where id = 2")
-
-    def no_room(*_arguments: object, **_named: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    spool = damaged_spool(tmp_path)
     with pytest.MonkeyPatch.context() as disk:
         disk.setattr(tempfile, "TemporaryDirectory", no_room)
         with pytest.raises(OSError, match="No space"):
@@ -214,8 +204,5 @@ def test_a_failed_salvage_is_tried_again(tmp_path: Path) -> None:
     spool.record(sample(3))
     batch = spool.lease()
     assert batch is not None
-    assert (batch.samples, spool.stats().account.dropped, spool.stats().account.holds) == (
-        3,
-        {"spool_damaged": 1},
-        True,
-    )
+    account = spool.stats().account
+    assert (batch.samples, account.dropped, account.holds) == (3, {"spool_damaged": 1}, True)

@@ -3,29 +3,37 @@
 import contextlib
 import os
 import sqlite3
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.settings import Drain
-from isochrone_agent.spool import batches, database
+from isochrone_agent.spool import batches, database, inspection
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire import codec
-from isochrone_wire.model import DAY_US, Account, Outcome, Plan, Sample, Spend
+from isochrone_wire.model import DAY_US, Account, BatchRange, Outcome, Plan, Sample, Spend
 from isochrone_wire.v1 import sample_pb2
 from testdata.samples import realistic_sample
 
 
-def sample(number: int, **more: object) -> Sample:
-    return Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number, **more)  # type: ignore[arg-type]
+def sample(number: int, **more: Any) -> Sample:
+    fields: dict[str, Any] = {"target_id": 1, "round_at": number, "outcome": Outcome.OK, "dispatched_at": number}
+    return Sample(**(fields | more))
 
 
-def spool_of(folder: Path, numbers: range, **more: object) -> Spool:
-    spool = Spool(folder / "spool.sqlite3", **more)  # type: ignore[arg-type]
+def spool_of(folder: Path, numbers: range, **more: Any) -> Spool:
+    spool = Spool(folder / "spool.sqlite3", **more)
     for number in numbers:
         spool.record(sample(number))
     return spool
@@ -92,9 +100,7 @@ def test_a_restored_file_repeats_no_number(tmp_path: Path) -> None:
 
 
 def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None:
-    """A sealed batch keeps epoch and number, because it may be stored already. Once acknowledged it counts as stored
-    under an earlier epoch; new samples count under the current one.
-    """
+    """A sealed batch keeps epoch and number, because it may be stored; it counts under an earlier epoch."""
     first = spool_of(tmp_path, range(1))
     sealed = leased(first)
     first.record(sample(1))
@@ -160,9 +166,7 @@ def test_rejected_samples_are_counted_as_dropped(tmp_path: Path) -> None:
 
 
 def test_reasons_of_a_hostile_collector_are_bounded(tmp_path: Path) -> None:
-    """Every push has the counts by reason. A collector that invents reasons cannot make pushes too large for good; the
-    account holds, also after the batch was delivered again.
-    """
+    """A collector that invents reasons cannot make pushes too large; the account holds, also after a redelivery."""
     spool = spool_of(tmp_path, range(200))
     spool.acknowledge(leased(spool), rejected={f"{number}{'x' * 10_000}": 1 for number in range(200)})
     dropped = spool.stats().account.dropped
@@ -390,3 +394,238 @@ def test_a_spool_of_another_format_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(SpoolError, match=r"another version .*format 9"):
         Spool(tmp_path / "spool.sqlite3")
     assert not list(tmp_path.glob("*damaged*"))
+
+
+def test_a_second_agent_is_refused(tmp_path: Path) -> None:
+    """A spool in use is refused with the pid of its agent; after that agent has closed it, it can be opened."""
+    first = spool_of(tmp_path, range(1))
+    with pytest.raises(SpoolError, match=rf"in use by the agent with pid {os.getpid()}, since 20") as caught:
+        Spool(tmp_path / "spool.sqlite3")
+    assert "--data-dir" in caught.value.hint
+    first.close()
+    assert Spool(tmp_path / "spool.sqlite3").stats().account.finished == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
+def test_another_users_spool_is_refused(tmp_path: Path) -> None:
+    """An agent that runs as another user than the owner names the owner."""
+    Spool(tmp_path / "spool.sqlite3").close()
+    os.chown(tmp_path / "spool.sqlite3", 65534, 65534)
+    with pytest.raises(SpoolError, match="belongs to nobody, and this agent runs as root"):
+        Spool(tmp_path / "spool.sqlite3")
+
+
+def test_the_reserve_takes_space_until_it_is_released(tmp_path: Path) -> None:
+    """The reserve is a file of 2 MB; another agent on the same spool finds it, and a release deletes it."""
+    spool = tmp_path / "spool.sqlite3"
+    file = tmp_path / "spool.sqlite3.reserve"
+    for _ in range(2):
+        assert database.DiskReserve(spool).allocate()
+        assert file.stat().st_size == database.RESERVE_BYTES
+    database.DiskReserve(spool).release()
+    assert not file.exists()
+
+
+def delivered(spool: Spool, numbers: range, **rejected: int) -> list[SealedBatch]:
+    """Record samples and acknowledge each in a batch of its own."""
+    sent = []
+    for number in numbers:
+        spool.record(sample(number))
+        sent.append(leased(spool))
+        spool.acknowledge(sent[-1], rejected=rejected)
+    return sent
+
+
+def rest(spool: Spool) -> list[SealedBatch]:
+    """Lease everything that is sealed."""
+    return list(iter(spool.lease, None))
+
+
+def test_missing_batches_are_delivered_again(tmp_path: Path) -> None:
+    """The batches that the collector lacks are sealed again, unchanged, after a restart too; the account holds."""
+    path = tmp_path / "spool.sqlite3"
+    spool = Spool(path, drain=Drain.OLDEST)
+    sent = delivered(spool, range(5))
+    assert spool.replay_ranges() == (BatchRange(epoch=spool.epoch, first_seq=1, last_seq=5),)
+    spool.close()
+    again = Spool(path, drain=Drain.OLDEST)
+    assert again.redeliver([BatchRange(epoch=sent[0].epoch, first_seq=3, last_seq=9)]) == 3
+    stats = again.stats()
+    assert (stats.stored, stats.earlier, stats.waiting, stats.account.holds) == (2, 2, 3, True)
+    assert again.replay_ranges() == (BatchRange(epoch=sent[0].epoch, first_seq=1, last_seq=2),)
+    resent = rest(again)
+    assert resent == sent[2:]
+    for batch in resent:
+        again.acknowledge(batch)
+    assert (again.stats().stored, again.stats().account.holds) == (5, True)
+    assert again.redeliver([BatchRange(epoch=1, first_seq=1, last_seq=9)]) == 0
+
+
+def test_rejected_samples_are_counted_once(tmp_path: Path) -> None:
+    """A batch that is delivered again gives back what it had counted as stored and as dropped."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    delivered(spool, range(1))
+    delivered(spool, range(1, 2), too_long=1)
+    assert (dict(spool.stats().dropped), spool.stats().stored) == ({"too_long": 1}, 1)
+    assert spool.redeliver(spool.replay_ranges()) == 2
+    assert (dict(spool.stats().dropped), spool.stats().stored, spool.stats().account.holds) == ({}, 0, True)
+
+
+@pytest.mark.parametrize("keep", [0, 2_000])
+def test_copies_are_bounded_in_size(tmp_path: Path, keep: int) -> None:
+    """The newest copies within the limit are kept; none at all with a limit of 0."""
+    spool = Spool(tmp_path / "spool.sqlite3", keep_bytes=keep)
+    delivered(spool, range(60))
+    size = database.value(spool._db, "select coalesce(sum(length(body)), 0) from replay")
+    assert size <= keep
+    if keep:
+        assert size > keep / 2
+        assert spool.replay_ranges()[0].last_seq == 60
+
+
+def test_copies_are_bounded_in_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of batches that were acknowledged two days ago are deleted."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    delivered(spool, range(3))
+    later_at = now_at() + batches.MAX_AGE_US + 1
+    monkeypatch.setattr(spool_module, "now_at", lambda: later_at)
+    delivered(spool, range(3, 4))
+    assert [(one.first_seq, one.last_seq) for one in spool.replay_ranges()] == [(4, 4)]
+
+
+def test_copies_are_the_first_to_go(tmp_path: Path) -> None:
+    """A full spool deletes copies before it drops samples, and counts none."""
+    spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=1_000_000)
+    for number in range(400):
+        spool.record(realistic_sample(number))
+        spool.acknowledge(leased(spool))
+    assert spool.replay_ranges()
+    number = 1000
+    while not (dropped := spool.stats().dropped):
+        spool.record(realistic_sample(number))
+        number += 1
+    assert (set(dropped), spool.replay_ranges()) == ({spool_module.SPOOL_FULL}, ())
+
+
+def test_samples_of_unknown_targets_are_held(tmp_path: Path) -> None:
+    """They are sealed apart, and not leased before they are released; the others are delivered."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    for number in range(6):
+        spool.record(sample(number, target_id=number % 2))
+    [batch] = rest(spool)
+    assert spool.park(batch, {1})
+    [others] = rest(spool)
+    assert (others.samples, others.seq > batch.seq, spool.stats().waiting) == (3, True, 6)
+    spool.acknowledge(others)
+    assert spool.lease() is None
+    spool.unpark()
+    [held] = rest(spool)
+    assert (held.samples, len({batch.seq, others.seq, held.seq})) == (3, 3)
+    assert not spool.park(held, {0, 1})
+    assert spool.stats().account.holds
+
+
+def test_samples_of_unknown_targets_are_dropped_after_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these, counted by reason."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    for number in range(4):
+        spool.record(sample(number, target_id=number % 2))
+    [batch] = rest(spool)
+    later_at = now_at() + batches.MAX_PARKED_US + 1
+    monkeypatch.setattr(spool_module, "now_at", lambda: later_at)
+    assert spool.park(batch, {1})
+    stats = spool.stats()
+    assert (dict(stats.dropped), stats.waiting, stats.account.holds) == ({"unknown_target": 2}, 2, True)
+
+
+class _Scenario:
+    """A spool, its leased batches, and the batches that a collector has stored, by (epoch, seq)."""
+
+    def __init__(self, path: Path, drain: Drain) -> None:
+        self.path = path
+        self.drain = drain
+        self.spool = self._open()
+        self.leased: list[SealedBatch] = []
+        self.stored: dict[tuple[int, int], SealedBatch] = {}
+        self.recorded = 0
+        self.random = Random(1)
+
+    def _open(self) -> Spool:
+        return Spool(self.path, limit_bytes=120_000, drain=self.drain)
+
+    def record(self) -> None:
+        """Record some samples."""
+        for _ in range(self.random.choice([1, 3, 60])):
+            self.recorded += 1
+            text = self.random.randbytes(100).hex()
+            self.spool.record(sample(self.recorded, error=text), [Spend(provider="p", day_at=0, requests=1)])
+
+    def lease(self) -> None:
+        """Start a call."""
+        batch = self.spool.lease(seal=self.random.random() < 0.5)
+        if batch is not None:
+            self.leased.append(batch)
+
+    def _pop_leased(self) -> SealedBatch | None:
+        return self.leased.pop(self.random.randrange(len(self.leased))) if self.leased else None
+
+    def store(self) -> None:
+        """The collector commits a batch and replies."""
+        if (batch := self._pop_leased()) is not None:
+            assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
+            rejected = {"absurd_time": 1} if self.random.random() < 0.2 else {}
+            self.spool.acknowledge(batch, rejected=rejected)
+
+    def lose_reply(self) -> None:
+        """The collector commits a batch, and the reply is lost."""
+        if (batch := self._pop_leased()) is not None:
+            assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
+            self.spool.release(batch)
+
+    def refuse(self) -> None:
+        """The collector refuses a batch."""
+        if (batch := self._pop_leased()) is not None:
+            if (batch.epoch, batch.seq) in self.stored:
+                self.spool.release(batch)
+            else:
+                self.spool.split(batch, "no")
+
+    def reopen(self) -> None:
+        """The agent restarts."""
+        self.spool.close()
+        self.leased.clear()
+        self.spool = self._open()
+
+    def retry_quarantine(self) -> None:
+        """An operator retries the quarantine."""
+        self.spool.retry_quarantine()
+
+
+STEPS: list[Callable[[_Scenario], None]] = [
+    _Scenario.record,
+    _Scenario.record,
+    _Scenario.lease,
+    _Scenario.lease,
+    _Scenario.store,
+    _Scenario.lose_reply,
+    _Scenario.refuse,
+    _Scenario.reopen,
+    _Scenario.retry_quarantine,
+]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(STEPS), max_size=60), st.sampled_from(Drain))
+def test_the_account_holds_at_every_instant(steps: list[Callable[[_Scenario], None]], drain: Drain) -> None:
+    """Recording, sealing, storing, losing replies, refusing, dropping for room and reopening, in any order: finished =
+    stored + spooled + dropped, no number is used for two different batches, and verification finds no problem.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = _Scenario(Path(folder, "spool.sqlite3"), drain)
+        for step in steps:
+            step(scenario)
+            account = scenario.spool.stats().account
+            assert account.holds, account
+            assert account.finished == scenario.recorded
+        scenario.spool.close()
+        assert inspection.verify_spool(scenario.path) == []

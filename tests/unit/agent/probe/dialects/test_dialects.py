@@ -32,9 +32,7 @@ def test_each_shape_comes_to_its_sample(case: Transcript) -> None:
 
 @pytest.mark.parametrize("case", [case for case in EVERY if case.every_ms], ids=by_name)
 def test_reasoning_is_counted_where_it_was_told(case: Transcript) -> None:
-    """Speed, first chunk and cost of a reasoning model's stream are those of what came when, to the token; where the
-    provider leaves open what of its output was told, there is no speed, and no flag that it was buffered.
-    """
+    """Speed, first chunk and cost of reasoning are exact; an unknown share of the output has no speed, and no flag."""
     sample = replay(case.dialect, arrivals(case.body, case.every_ms))
     assert sample.tokens_per_second == pytest.approx(case.tokens_per_second)
     assert (sample.output_tokens, sample.first_chunk_tokens) == (case.output_tokens, case.first_chunk_tokens)
@@ -162,9 +160,7 @@ def test_effort_is_pinned_in_each_apis_words(dialect: str, model: str, effort: s
 @pytest.mark.parametrize("model", ["m-1", "claude-opus-4-5", "claude-opus-4-7", "gemini-2.5-flash", "gemini-3.5-flash"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_effort_is_left_out(dialect: str, model: str) -> None:
-    """Each word there is asks for something of its own or for what its neighbours do; one that there is not goes out as
-    it is, for the provider to refuse, and is never taken for none.
-    """
+    """Each effort is a parameter of the request; an unknown one is sent as it is, for the provider to refuse."""
     known = supported_efforts(dialect, model)
     for effort in (*(known or ()), "strenuous"):
         assert thinking(request(dialect, model=model, reasoning_effort=effort)[2])
