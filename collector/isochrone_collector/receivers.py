@@ -5,7 +5,7 @@ No error repeats an address, a key or a secret.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
@@ -147,18 +147,20 @@ class _Reader:
             kind = Format(str(self.part.get("format")))
         except ValueError:
             raise ValueError(unknown("format", str(self.part.get("format")), list(Format))) from None
-        name = self.part.get("name")
+        name, headers = self.part.get("name"), self.part.get("headers", {})
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError("`name` is 1 to 40 letters, digits, dots, dashes or underscores")
         if unknown_keys := [key for key in self.part if key not in _KEYS | _OWN_KEYS[kind]]:
             raise ValueError(unknown("key", str(unknown_keys[0]), sorted(_KEYS | _OWN_KEYS[kind])))
+        if not isinstance(headers, dict) or not all(isinstance(one, str) for one in headers):
+            raise ValueError("`headers` are names with values")
         return Receiver(
             name=name,
             format=kind,
             url=check_url(self._url(kind), allow_http=self.part.get("allow_http") is True),
             secret=webhook_signature.parse_secret(self._secret("secret")) if kind is Format.STANDARD else b"",
             key=self._secret("key") if "key" in _OWN_KEYS[kind] else "",
-            headers={name: self._given(value, "headers") for name, value in self._headers()},
+            headers={name: self._given(value, "headers") for name, value in headers.items()},
             body=self._body() if kind is Format.TEMPLATE else None,
             kinds=self._kinds() if "kinds" in self.part else _DEFAULT_KINDS.get(kind),
             group_us=self._duration("group", DEFAULT_GROUP_US, (0, _MAX_GROUP_US)),
@@ -198,12 +200,6 @@ class _Reader:
                     raise ValueError(f"`{name}`: others can read {path}: run chmod 600 {path}")
                 return text
         raise ValueError(f"`{name}` is a text, `{{env: NAME}}` or `{{file: PATH}}`")
-
-    def _headers(self) -> Iterable[tuple[str, object]]:
-        headers = self.part.get("headers", {})
-        if not isinstance(headers, dict) or not all(isinstance(name, str) for name in headers):
-            raise ValueError("`headers` are names with values")
-        return headers.items()
 
     def _body(self) -> object:
         body = self.part.get("body")

@@ -81,7 +81,10 @@ class DriftDetection:
     async def _run(self) -> None:
         now_at = self.clock()
         if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
-            self._begin(now_at)
+            # Forget everything: another collector may have led meanwhile.
+            self._read, self._read_at = set(), 0
+            self._unsettled, self._settled_until, self._late = UnsettledRounds(), 0, {}
+            self._new.begin(now_at - _SETTLED_US - OVERLAP_US)
         async with self.database.connection() as connection:
             batches = await self._new.read(connection, now_at)
         await asyncio.to_thread(self._keep, batches, now_at)
@@ -97,12 +100,6 @@ class DriftDetection:
                 self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _SERIES_AT_ONCE])
             await self._record()
         self._ended_at = self.clock()
-
-    def _begin(self, now_at: int) -> None:
-        """Forget everything: another collector may have led meanwhile."""
-        self._read, self._read_at = set(), 0
-        self._unsettled, self._settled_until, self._late = UnsettledRounds(), 0, {}
-        self._new.begin(now_at - _SETTLED_US - OVERLAP_US)
 
     def _keep(self, batches: Iterable[NewBatch], now_at: int) -> None:
         new: dict[str, list[Records]] = {}

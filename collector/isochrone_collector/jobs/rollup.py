@@ -75,7 +75,11 @@ class Rollup:
         async with self._database.transaction() as connection:
             done = await job_state.progress(connection)
             if LATE not in done:
-                first_at = await self._oldest_day(connection, at)
+                first_at = day_of(at)
+                for day_at in await partitions.days(connection):
+                    if day_at < at and await rollups.any_samples(connection, _day(day_at)):
+                        first_at = day_at
+                        break
                 # Samples that are received from now on may be late for hours that are summarised before.
                 done = {LATE: at, Resolution.HOUR.job: first_at, Resolution.DAY.job: first_at}
                 for name, until_at in done.items():
@@ -83,12 +87,6 @@ class Rollup:
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
             done |= await _set_back(connection, done, at)
         return done
-
-    async def _oldest_day(self, connection: Connection, at: int) -> int:
-        for day_at in await partitions.days(connection):
-            if day_at < at and await rollups.any_samples(connection, _day(day_at)):
-                return day_at
-        return day_of(at)
 
     async def _next_hours(self, done_until: int, until_at: int) -> int:
         """Summarise the next hour, or skip a day without samples; return the instant until which hours are done."""

@@ -75,7 +75,11 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     receivers = _receivers(settings.receivers, database, clock, stack)
     alerts = AlertService(database=database, receivers=receivers, clock=clock.now_at)
     notifications.handle(Channel.ALERTS, alerts.wake)
-    disk_watch = await _disk_watch(settings, alerts, clock)
+    # Without a database URL the data folder has the embedded PostgreSQL.
+    folder = settings.data_dir if settings.database_url is None else None
+    low = settings.disk_low_percent
+    disk_watch = DiskWatch(folder=folder, low_percent=low, alerting=alerts, clock=clock.now_at)
+    await disk_watch.run()
     reached = settings.http if settings.http and settings.listen.is_loopback else settings.listen
     certificates = (
         Certificates(settings.tls, data_dir=settings.data_dir, host=reached.host) if settings.tls is not None else None
@@ -158,19 +162,6 @@ async def _publishing(
     )
     await publishing.publisher.refresh()
     return publishing
-
-
-async def _disk_watch(settings: Settings, alerts: AlertService, clock: ClockGuard) -> DiskWatch:
-    """Create the disk watch, with the free space measured."""
-    disk_watch = DiskWatch(
-        # The data folder has the embedded PostgreSQL unless there is a database URL.
-        folder=settings.data_dir if settings.database_url is None else None,
-        low_percent=settings.disk_low_percent,
-        alerting=alerts,
-        clock=clock.now_at,
-    )
-    await disk_watch.run()
-    return disk_watch
 
 
 async def _ingest(

@@ -145,7 +145,11 @@ async def _prepare(
     while not stop_requested.is_set():
         try:
             async with AsyncExitStack() as attempt:
-                await _migrate(conninfo)
+                done = await asyncio.to_thread(schema.migrate, conninfo)
+                if done.distributed:
+                    _log.info("database.distributed", tables=", ".join(done.distributed))
+                migrated = done.before != done.after
+                _log.info("database.ready", address=describe(conninfo), revision=done.after, migrated=migrated)
                 parts = await assemble(settings, conninfo, attempt)
                 stack.push_async_callback(attempt.pop_all().aclose)
                 return parts
@@ -156,14 +160,6 @@ async def _prepare(
         with suppress(TimeoutError):
             await asyncio.wait_for(stop_requested.wait(), _RETRY_S)
     return None
-
-
-async def _migrate(conninfo: str) -> None:
-    done = await asyncio.to_thread(schema.migrate, conninfo)
-    if done.distributed:
-        _log.info("database.distributed", tables=", ".join(done.distributed))
-    migrated = done.before != done.after
-    _log.info("database.ready", address=describe(conninfo), revision=done.after, migrated=migrated)
 
 
 @asynccontextmanager
