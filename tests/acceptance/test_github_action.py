@@ -93,11 +93,6 @@ def is_open(port: int) -> bool:
     return False
 
 
-def verdicts(done: Done) -> dict[str, bool]:
-    """Whether each limit is kept, by metric."""
-    return {verdict["metric"]: verdict["kept"] for verdict in done.document["limits"]}
-
-
 def test_no_input_is_part_of_a_script() -> None:
     """Scripts have no expressions; only variables have, each the value of one input, and each input is used."""
     assert [step["run"] for step in (INSTALL, PROBE) if "${{" in step["run"]] == []
@@ -118,59 +113,42 @@ def test_shellcheck_finds_nothing(step: Mapping[str, Any]) -> None:
     assert done.stdout == ""
 
 
-def test_limits_that_are_kept(temp: Path, fault_simulator: Simulator, tmp_path: Path) -> None:
-    """The step succeeds; the document has both verdicts, and the summary the runs."""
-    done = run_step(
-        PROBE,
-        temp,
-        tmp_path,
-        base_url=fault_simulator.base_url,
-        model="fault-none",
-        runs="3",
-        max_ttft="60s",
-        min_tps="0.1",
-    )
-    assert (done.code, done.outputs["exit-code"]) == (0, "0"), done.log
-    assert verdicts(done) == {"ttft_us": True, "tokens_per_second": True}
-    assert len(done.document["samples"]) == 3
-    assert "limit kept: first token after at most 60000 ms; the median of 3 runs is" in done.summary
-    assert done.summary.count("| ok") == 3  # a busy machine may be named behind it
+DEAD = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
+SLOW = {"model": SLOW_MODEL, "runs": "1"}
+KEPT = "limit kept: first token after at most 60000 ms; the median of 3 runs is"
+TTFT, SPEED = "limit not kept: first token after at most 50.0 ms", "limit not kept: at least 1000000.0 tokens/s"
 
 
 @pytest.mark.parametrize(
-    ("limits", "sentence"),
+    "case",
     [
-        ({"max_ttft": "50ms", "min_tps": "0.1"}, "limit not kept: first token after at most 50.0 ms"),
-        ({"max_ttft": "60s", "min_tps": "1000000"}, "limit not kept: at least 1000000.0 tokens/s"),
+        ({"model": "fault-none", "runs": "3", "max_ttft": "60s", "min_tps": "0.1"}, 0, 0, "", (KEPT,)),
+        ({**SLOW, "max_ttft": "50ms", "min_tps": "0.1"}, 5, 1, TTFT, (TTFT,)),
+        ({**SLOW, "max_ttft": "60s", "min_tps": "1000000"}, 5, 1, SPEED, (SPEED,)),
+        ({**DEAD, "runs": "2", "max_ttft": "5s"}, 1, None, "", ("2 of 2 runs failed", "connect\\_failed")),
+        ({**DEAD, "max_ttft": "500"}, 2, None, "'500' is not a duration: write for example 500ms", ()),
     ],
-    ids=["ttft", "speed"],
+    ids=["kept", "ttft", "speed", "dead", "usage"],
 )
-def test_a_limit_that_is_not_kept(
-    temp: Path, fault_simulator: Simulator, tmp_path: Path, limits: dict[str, str], sentence: str
+def test_the_step_ends_as_its_limits(
+    temp: Path,
+    fault_simulator: Simulator,
+    tmp_path: Path,
+    case: tuple[dict[str, str], int, int | None, str, tuple[str]],
 ) -> None:
-    """The step fails with 5; log and summary name the limit, and only that one."""
-    done = run_step(PROBE, temp, tmp_path, base_url=fault_simulator.base_url, model=SLOW_MODEL, runs="1", **limits)
-    assert (done.code, done.outputs["exit-code"]) == (5, "5"), done.log
-    assert list(verdicts(done).values()).count(False) == 1
-    assert sentence in done.log
-    assert sentence in done.summary
-    assert done.log.count("not kept") == 1
-
-
-def test_an_api_that_cannot_be_reached(temp: Path, tmp_path: Path) -> None:
-    """The step fails with 1, and the summary has the reason."""
-    done = run_step(PROBE, temp, tmp_path, base_url="http://127.0.0.1:1/v1", model="m", runs="2", max_ttft="5s")
-    assert (done.code, done.outputs["exit-code"]) == (1, "1"), done.log
-    assert "2 of 2 runs failed" in done.summary
-    assert "connect\\_failed" in done.summary
-
-
-def test_usage_is_explained_in_the_log(temp: Path, tmp_path: Path) -> None:
-    """A limit that cannot be read fails with 2 before any request."""
-    done = run_step(PROBE, temp, tmp_path, base_url="http://127.0.0.1:1/v1", model="m", max_ttft="500")
-    assert (done.code, done.outputs["exit-code"]) == (2, "2")
-    assert "'500' is not a duration: write for example 500ms" in done.log
-    assert done.summary == ""
+    """Kept limits succeed, a broken one fails with 5, dead APIs with 1 and usage with 2; log and summary state why."""
+    inputs, code, broken, log, summary = case
+    done = run_step(PROBE, temp, tmp_path, **{"base_url": fault_simulator.base_url, **inputs})
+    assert (done.code, done.outputs["exit-code"]) == (code, str(code)), done.log
+    assert log in done.log
+    assert [part for part in summary if part not in done.summary] == []
+    assert bool(done.summary) is bool(summary)
+    if broken is not None:
+        assert [verdict["kept"] for verdict in done.document["limits"]].count(False) == broken
+        assert {verdict["metric"] for verdict in done.document["limits"]} == {"ttft_us", "tokens_per_second"}
+        assert len(done.document["samples"]) == int(inputs["runs"])
+        assert done.log.count("not kept") == broken
+        assert broken or done.summary.count("| ok") == 3  # a busy machine may be named behind it
 
 
 @pytest.mark.parametrize("key", [API_KEY, "sk-simulator-other-key"], ids=["right", "wrong"])
