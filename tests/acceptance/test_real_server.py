@@ -5,7 +5,7 @@ from pathlib import Path
 from fixtures.agent import StartAgent
 from fixtures.collector import StartCollector
 from fixtures.transformers import ServedModel
-from testdata.commands import printed_rows
+from testdata.reading import printed_rows
 from testdata.waiting import eventually
 
 PLAN = """

@@ -12,7 +12,7 @@ from isochrone_client.formats import number
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US
-from testdata.commands import printed_rows
+from testdata.reading import printed_rows
 from testdata.waiting import eventually
 
 # A token of the second target costs so much that the sum has cents.

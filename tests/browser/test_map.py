@@ -13,8 +13,8 @@ from isochrone_client.formats import UNKNOWN
 from isochrone_collector.clock import now_at
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
-from testdata.commands import printed_rows
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, VANTAGES, Fleet, rounds_until
+from testdata.reading import printed_rows
 
 EU = "eu-central-1"
 LAB = "lab"

@@ -14,8 +14,8 @@ from isochrone_collector.clock import now_at
 from isochrone_common import identity_file
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import MINUTE_US, Vantage
-from testdata.commands import printed_rows
 from testdata.pushed_rounds import FIRST, PLAN, SECOND, SG, US, Fleet, rounds_until
+from testdata.reading import printed_rows
 from testdata.waiting import eventually
 
 HOSTILE = "<script>document.title=1</script>"

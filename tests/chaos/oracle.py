@@ -1,6 +1,6 @@
 """The conservation oracle: checks that every sample recorded by an agent is accounted for. Pure.
 
-What was recorded is known from the agents' journals and from copies of their spools, never from their counters.
+The agents' journals and copies of their spools have what was recorded; their counters are not used for it.
 """
 
 from collections import Counter

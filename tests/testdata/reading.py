@@ -1,5 +1,6 @@
 """The `isochrone` command against a collector, real or fake: in this process, and as a process of its own."""
 
+import json
 import os
 import select
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -15,6 +17,7 @@ from isochrone_client.cli import cli
 from testdata.preforked import Program
 
 PATIENCE = 60.0
+REGION = "us-east-2"
 Process = subprocess.Popen[bytes]
 
 
@@ -62,3 +65,39 @@ def stopped(process: Process) -> tuple[str, str]:
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     return stdout.decode(), stderr.decode()
+
+
+def printed(address: str, *words: str) -> dict[str, Any]:
+    """Return the document that a command prints about the collector at an address."""
+    done = run(address, *words, "--output", "json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def printed_rows(address: str, *words: str) -> list[dict[str, Any]]:
+    """Return the rows of that document."""
+    rows: list[dict[str, Any]] = printed(address, *words)["rows"]
+    return rows
+
+
+def options(file: Path, kind: str = "json") -> tuple[str, ...]:
+    """The arguments of the command without `--follow`."""
+    return ("routes", "export", "--region", REGION, "--output", kind, "--file", str(file))
+
+
+@contextmanager
+def following(collector: str, file: Path, *more: str, kind: str = "json") -> Iterator[Path]:
+    """The command as a process; yield the path of its messages. It ends with exit code 0 when it is asked to."""
+    messages, words = file.with_suffix(".log"), [*options(file, kind), "--follow", *more]
+    environment = {**os.environ, **variables(collector)}
+    with messages.open("wb") as log:
+        process = Program[bytes]("isochrone_client", *words, env=environment, stdout=log, stderr=log)
+    with process:
+        try:
+            yield messages
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0, messages.read_text()
+        finally:
+            process.kill()
+    assert "Traceback" not in messages.read_text()

@@ -20,9 +20,8 @@ WORDS = ("Recursion", " is", " naïve 再帰")
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The bytes of a response body, and the outcome, chunks and tokens that must come of them.
-
-    With `every_ms` the events come so many milliseconds apart, and there are a speed, a first chunk and a cost to them.
+    """The bytes of a response body, and the expected outcome, chunks and tokens; with `every_ms`, the milliseconds
+    between events, also the speed, the first chunk and the cost.
     """
 
     dialect: str

@@ -24,9 +24,9 @@ from isochrone_client.client import ReadClient
 from isochrone_client.errors import RefusedError
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
-from testdata.commands import printed
 from testdata.documented_commands import ROOT, blocks_of, make_checkout, section
 from testdata.pushed_rounds import FIRST, PLAN, SG, THIRD, US, Fleet, rounds_until, without
+from testdata.reading import printed
 from testdata.routes import EXPLANATION
 from testdata.waiting import eventually
 

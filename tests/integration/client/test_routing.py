@@ -25,10 +25,9 @@ from isochrone_wire.durations import HOUR_US
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteTable
-from testdata.commands import following, options
 from testdata.documented_commands import blocks_of, section
 from testdata.ports import free_port
-from testdata.reading import Process, lines_of, run, started, stopped
+from testdata.reading import Process, following, lines_of, options, run, started, stopped
 from testdata.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE, fresh
 from testdata.waiting import eventually
 

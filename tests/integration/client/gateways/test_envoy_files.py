@@ -16,7 +16,7 @@ from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
-from testdata.commands import following
+from testdata.reading import following
 from testdata.waiting import eventually
 
 PATIENCE = 10.0

@@ -19,8 +19,8 @@ from isochrone_client.gateways import renderer
 from isochrone_client.window import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
-from testdata.commands import following
 from testdata.ports import dead_url
+from testdata.reading import following
 from testdata.routes import CHAT
 from testdata.waiting import eventually
 
