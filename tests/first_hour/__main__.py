@@ -40,9 +40,7 @@ KEEPS_RUNNING = ("serve", "run")
 def main() -> int:
     """Return 0 without a defect."""
     parser = argparse.ArgumentParser(description="The first hour of a new user.")
-    parser.add_argument(
-        "--here", action="store_true", help="this checkout and its environment instead of a fresh clone"
-    )
+    parser.add_argument("--here", action="store_true", help="this checkout and its environment, not a fresh clone")
     parser.add_argument("--keep", type=Path, help="keep the clone and the home folder here")
     options = parser.parse_args()
     for port in PORTS:
@@ -93,7 +91,7 @@ def demo(newcomer: Newcomer) -> float:
 
 
 def _has_numbers(text: str) -> bool:
-    rows = re.findall(r"^(?:\S+/)?(?:kimi-k2\.5|glm-5|qwen3-32b) +(\d*)", text, re.MULTILINE)
+    rows = re.findall(r"^(?:▸ |  )(?:\S+/)?(?:kimi-k2\.5|glm-5|qwen3-32b) +(\d*)", text, re.MULTILINE)
     return len(rows) >= 3 and all(rows)
 
 

@@ -7,6 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import structlog
 
@@ -93,7 +94,8 @@ class Enrolment:
             else:
                 _check_names(name, role, region)
                 await self._check_new(connection, name, region)
-            token = JoinToken(id=_new_id(), secret=_new_secret(), fingerprint=self._fingerprint())
+            made = _new_credential()
+            token = JoinToken(id=made.id, secret=made.secret, fingerprint=self._fingerprint())
             row = InvitationRow(
                 id=token.id,
                 name=name,
@@ -120,10 +122,13 @@ class Enrolment:
         `ResourceExhausted`.
         """
         now_at = self._clock()
-        token = _parsed(token_text, client_key)
-        credential = (
-            derive_credential(token, client_key) if client_key else Credential(id=_new_id(), secret=_new_secret())
-        )
+        if client_key and len(client_key) != CLIENT_KEY_BYTES:
+            raise BadRequest(f"the client key must have {CLIENT_KEY_BYTES} bytes")
+        try:
+            token = parse_join_token(token_text)
+        except ValueError as error:
+            raise Unauthenticated(str(error)) from None
+        credential = derive_credential(token, client_key) if client_key else _new_credential()
         with without_details():
             await self._verify(token, address, now_at)
             row, issued = await self._admit(token, credential, now_at)
@@ -146,7 +151,7 @@ class Enrolment:
         async with self._database.transaction() as connection:
             await access.lock(connection)
             row = await access.credential(connection, credential.id)
-            if row is None or not _has_secret(row, credential.secret) or not row.is_valid(now_at):
+            if row is None or not _is_held(row, credential, now_at):
                 raise Unauthenticated("this credential is not valid, so it cannot be renewed")
             if row.lifetime_us is None:
                 raise BadRequest("this credential has no lifetime, so it is not renewed")
@@ -162,13 +167,12 @@ class Enrolment:
             if issued is None or not issued.is_valid(now_at):
                 raise Unauthenticated(f"the credential of {row.name!r} was renewed, and its successor has ended")
             return issued, successor
-        renewal_key = _new_secret()
+        renewal_key = _new_credential().secret
         successor = derive_successor(credential, renewal_key)
         await access.set_renewal_key(connection, row.id, renewal_key)
         issued = _issued(successor, row, now_at, renews=row.id)
         await access.issue(connection, issued)
-        target = f"{row.role} {row.name}"
-        await audit.record(connection, at=now_at, action="access.renew", target=target, principal=row.name)
+        await _record(connection, "access.renew", row, now_at)
         _log.info("access.renewed", name=row.name, role=row.role, region=row.region)
         return issued, successor
 
@@ -194,15 +198,16 @@ class Enrolment:
             # A concurrent revocation must see either the credential or the open invitation.
             await access.lock(connection)
             row = _checked(await access.invitation(connection, token.id), token)
-            if row.used_at is not None and (earlier := await _issued_before(connection, credential, now_at)):
+            earlier = await access.credential(connection, credential.id) if row.used_at is not None else None
+            if earlier and _is_held(earlier, credential, now_at):  # the reply was lost
                 return row, earlier
-            if not await access.use(connection, _open_invitation(row, now_at).id, used_at=now_at):
+            _check_open(row, now_at)
+            if not await access.use(connection, row.id, used_at=now_at):
                 raise Unauthenticated("the join token was used a moment ago; ask for another")
             issued = _issued(credential, row, now_at)
             await access.issue(connection, issued)
             await access.end_earlier(connection, issued, expires_at=now_at + row.overlap_us)
-            target = f"{row.role} {row.name}"
-            await audit.record(connection, at=now_at, action="access.join", target=target, principal=row.name)
+            await _record(connection, "access.join", row, now_at)
         return row, issued
 
     async def list_access(self) -> AccessList:
@@ -211,7 +216,7 @@ class Enrolment:
         async with self._database.connection() as connection:
             rows = await access.credentials(connection)
             invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
-        return AccessList(access=(*(_access(row, now_at) for row in rows), *(_open(row) for row in invited)))
+        return AccessList(access=(*(_access(row, now_at) for row in rows), *(_access(row, now_at) for row in invited)))
 
     async def revoke(self, name: str) -> int:
         """End all credentials and open invitations of a name, at once here and within seconds elsewhere; how many.
@@ -220,7 +225,8 @@ class Enrolment:
         """
         async with self._database.transaction() as connection:
             await access.lock(connection)
-            names = await _names(connection)
+            names = {row.name for row in await access.credentials(connection)}
+            names |= {row.name for row in await access.invitations(connection)}
             if name not in names:
                 raise UnknownName.among("name", name, names)
             revoked = await access.revoke(connection, name, revoked_at=self._clock())
@@ -251,22 +257,12 @@ class Enrolment:
         now_at = self._clock()
         async with self._database.transaction() as connection:
             found = await access.credential(connection, current.id) if current else None
-            if (
-                current
-                and found
-                and _has_secret(found, current.secret)
-                and found.role == Role.OPERATOR
-                and found.is_valid(now_at)
-            ):
+            if current and found and found.role == Role.OPERATOR and _is_held(found, current, now_at):
                 return current
-            made = Credential(id=_new_id(), secret=_new_secret())
+            made = _new_credential()
+            digest = hash_secret(made.secret)
             row = CredentialRow(
-                id=made.id,
-                name=name,
-                role=Role.OPERATOR,
-                region=None,
-                secret_hash=hash_secret(made.secret),
-                created_at=now_at,
+                id=made.id, name=name, role=Role.OPERATOR, region=None, secret_hash=digest, created_at=now_at
             )
             await access.issue(connection, row)
             await audit.record(connection, at=now_at, action="access.grant", target=f"{Role.OPERATOR} {name}")
@@ -325,15 +321,6 @@ def _check_names(name: str, role: str, region: str | None) -> None:
         raise BadRequest("the name of a region follows the rules of vantage names, for example ap-southeast-1")
 
 
-def _parsed(token_text: str, client_key: bytes) -> JoinToken:
-    if client_key and len(client_key) != CLIENT_KEY_BYTES:
-        raise BadRequest(f"the client key must have {CLIENT_KEY_BYTES} bytes")
-    try:
-        return parse_join_token(token_text)
-    except ValueError as error:
-        raise Unauthenticated(str(error)) from None
-
-
 def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
     """Return the invitation if the token has its secret."""
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
@@ -341,21 +328,15 @@ def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
     return row
 
 
-def _open_invitation(row: InvitationRow, now_at: int) -> InvitationRow:
-    """Return the invitation if it can still be used."""
+def _check_open(row: InvitationRow, now_at: int) -> None:
+    """Check that the invitation can still be used. Raises `Unauthenticated`."""
+    what = f"the join token of {row.name!r} has"
     if row.used_at is not None:
-        raise Unauthenticated(f"the join token of {row.name!r} has been used already; a token is valid once")
+        raise Unauthenticated(f"{what} been used already; a token is valid once")
     if row.revoked_at is not None:
-        raise Unauthenticated(f"the join token of {row.name!r} has been revoked")
+        raise Unauthenticated(f"{what} been revoked")
     if not row.is_open(now_at):
-        raise Unauthenticated(f"the join token of {row.name!r} has expired; ask for another")
-    return row
-
-
-async def _issued_before(connection: Connection, credential: Credential, now_at: int) -> CredentialRow | None:
-    """Return this credential if it was issued before, and the reply was lost."""
-    row = await access.credential(connection, credential.id)
-    return row if row is not None and _has_secret(row, credential.secret) and row.is_valid(now_at) else None
+        raise Unauthenticated(f"{what} expired; ask for another")
 
 
 def _issued(
@@ -376,34 +357,18 @@ def _issued(
     )
 
 
-def _has_secret(row: CredentialRow, secret: bytes) -> bool:
-    return hmac.compare_digest(row.secret_hash, hash_secret(secret))
+async def _record(connection: Connection, action: str, row: CredentialRow | InvitationRow, now_at: int) -> None:
+    target = f"{row.role} {row.name}"
+    await audit.record(connection, at=now_at, action=action, target=target, principal=row.name)
 
 
-async def _names(connection: Connection) -> set[str]:
-    credentials = await access.credentials(connection)
-    invited = await access.invitations(connection)
-    return {row.name for row in credentials} | {row.name for row in invited}
+def _is_held(row: CredentialRow, credential: Credential, now_at: int) -> bool:
+    """Return whether the row is that of the credential, which is valid."""
+    return hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)) and row.is_valid(now_at)
 
 
-def _access(row: CredentialRow, now_at: int) -> Access:
-    ended = AccessState.EXPIRED if row.revoked_at is None else AccessState.REVOKED
-    return Access(
-        id=row.id,
-        name=row.name,
-        role=Role(row.role),
-        region=row.region,
-        state=AccessState.ACTIVE if row.is_valid(now_at) else ended,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        last_used_at=row.last_used_at,
-        renew_at=row.renew_at if row.ends_with_lifetime else None,
-    )
-
-
-def _open(row: InvitationRow) -> Access:
-    return Access(
+def _access(row: CredentialRow | InvitationRow, now_at: int) -> Access:
+    known = Access(
         id=row.id,
         name=row.name,
         role=Role(row.role),
@@ -412,11 +377,17 @@ def _open(row: InvitationRow) -> Access:
         created_at=row.created_at,
         expires_at=row.expires_at,
     )
+    if isinstance(row, InvitationRow):
+        return known
+    ended = AccessState.EXPIRED if row.revoked_at is None else AccessState.REVOKED
+    return replace(
+        known,
+        state=AccessState.ACTIVE if row.is_valid(now_at) else ended,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+        renew_at=row.renew_at if row.ends_with_lifetime else None,
+    )
 
 
-def _new_id() -> int:
-    return secrets.randbits(_ID_BITS) or 1
-
-
-def _new_secret() -> bytes:
-    return secrets.token_bytes(SECRET_BYTES)
+def _new_credential() -> Credential:
+    return Credential(id=secrets.randbits(_ID_BITS) or 1, secret=secrets.token_bytes(SECRET_BYTES))

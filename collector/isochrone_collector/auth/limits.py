@@ -1,11 +1,11 @@
-"""Limits on calls in progress, so that one caller can neither fill the memory nor keep the others waiting."""
+"""Limits on calls in progress, so that one caller can neither fill the memory nor delay the others."""
 
 import asyncio
 import math
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
@@ -16,15 +16,26 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.errors import DatabaseUnavailable, DeadlineExceeded, ResourceExhausted
 from isochrone_wire.model import SECOND_US
 
-_SECOND_US = 1_000_000
+_WAIT_S = 10.0
+# The time limit for the arrival of a request without a credential, and that while others wait for a slot.
+_ARRIVAL_S, _HURRIED_S = 5.0, 0.25
+# The least delay before a caller without a credential that calls too often is refused, the refusals per second, and the
+# calls that may wait for one, with 30 kB each.
+_PAUSE_S, _REFUSED_PER_S, _PAUSED_CALLS = 1.0, 200.0, 4_000
+# When too many calls wait, the refused ones are to retry at this rate, within this time: half as fast as a core answers
+# pushes, and for all connections that there may be.
+_RETRIES_PER_S, _RETRY_WITHIN_S = 200.0, 30.0
+# A holder of an IPv6 address has a whole network of them.
+_IPV6_NETWORK_BITS = 64
+_LOGGED_PER_S, _LOGGED_AT_ONCE = 1.0, 50.0
+_AT_ONCE = "too many calls at once; try again in a moment"
+
+_log = structlog.get_logger()
 
 
 @dataclass(slots=True, kw_only=True)
 class LeakyBucket:
-    """A rate limit: `burst` events at once, and `per_second` in the long run.
-
-    Time may go backwards; that drains nothing.
-    """
+    """A rate limit: `burst` events at once, and `per_second` in the long run. A clock that goes back drains nothing."""
 
     per_second: float
     burst: float
@@ -33,7 +44,7 @@ class LeakyBucket:
 
     def take(self, now_at: int) -> bool:
         """Return whether one more event is allowed at that instant (microseconds), and count it if so."""
-        self.level = max(0.0, self.level - max(0, now_at - self.seen_at) * self.per_second / _SECOND_US)
+        self.level = max(0.0, self.level - max(0, now_at - self.seen_at) * self.per_second / SECOND_US)
         self.seen_at = now_at
         if self.level + 1 > self.burst:
             return False
@@ -45,9 +56,7 @@ class BucketPerKey:
     """A `LeakyBucket` per key, for the `keys` most recent ones."""
 
     def __init__(self, *, per_second: float, burst: float, keys: int = 10_000) -> None:
-        self._per_second = per_second
-        self._burst = burst
-        self._keys = keys
+        self._per_second, self._burst, self._keys = per_second, burst, keys
         self._buckets: OrderedDict[str, LeakyBucket] = OrderedDict()
 
     def take(self, key: str, now_at: int) -> bool:
@@ -59,31 +68,8 @@ class BucketPerKey:
         return bucket.take(now_at)
 
 
-_WAIT_S = 10.0
-# The time in which a request without a credential has to arrive, and that time while other ones wait for a slot.
-_ARRIVAL_S = 5.0
-_HURRIED_S = 0.25
-# For callers without a credential that call too often: the least wait for the refusal, the refusals per second, and the
-# calls that may wait, with 30 kB each.
-_PAUSE_S = 1.0
-_REFUSED_PER_S = 200.0
-_PAUSED_CALLS = 4_000
-# When too many calls wait, the ones that are refused may come again at this rate, within this time: half as fast as a
-# core answers pushes, and all connections that there may be.
-_RETRIES_PER_S = 200.0
-_RETRY_WITHIN_S = 30.0
-# A holder of an IPv6 address has a whole network of them.
-_IPV6_NETWORK_BITS = 64
-
-
-@dataclass(slots=True)
-class _Key:
-    semaphore: asyncio.Semaphore
-    calls: int = field(default=0)
-
-
 class Turns:
-    """The turns of callers that come all at once: at an even rate, each later than the one before."""
+    """Delays that spread simultaneous callers over time at an even rate."""
 
     def __init__(self) -> None:
         # The loop's time of the last turn.
@@ -98,16 +84,15 @@ class Turns:
 
 class CallSlots:
     """At most `each` calls of a key and `total` calls at once. Up to `queue` more calls of a key wait for 10 s, and up
-    to `waiting` of all keys for the total, in the order of their arrival. A call beyond that is refused at once, so
-    that the oldest ones are served, and each refusal has another time to try again.
+    to `waiting` of all keys for the total, in the order of their arrival. Calls beyond that are refused at once, each
+    with a different delay for its retry.
     """
 
     def __init__(self, *, total: int, each: int, queue: int = 256, waiting: float = math.inf) -> None:
-        self._each = each
-        self._queue = queue
+        self._each, self._queue, self._max_waiting = each, queue, waiting
         self._total = asyncio.Semaphore(total)
-        self._keys: dict[str, _Key] = {}
-        self._max_waiting = waiting
+        self._calls: Counter[str] = Counter()
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
         self._waiting = 0
         self._retries = Turns()
 
@@ -117,25 +102,24 @@ class CallSlots:
         if key is None:
             yield
             return
-        own = self._keys.setdefault(key, _Key(asyncio.Semaphore(self._each)))
-        if own.calls >= self._each + self._queue:
-            raise ResourceExhausted("too many calls at once; try again in a moment")
-        own.calls += 1
+        if self._calls[key] >= self._each + self._queue:
+            raise ResourceExhausted(_AT_ONCE)
+        self._calls[key] += 1
+        own = self._semaphores.setdefault(key, asyncio.Semaphore(self._each))
         try:
-            await _acquire(own.semaphore)
+            await _acquire(own)
             try:
                 async with self._slot_of_total():
                     yield
             finally:
-                own.semaphore.release()
+                own.release()
         finally:
-            own.calls -= 1
-            if not own.calls:
-                del self._keys[key]
+            self._calls[key] -= 1
+            if not self._calls[key]:
+                del self._calls[key], self._semaphores[key]
 
     @asynccontextmanager
     async def _slot_of_total(self) -> AsyncIterator[None]:
-        """Hold a slot of the total within the block. Raises `ResourceExhausted`."""
         if self._waiting >= self._max_waiting:
             delay_s = self._retries.next_s(per_second=_RETRIES_PER_S, first_s=1.0, most_s=_RETRY_WITHIN_S)
             raise ResourceExhausted("too many calls wait; try again later", delay_us=round(delay_s * SECOND_US))
@@ -151,8 +135,8 @@ class CallSlots:
 
 
 class ArrivalSlots(CallSlots):
-    """Slots for requests that are on their way. One has 5 s to arrive, and only 0.25 s while others wait for a slot: a
-    request that is sent at once, as clients do, gets through while many callers send theirs slowly.
+    """Slots for requests that are being received, 5 s each, and 0.25 s while others wait for a slot: a request that is
+    sent at once, as clients do, gets through while many callers send theirs slowly.
     """
 
     def __init__(self, *, total: int, each: int) -> None:
@@ -162,11 +146,10 @@ class ArrivalSlots(CallSlots):
 
     @asynccontextmanager
     async def _slot_of_total(self) -> AsyncIterator[None]:
-        """Hold a slot within the block, which waits for the request. Raises `ResourceExhausted` and
-        `DeadlineExceeded`.
-        """
-        if self._total.locked():
-            self._hurry()
+        """Hold a slot within the block, which waits for the request. Raises `DeadlineExceeded` as well."""
+        for deadline, begun in self._begun.items() if self._total.locked() else ():
+            if not deadline.expired():
+                deadline.reschedule(begun + _HURRIED_S)
         async with super()._slot_of_total(), self._deadline():
             yield
 
@@ -182,15 +165,10 @@ class ArrivalSlots(CallSlots):
         except TimeoutError:
             raise DeadlineExceeded("the request did not arrive in time") from None
 
-    def _hurry(self) -> None:
-        for deadline, begun in self._begun.items():
-            if not deadline.expired():
-                deadline.reschedule(begun + _HURRIED_S)
-
 
 class RefusalPause:
-    """The wait of callers without a valid credential that call too often, before each refusal. gRPC itself refuses what
-    exceeds the streams of a connection, at a fraction of the cost, so such a caller does not keep the collector busy.
+    """The delay before callers without a valid credential that call too often are refused. gRPC itself refuses calls
+    beyond the streams of a connection, at a fraction of the cost, so such a caller does not keep the collector busy.
     """
 
     def __init__(self) -> None:
@@ -198,12 +176,12 @@ class RefusalPause:
         self._turns = Turns()
 
     async def wait(self) -> None:
-        """Wait for a second, and longer while two hundred calls per second are refused, unless 4 000 wait already."""
+        """Wait for a second, longer if there are more than 200 refusals per second, not at all if 4 000 calls wait."""
         if self._calls >= _PAUSED_CALLS:
             return
         self._calls += 1
         try:
-            # Calls that were given up do not delay others for ever.
+            # Calls that were cancelled do not delay others indefinitely.
             most_s = _PAUSE_S + _PAUSED_CALLS / _REFUSED_PER_S
             await asyncio.sleep(self._turns.next_s(per_second=_REFUSED_PER_S, first_s=_PAUSE_S, most_s=most_s))
         finally:
@@ -224,9 +202,8 @@ class StreamCounts:
             yield
             return
         if self._open[key] >= self._each:
-            raise ResourceExhausted(
-                f"the limit of {self._each} open streams of one caller is reached; close one, or retry later"
-            )
+            limit = f"the limit of {self._each} open streams of one caller is reached"
+            raise ResourceExhausted(f"{limit}; close one, or retry later")
         self._open[key] += 1
         try:
             yield
@@ -264,26 +241,19 @@ def network_of(host: str) -> str:
 async def _acquire(semaphore: asyncio.Semaphore) -> None:
     """Acquire a semaphore. Raises `ResourceExhausted` after 10 s."""
     try:
-        # There is no timer if no wait is needed.
+        # Without a timer if there is no need to wait.
         async with asyncio.timeout(_WAIT_S if semaphore.locked() else None):
             await semaphore.acquire()
     except TimeoutError:
-        raise ResourceExhausted("too many calls at once; try again in a moment") from None
-
-
-_PER_SECOND = 1.0
-_BURST = 50.0
-
-_log = structlog.get_logger()
+        raise ResourceExhausted(_AT_ONCE) from None
 
 
 class RefusalLog:
     """Logs at most one `event` per second after a burst of 50. `clock` returns microseconds since the epoch."""
 
     def __init__(self, event: str = "request.refused", *, clock: Callable[[], int] = now_at) -> None:
-        self._event = event
-        self._clock = clock
-        self._bucket = LeakyBucket(per_second=_PER_SECOND, burst=_BURST)
+        self._event, self._clock = event, clock
+        self._bucket = LeakyBucket(per_second=_LOGGED_PER_S, burst=_LOGGED_AT_ONCE)
         self._left_out = 0
 
     def write(self, **fields: str) -> None:
@@ -303,7 +273,7 @@ _UNAVAILABLE = RefusalLog("database.unavailable")
 
 @contextmanager
 def without_details() -> Iterator[None]:
-    """Replace errors of the database by one without its text, for callers without a credential. The log has it."""
+    """Replace errors of the database by one without its text, for callers without a credential; log the text."""
     try:
         yield
     except DatabaseUnavailable as error:

@@ -1,6 +1,5 @@
 """`isochrone-collector vantage`, `access`, `restored` and `audit`: credentials, and the changes that operators made."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -39,9 +38,9 @@ Command = Callable[..., None]
 
 
 def _lifetime(context: click.Context, parameter: click.Parameter, written: str | None) -> int | None:
-    if written is None:
-        return None
-    return 0 if written == "none" else microseconds(context, parameter, written)
+    if written is None or written == "none":
+        return None if written is None else 0
+    return microseconds(context, parameter, written)
 
 
 _overlap = click.option(
@@ -104,17 +103,6 @@ def add_vantage(name: str, **more: Any) -> None:  # noqa: ANN401  # options of m
     _print_invitation(name=name, role=Role.VANTAGE, **more)
 
 
-@vantage.command("list", epilog=example("isochrone-collector vantage list"))
-@table_or_json
-@operator_options
-def list_vantages(*, client: OperatorClient, output: str) -> None:
-    """List the vantages that have access or are invited.
-
-    Ended credentials are listed too.
-    """
-    _print_access(client, Role.VANTAGE, output=output)
-
-
 @vantage.command(epilog=example("isochrone-collector vantage rotate sg-1 --overlap 1h"))
 @click.argument("name")
 @_overlap
@@ -125,17 +113,6 @@ def rotate(name: str, **more: Any) -> None:  # noqa: ANN401  # options of many k
     The old credential stays valid for the overlap.
     """
     _print_invitation(name=name, role=Role.VANTAGE, rotation=True, **more)
-
-
-@vantage.command("revoke", epilog=example("isochrone-collector vantage revoke sg-1"))
-@click.argument("name")
-@operator_options
-def revoke_vantage(name: str, *, client: OperatorClient) -> None:
-    """Shut a vantage out, within seconds.
-
-    All its credentials and open invitations end; its samples stay.
-    """
-    _revoke(client, name, Role.VANTAGE)
 
 
 @click.group(epilog=_ADD_READER)
@@ -160,26 +137,36 @@ def add(name: str, *, role: str, **more: Any) -> None:  # noqa: ANN401  # option
     _print_invitation(name=name, role=Role(role), **more)
 
 
-@access.command("list", epilog=example("isochrone-collector access list"))
-@table_or_json
-@operator_options
-def list_(*, client: OperatorClient, output: str) -> None:
-    """List the readers and operators that have access or are invited.
+def _listing(group: str, names: str, *roles: Role) -> click.Command:
+    text = f"List the {names} that have access or are invited.\n\nEnded credentials are listed too."
 
-    Ended credentials are listed too.
-    """
-    _print_access(client, Role.READER, Role.OPERATOR, output=output)
+    @click.command("list", epilog=example(f"isochrone-collector {group} list"), help=text)
+    @table_or_json
+    @operator_options
+    def command(*, client: OperatorClient, output: str) -> None:
+        _print_access(client, *roles, output=output)
+
+    return command
 
 
-@access.command(epilog=example("isochrone-collector access revoke ida"))
-@click.argument("name")
-@operator_options
-def revoke(name: str, *, client: OperatorClient) -> None:
-    """Shut a reader or an operator out, within seconds.
+def _revoking(group: str, one: str, who: str, ends: str, *roles: Role) -> click.Command:
+    text = f"Shut {who} out, within seconds.\n\n{ends}"
 
-    All credentials and open invitations of that name end.
-    """
-    _revoke(client, name, Role.READER, Role.OPERATOR)
+    @click.command("revoke", epilog=example(f"isochrone-collector {group} revoke {one}"), help=text)
+    @click.argument("name")
+    @operator_options
+    def command(name: str, *, client: OperatorClient) -> None:
+        _revoke(client, name, *roles)
+
+    return command
+
+
+vantage.add_command(_listing("vantage", "vantages", Role.VANTAGE))
+access.add_command(_listing("access", "readers and operators", Role.READER, Role.OPERATOR))
+_ENDS = "All its credentials and open invitations end; its samples stay."
+vantage.add_command(_revoking("vantage", "sg-1", "a vantage", _ENDS, Role.VANTAGE))
+_ENDS = "All credentials and open invitations of that name end."
+access.add_command(_revoking("access", "ida", "a reader or an operator", _ENDS, Role.READER, Role.OPERATOR))
 
 
 @click.command(epilog=example("isochrone-collector restored"))
@@ -247,7 +234,7 @@ def _print_invitation(
     line = f"{_PROGRAM_OF[role]} join {where} --token {invitation.token}"
     if output == "json":
         head = {"schema": "isochrone.invitation/1", "name": name, "role": role.value, "address": str(where)}
-        click.echo(json.dumps({**head, **to_json_value(invitation), "command": line}, indent=2))
+        print_json({**head, **to_json_value(invitation), "command": line})
         return
     click.echo(f"{name} may join once, until {rfc3339(invitation.expires_at)}. Run on its machine:\n\n  {line}")
     if where.is_loopback:
@@ -259,8 +246,7 @@ def _print_access(client: OperatorClient, *roles: Role, output: str) -> None:
     """Print the credentials and open invitations of these roles. Raises `CollectorError`."""
     found = client.access(roles)
     if output == "json":
-        document = {"schema": "isochrone.access/1", "access": [to_json_value(one) for one in found]}
-        click.echo(json.dumps(document, indent=2))
+        print_json({"schema": "isochrone.access/1", "access": [to_json_value(one) for one in found]})
     else:
         click.echo(aligned([_HEADINGS, *(_row(one, now_at()) for one in found)]) if found else "none")
 

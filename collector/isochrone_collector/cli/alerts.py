@@ -1,6 +1,5 @@
 """`isochrone-collector alerts`: the secret that signs alerts, test alerts, a test receiver, and silences."""
 
-import json
 import os
 import re
 import secrets
@@ -130,7 +129,7 @@ def silences(*, past: bool, output: str, client: OperatorClient) -> None:
     """List silences and acknowledgements, newest first."""
     found = client.call("ListSilences", SilenceList, past=past).silences
     if output == "json":
-        click.echo(json.dumps({"schema": SCHEMA, "silences": [to_json_value(one) for one in found]}, indent=2))
+        print_json({"schema": SCHEMA, "silences": [to_json_value(one) for one in found]})
         return
     click.echo(aligned([_HEADINGS, *(_row(one) for one in found)]) if found else "none")
 

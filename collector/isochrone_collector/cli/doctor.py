@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -81,18 +81,19 @@ def _results(client: OperatorClient, *, database_url: str | None, data_dir: Path
 
 def _software() -> CheckResult:
     python = ".".join(map(str, sys.version_info[:3]))
-    sentence = f"isochrone {__version__}, Python {python}, {diagnostics.driver()}, {', '.join(_versions())}"
+    sentence = (
+        f"isochrone {__version__}, Python {python}, {diagnostics.driver()}, {', '.join(map(_version_of, _LIBRARIES))}"
+    )
     if "(python)" in sentence:
         return warn("software", sentence, "pip install 'psycopg[binary]': in Python alone ingest is slow")
     return ok("software", sentence)
 
 
-def _versions() -> Iterator[str]:
-    for name in _LIBRARIES:
-        try:
-            yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            yield f"no {name}"
+def _version_of(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"no {name}"
 
 
 def _folder(data_dir: Path, *, needed: bool) -> Iterator[CheckResult]:
@@ -130,27 +131,30 @@ def _collector(client: OperatorClient, data_dir: Path) -> Iterator[CheckResult]:
     try:
         address = client.address
         with client.channel() as channel:
-            health = _attempt("health", lambda: _health(channel, address), client)
-            yield health
-            if health.verdict is Verdict.FAIL:
-                return
-            yield from _fleet(channel, client)
+            check = "health"
+            try:
+                yield _health(channel, address)
+                check = "vantages"
+                stub = operations_pb2_grpc.OperationsStub(channel)
+                answer = stub.ListVantages(operations_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
+                yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
+            except grpc.RpcError as error:
+                refused = client.failure(error)
+                yield fail(check, str(refused), refused.hint)
+                if check == "health":
+                    return
             coming = _next_fingerprint(channel)
     except CollectorError as error:
         yield fail("health", str(error), error.hint)
         return
-    yield from _credentials(client)
+    try:
+        # Only an operator may see them.
+        yield health_checks.judge_credentials(client.access(tuple(Role)), now_at=now_at())
+    except CollectorError as error:
+        yield warn("credentials", f"they cannot be listed: {error}", "pass an operator's identity with --identity")
     yield _certificate(address)
     if coming is not None:
         yield health_checks.judge_rotation(coming, switch_at=switch_at(data_dir, coming), now_at=now_at())
-
-
-def _attempt(check: str, work: Callable[[], CheckResult], client: OperatorClient) -> CheckResult:
-    try:
-        return work()
-    except grpc.RpcError as error:
-        refused = client.failure(error)
-        return fail(check, str(refused), refused.hint)
 
 
 def _health(channel: grpc.Channel, address: Address) -> CheckResult:
@@ -161,17 +165,6 @@ def _health(channel: grpc.Channel, address: Address) -> CheckResult:
     return ok("health", f"{address} is SERVING")
 
 
-def _fleet(channel: grpc.Channel, client: OperatorClient) -> Iterator[CheckResult]:
-    stub = operations_pb2_grpc.OperationsStub(channel)
-    try:
-        answer = stub.ListVantages(operations_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
-    except grpc.RpcError as error:
-        refused = client.failure(error)
-        yield fail("vantages", str(refused), refused.hint)
-        return
-    yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
-
-
 def _next_fingerprint(channel: grpc.Channel) -> bytes | None:
     """Return the SHA-256 of the certificate that the collector announces, if there is one, and it may be known here."""
     try:
@@ -179,16 +172,6 @@ def _next_fingerprint(channel: grpc.Channel) -> bytes | None:
         return next(map(fingerprint_of, answer.certificates[1:]), None)
     except (grpc.RpcError, ValueError):
         return None
-
-
-def _credentials(client: OperatorClient) -> Iterator[CheckResult]:
-    """Check the lifetimes of credentials, which only an operator may see."""
-    try:
-        found = client.access(tuple(Role))
-    except CollectorError as error:
-        yield warn("credentials", f"they cannot be listed: {error}", "pass an operator's identity with --identity")
-        return
-    yield health_checks.judge_credentials(found, now_at=now_at())
 
 
 def _certificate(address: Address) -> CheckResult:
@@ -202,11 +185,7 @@ def _certificate(address: Address) -> CheckResult:
         if address.is_loopback:
             return ok("certificate", "plain text on loopback, so there is none")
         return fail("certificate", str(error), "see --certificate of `serve`")
-    return health_checks.judge_certificate(_not_after_at(shown.certificate), now_at=now_at())
-
-
-def _not_after_at(certificate: str) -> int:
     from cryptography import x509  # noqa: PLC0415  # heavy, and only for TLS
 
-    read = x509.load_pem_x509_certificate(certificate.encode())
-    return int(read.not_valid_after_utc.timestamp()) * SECOND_US
+    ends_at = x509.load_pem_x509_certificate(shown.certificate.encode()).not_valid_after_utc
+    return health_checks.judge_certificate(int(ends_at.timestamp()) * SECOND_US, now_at=now_at())

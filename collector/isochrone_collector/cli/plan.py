@@ -191,7 +191,7 @@ def history_as_text(history: PlanHistory) -> str:
     return aligned([("VERSION", "APPLIED", "TARGETS", "BY"), *(_row(plan) for plan in history.plans)])
 
 
-def _row(plan: PlanVersion) -> tuple[str, str, str, str]:
+def _row(plan: PlanVersion) -> tuple[str, ...]:
     restored = "" if plan.restores is None else f", restoring {plan.restores}"
     signed = "" if plan.signed_by is None else f", signed with {shortened(plan.signed_by, _KEY_CHARS)}"
     return str(plan.version), rfc3339(plan.applied_at), str(plan.targets), plan.applied_by + restored + signed
@@ -231,9 +231,7 @@ def _renewed_signature(found: PlanDocument, key_file: Path) -> bytes:
 
 
 def _make_key(path: Path) -> tuple[str, bool]:
-    """Make a key in a file that only its owner can read, unless there is one; return the public key, and whether it is
-    new. Raises `SettingsError`.
-    """
+    """Make a private file with a key, unless it exists; return the public key, and whether it is new."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  # heavy, and only for keys
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # as above
 

@@ -2,27 +2,40 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fixtures.collector import Caller, Collector, StartCollector, run_command
 from fixtures.simulator import certificate_for
+from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import RequestError, ResourceExhausted, Unauthenticated
-from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store import access
+from isochrone_collector.store.access import CredentialRow
+from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_common import enrolment, identity_file
 from isochrone_common.address import parse_address
 from isochrone_common.channel import open_channel
-from isochrone_common.credentials import Credential, JoinToken, format_fingerprint, parse_credential, parse_join_token
+from isochrone_common.credentials import (
+    Credential,
+    JoinToken,
+    format_fingerprint,
+    hash_secret,
+    parse_credential,
+    parse_join_token,
+)
 from isochrone_common.enrolment import EnrolmentError
 from isochrone_common.identity_file import Identity
 from isochrone_common.trust import ClientCertificate, Trust, presented_certificate
@@ -90,36 +103,26 @@ def told(asked: Callable[[], object]) -> str:
     return str(caught.value.details())
 
 
-def stranger(collector: Collector, credential: str) -> Identity:
-    """An identity with any credential for this collector."""
-    operator = identity_file.read(collector.data_dir / "operator.json")
-    return replace(operator, credential=credential)
-
-
 @pytest.mark.parametrize("asked", ASKED)
 def test_calls_without_a_valid_credential_are_refused(guarded: Collector, asked: str) -> None:
-    """Every call of an Isochrone service is refused with the reason; health needs no credential."""
-    nobody = replace(identity_file.read(guarded.data_dir / "operator.json"), credential="")
+    """Every call of an Isochrone service is refused with the reason, that of a wrong secret like that of an unknown
+    credential; health needs no credential.
+    """
+    operator = identity_file.read(guarded.data_dir / "operator.json")
+    known = parse_credential(operator.credential)
     for credential, words in (
         ("", "no usable|no credential|Bearer|must begin with"),
         ("geheim", "must begin with 'isochrone-key-'"),
-        (str(Credential(id=77, secret=bytes(32))), "does not know the credential"),
+        (str(Credential(id=77, secret=bytes(32))), "this collector does not know the credential"),
+        (str(Credential(id=known.id, secret=bytes(32))), "this collector does not know the credential"),
     ):
-        with calling(guarded, replace(nobody, credential=credential)) as caller:
+        with calling(guarded, replace(operator, credential=credential)) as caller:
             assert refused(lambda caller=caller: ASKED[asked](caller)) is UNAUTHENTICATED  # type: ignore[misc]  # bound now
             sentence = told(lambda caller=caller: ASKED[asked](caller))  # type: ignore[misc]  # as above
             assert any(part in sentence for part in words.split("|")), sentence
             assert "geheim" not in sentence
             status = health_pb2_grpc.HealthStub(caller.channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
             assert status.status == health_pb2.HealthCheckResponse.SERVING
-
-
-def test_a_wrong_secret_is_refused(guarded: Collector) -> None:
-    """The id of an existing credential with another secret is refused like an unknown one."""
-    known = parse_credential(identity_file.read(guarded.data_dir / "operator.json").credential)
-    forged = str(Credential(id=known.id, secret=bytes(32)))
-    with calling(guarded, stranger(guarded, forged)) as caller:
-        assert told(caller.access) == "this collector does not know the credential"
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -138,13 +141,11 @@ def test_each_role_has_its_calls(guarded: Collector, role: Role) -> None:
     guarded.call.revoke(name)
 
 
-@pytest.mark.parametrize("other", [Vantage(name="de-1", region="us-east-2"), Vantage(name="us-7", region="mars")])
-def test_a_credential_is_bound_to_its_vantage(guarded: Collector, other: Vantage) -> None:
+@pytest.mark.parametrize(("name", "region"), [("de-1", "us-east-2"), ("us-7", "mars")])
+def test_a_credential_is_bound_to_its_vantage(guarded: Collector, name: str, region: str) -> None:
     """Another name or another region is refused for pushes and for plans, and nothing of it is recorded."""
-    name = f"us-7-{other.region}" if other.name == "us-7" else "us-8"
-    who = joined(guarded, name)
-    claimed = Vantage(name=name, region=other.region) if other.name == "us-7" else other
-    with calling(guarded, who) as caller:
+    claimed = Vantage(name=name, region=region)
+    with calling(guarded, joined(guarded, "us-7" if region == "mars" else "us-8")) as caller:
         for asked in (
             lambda: caller.push(Batch(vantage=claimed, epoch=1, seq=0)),
             lambda: caller.fetch_plan(vantage=claimed),
@@ -154,25 +155,13 @@ def test_a_credential_is_bound_to_its_vantage(guarded: Collector, other: Vantage
     assert claimed not in [Vantage(name=one.name, region=one.region) for one in guarded.call.vantages().vantages]
 
 
-def forged(token: str) -> str:
-    whole = parse_join_token(token)
-    return str(replace(whole, secret=bytes(32)))
-
-
-def foreign(token: str) -> str:
-    whole = parse_join_token(token)
-    return str(replace(whole, id=whole.id ^ 1))
-
-
-@pytest.mark.parametrize(
-    ("spoilt", "words"), [(forged, "did not make the join token"), (foreign, "did not make the join token")]
-)
-def test_forged_and_foreign_tokens_are_refused(guarded: Collector, spoilt: Callable[[str], str], words: str) -> None:
+def test_forged_and_foreign_tokens_are_refused(guarded: Collector) -> None:
     """Both are refused alike, and the real token stays valid."""
-    token = guarded.call.invite(f"jp-{spoilt.__name__}")
-    address = parse_address(guarded.address)
-    with pytest.raises(EnrolmentError, match=words):
-        enrolment.join(address, spoilt(token), version="test")
+    token, address = guarded.call.invite("jp-1"), parse_address(guarded.address)
+    whole = parse_join_token(token)
+    for spoilt in (replace(whole, secret=bytes(32)), replace(whole, id=whole.id ^ 1)):
+        with pytest.raises(EnrolmentError, match="did not make the join token"):
+            enrolment.join(address, str(spoilt), version="test")
     assert enrolment.join(address, token, version="test").region == "us-east-2"
 
 
@@ -209,23 +198,23 @@ def test_a_lost_reply_is_repeated(guarded: Collector) -> None:
         assert refused(partial(join, again, timeout=20)) is UNAUTHENTICATED
 
 
-async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join(database_url: str) -> None:
-    """Tokens that are not open are looked up at a rate per address, and a repeated join is one of them."""
-    database = Database(database_url)
-    await database.open()
+@pytest.fixture
+def enrolled(database: Database) -> Enrolment:
+    """The enrolment of a collector, without the rest of it."""
 
     async def unchanged() -> None:
         pass
 
-    enrolment_of = Enrolment(
+    return Enrolment(
         database=database, join_database=database, clock=now_at, fingerprint=lambda: b"", on_change=unchanged
     )
-    token = (
-        await enrolment_of.invite(
-            name="us-1", role=Role.VANTAGE, region="us", expires_us=60 * SECOND_US, overlap_us=0, rotation=False
-        )
-    ).token
-    join = partial(enrolment_of.join, client_key=bytes(32), version="test")
+
+
+async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join(enrolled: Enrolment) -> None:
+    """Tokens that are not open are looked up at a rate per address, and a repeated join is one of them."""
+    times: dict[str, Any] = {"expires_us": 60 * SECOND_US, "overlap_us": 0, "rotation": False}
+    token = (await enrolled.invite(name="us-1", role=Role.VANTAGE, region="us", **times)).token
+    join = partial(enrolled.join, client_key=bytes(32), version="test")
     credential = (await join(token, address="192.0.2.1")).credential
     refusals = set()
     for number in range(1, 40):
@@ -234,32 +223,21 @@ async def test_guessed_tokens_of_one_address_keep_no_other_from_repeating_a_join
         refusals.add(type(refused.value))
     assert refusals == {Unauthenticated, ResourceExhausted}
     assert (await join(token, address="192.0.2.1")).credential == credential
-    await database.close()
 
 
-async def test_the_database_decides_whether_a_credential_is_renewed(database_url: str) -> None:
+async def test_the_database_decides_whether_a_credential_is_renewed(enrolled: Enrolment) -> None:
     """A collector authenticates by its copy of the credentials, which may be a second old: a credential that was
     revoked elsewhere meanwhile has no successor, and a successor that was revoked is not returned again.
     """
-    database = Database(database_url)
-    await database.open()
-
-    async def unchanged() -> None:
-        pass
-
-    enrolment_of = Enrolment(
-        database=database, join_database=database, clock=now_at, fingerprint=lambda: b"", on_change=unchanged
-    )
-    invite = partial(enrolment_of.invite, role=Role.READER, region=None, expires_us=60 * SECOND_US, overlap_us=0)
+    invite = partial(enrolled.invite, role=Role.READER, region=None, expires_us=60 * SECOND_US, overlap_us=0)
     for name, ends, reason in (("ida", "own", "is not valid"), ("eve", "successor", "its successor has ended")):
         token = (await invite(name=name, rotation=False)).token
-        joined = await enrolment_of.join(token, client_key=b"", address="192.0.2.1", version="test")
+        joined = await enrolled.join(token, client_key=b"", address="192.0.2.1", version="test")
         first = parse_credential(joined.credential)
-        successor = parse_credential((await enrolment_of.renew(first)).credential or "")
-        await enrolment_of.end_credential(first if ends == "own" else successor)
+        successor = parse_credential((await enrolled.renew(first)).credential or "")
+        await enrolled.end_credential(first if ends == "own" else successor)
         with pytest.raises(Unauthenticated, match=reason):
-            await enrolment_of.renew(first)
-    await database.close()
+            await enrolled.renew(first)
 
 
 def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
@@ -313,27 +291,26 @@ def test_a_malformed_token_is_not_sent(guarded: Collector, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_", "status"),
+    "fields",
     [
-        ({"name": ""}, "INVALID_ARGUMENT"),
-        ({"name": "a b"}, "INVALID_ARGUMENT"),
-        ({"name": "x" * 64}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "region": "a b"}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "region": None}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "role": "king"}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "role": "reader"}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "expires_us": 0}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "expires_us": 31 * 86_400 * SECOND_US}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "overlap_us": -1}, "INVALID_ARGUMENT"),
-        ({"name": "cn-1", "rotation": True}, "NOT_FOUND"),
+        {"name": ""},
+        {"name": "a b"},
+        {"name": "x" * 64},
+        {"region": "a b"},
+        {"region": None},
+        {"role": "king"},
+        {"role": "reader"},
+        {"expires_us": 0},
+        {"expires_us": 31 * 86_400 * SECOND_US},
+        {"overlap_us": -1},
+        {"rotation": True},
     ],
 )
-def test_invalid_invitations_are_refused(guarded: Collector, told_: dict[str, object], status: str) -> None:
+def test_invalid_invitations_are_refused(guarded: Collector, fields: dict[str, Any]) -> None:
     """An invalid invitation is refused with its reason, and creates nothing."""
-    before = len(guarded.call.access())
-    code = refused(lambda: guarded.call.invite(**told_))  # type: ignore[arg-type]  # a case's fields
-    assert code is not None
-    assert code.name == status
+    before, status = len(guarded.call.access()), grpc.StatusCode
+    code = refused(lambda: guarded.call.invite(**({"name": "cn-1"} | fields)))
+    assert code is (status.NOT_FOUND if "rotation" in fields else status.INVALID_ARGUMENT)
     assert len(guarded.call.access()) == before
 
 
@@ -548,3 +525,141 @@ def test_files_that_are_no_pair_are_an_error(tmp_path: Path, database_url: str) 
         assert done.returncode == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+MANY = 10_000
+NOW_AT = 1_800_000_000 * SECOND_US
+OURS = Credential(id=MANY + 1, secret=bytes(32))
+METADATA = [("authorization", f"Bearer {OURS}")]
+FILL = """
+INSERT INTO credential (id, name, role, region, secret_hash, created_at)
+SELECT n, 'v-' || n, 'vantage', 'r', sha256(n::text::bytea), now() FROM generate_series(1, %s) AS n
+"""
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = NOW_AT
+
+    def __call__(self) -> int:
+        """Its instant, in microseconds since the epoch."""
+        return self.at
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A migrated database, as the collector sees it."""
+    opened = Database(database_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def granted(database: Database) -> None:
+    async with database.connection() as connection:
+        row = CredentialRow(
+            id=OURS.id,
+            name="ops",
+            role=Role.OPERATOR,
+            region=None,
+            secret_hash=hash_secret(OURS.secret),
+            created_at=NOW_AT,
+        )
+        await access.issue(connection, row)
+
+
+async def authenticated(authenticator: Authenticator) -> bool:
+    try:
+        await authenticator.authenticate(METADATA, [Role.OPERATOR])
+    except Unauthenticated:
+        return False
+    return True
+
+
+async def cpu_of_refresh(authenticator: Authenticator) -> float:
+    began = time.process_time()
+    await authenticator.refresh()
+    return time.process_time() - began
+
+
+async def test_a_refresh_without_changes_is_cheap(database: Database, database_url: str) -> None:
+    """With ten thousand credentials, the refresh of every second costs a small part of reading them all."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute(FILL, [MANY])
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+    reading = await cpu_of_refresh(authenticator)
+    idle = min([await cpu_of_refresh(authenticator) for _ in range(5)])
+    assert idle < reading / 5, (idle, reading)
+
+
+async def test_a_revocation_is_seen_at_the_next_refresh(database: Database) -> None:
+    """A revocation by another collector is found in the database."""
+    await granted(database)
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+    await authenticator.refresh()
+    assert await authenticated(authenticator)
+    async with database.connection() as connection:
+        await access.revoke_credential(connection, OURS.id, revoked_at=NOW_AT + 1)
+    await authenticator.refresh()
+    assert not await authenticated(authenticator)
+
+
+async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database, database_url: str) -> None:
+    """The full read of every minute finds a change that leaves the counts as they were, also on a clock set back."""
+    for later in (61 * SECOND_US, -SECOND_US):
+        with psycopg.connect(database_url) as connection:
+            connection.execute("DELETE FROM credential")
+        await granted(database)
+        clock = Clock()
+        authenticator = Authenticator(database=database, clock=clock, required=True)
+        await authenticator.refresh()
+        with psycopg.connect(database_url) as connection:
+            connection.execute("UPDATE credential SET secret_hash = sha256('another')")
+        await authenticator.refresh()
+        assert await authenticated(authenticator)
+        clock.at += later
+        await authenticator.refresh()
+        assert not await authenticated(authenticator)
+
+
+async def test_use_is_recorded_once_a_minute(database: Database, database_url: str) -> None:
+    """The use of a credential is recorded once a minute, however often it is used, without a full read."""
+    await granted(database)
+    clock = Clock()
+    authenticator = Authenticator(database=database, clock=clock, required=True)
+    written: list[int] = []
+    for seconds in range(0, 125, 5):
+        clock.at = NOW_AT + seconds * SECOND_US
+        assert await authenticated(authenticator)
+        await authenticator.refresh()
+        with psycopg.connect(database_url) as connection:
+            row = connection.execute("SELECT extract(epoch FROM last_used_at)::bigint FROM credential").fetchone()
+        assert row is not None
+        written.append(row[0] - NOW_AT // SECOND_US)
+    assert sorted(set(written)) == [0, 65]
+
+
+async def test_a_successor_that_appears_during_a_refresh_ends_its_predecessor(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another collector renews the credential and the holder comes here with the successor, while this collector reads
+    all credentials: the copy lacks the successor, whose first use is recorded all the same.
+    """
+    successor, read = Credential(id=MANY + 2, secret=bytes(32)), access.credentials
+    await granted(database)
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+
+    async def renewed_meanwhile(connection: Connection) -> list[CredentialRow]:
+        rows = await read(connection)
+        async with database.connection() as other:
+            await access.issue(other, replace(rows[0], id=successor.id, renews=OURS.id))
+        await authenticator.authenticate([("authorization", f"Bearer {successor}")], [Role.OPERATOR])
+        return rows
+
+    monkeypatch.setattr(access, "credentials", renewed_meanwhile)
+    await authenticator.refresh()
+    with psycopg.connect(database_url) as connection:
+        ends = "SELECT extract(epoch FROM expires_at)::bigint FROM credential ORDER BY id"
+        assert connection.execute(ends).fetchall() == [(NOW_AT // SECOND_US + 600,), (None,)]

@@ -81,7 +81,7 @@ async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(ResourceExhausted):
             await slots.hold("b").__aenter__()
     async with slots.hold("b"), slots.hold(None), slots.hold(None):
-        assert set(slots._keys) == {"b"}
+        assert set(slots._calls) == {"b"}
 
 
 async def test_the_oldest_calls_are_served_and_the_others_are_told_when_to_come_again(
@@ -131,7 +131,7 @@ async def test_a_slow_request_gives_way_to_others(monkeypatch: pytest.MonkeyPatc
     for task in slow:
         with pytest.raises(DeadlineExceeded):
             await task
-    assert (slots._waiting, slots._begun, slots._keys) == (0, {}, {})
+    assert (slots._waiting, slots._begun, slots._calls) == (0, {}, {})
 
 
 def test_streams_are_counted_per_caller() -> None:
