@@ -46,20 +46,22 @@ def delivery_families(
     """The metrics of delivery, as of the newest push, successful or not. `pushes` counts by gRPC status."""
     size = sum(path.stat().st_size for path in spool.parent.glob(f"{spool.name}*") if path.is_file())
     # An unknown value is left out, because it is not 0.
-    seconds = {
-        "isochrone_credential_expires_timestamp_seconds": (
+    seconds = (
+        (
+            "isochrone_credential_expires_timestamp_seconds",
             "When the agent's credential expires, unless the agent renews it.",
             expires_at,
         ),
-        "isochrone_spool_oldest_timestamp_seconds": (
+        (
+            "isochrone_spool_oldest_timestamp_seconds",
             "When the oldest waiting sample was recorded, 0 for none.",
             newest.spool_oldest_at,
         ),
-        "isochrone_clock_offset_seconds": ("The collector's clock minus the agent's.", newest.clock_offset_us),
-        "isochrone_clock_uncertainty_seconds": ("Maximum error of the clock offset.", newest.clock_uncertainty_us),
-        "isochrone_loop_lag_seconds": ("Maximum recent delay of the event loop.", newest.loop_lag_us),
-    }
-    for name, (documentation, us) in seconds.items():
+        ("isochrone_clock_offset_seconds", "The collector's clock minus the agent's.", newest.clock_offset_us),
+        ("isochrone_clock_uncertainty_seconds", "Maximum error of the clock offset.", newest.clock_uncertainty_us),
+        ("isochrone_loop_lag_seconds", "Maximum recent delay of the event loop.", newest.loop_lag_us),
+    )
+    for name, documentation, us in seconds:
         if us is not None:
             yield GaugeMetricFamily(name, documentation, value=us / SECOND_US)
     yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=newest.spool_depth)

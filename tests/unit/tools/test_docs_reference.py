@@ -7,6 +7,7 @@ import click
 import pytest
 
 from isochrone_agent.probe.dialects import providers
+from isochrone_collector.store.job_state import Channel
 from isochrone_wire.plan_document import document
 from tools import docs_reference
 from tools.docs_reference import PARTS, PROGRAMS
@@ -24,8 +25,8 @@ def test_each_key_of_a_plan_is_explained(part: str) -> None:
     assert set(docs_reference.meanings(shape)) >= set(shape.model_fields)
 
 
-def test_each_metric_of_pages_and_rules_exists() -> None:
-    """Pages and alert rules name metrics that the code creates, as the reference has them."""
+def test_each_metric_is_in_the_reference() -> None:
+    """The reference has each metric that a page, an alert rule or the code names."""
     metrics = {one.name for room in docs_reference.METRIC_ROOMS for one in docs_reference.metrics(room)}
     for path in (ROOT / "docs").glob("*.md"):
         named = re.findall(r"`(isochrone_[a-z0-9_]+?)(?:_bucket)?(?:\{[^`]*)?`", path.read_text())
@@ -34,6 +35,9 @@ def test_each_metric_of_pages_and_rules_exists() -> None:
     used = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bisochrone_[a-z0-9_]+", rules)}
     assert used
     assert used <= metrics
+    code = "".join(path.read_text() for room in docs_reference.METRIC_ROOMS for path in (ROOT / room).rglob("*.py"))
+    created = set(re.findall(r'"(isochrone_[a-z0-9_]+)"', code)) - {*PACKAGES, *Channel}
+    assert created <= {re.sub("_(total|info)$", "", name) for name in metrics}
 
 
 def test_the_list_for_assistants_is_complete() -> None:
