@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
 
 def _standing(one: _Measured, rank: int) -> Standing:
     entry, found, success = one
-    measured = {name: found.get(asked) for name, asked in QUANTITIES.items()}
+    measured: dict[str, Any] = {name: found.get(asked) for name, asked in QUANTITIES.items()}
     return Standing(
         rank=rank,
         n=entry.known,
