@@ -459,12 +459,6 @@ def test_options_that_do_not_fit(routing: FakeCollector, tmp_path: Path, more: t
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.output
 
 
-def test_an_unknown_region_ends_it_at_once(routing: FakeCollector, tmp_path: Path) -> None:
-    """What the collector refuses at the start is exit code 2, with the known names."""
-    result = run(routing, *options(tmp_path / "tables.json"), "--region", "mars", "--follow")
-    assert (result.exit_code, "unknown client region 'mars'" in result.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("seconds", "exit_code", "sentence"),
     [(3590, 0, "has generation 50, usable for 59 min"), (-400, 1, "expired 6 min ago: chat")],

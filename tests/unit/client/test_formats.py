@@ -110,7 +110,7 @@ def test_both_bounds_have_the_same_digits(low: float | None, high: float | None,
 )
 def test_percent(value: float | None, text: str) -> None:
     """Percentages are signed, with one decimal below 100."""
-    assert formats.percent(value) == text
+    assert formats.alone(amount_percent(value)) == text
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_hundred_per_cent_is_all_of_it(part: int, whole: int, text: str) -> No
 )
 def test_dollars(usd: float | None, text: str) -> None:
     """Prices have cents, and below a cent two significant digits; free is 0.00, unknown is a dash."""
-    assert formats.dollars(usd) == text
+    assert formats.alone(amount_dollars(usd)) == text
 
 
 @pytest.mark.parametrize(

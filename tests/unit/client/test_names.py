@@ -1,11 +1,13 @@
-"""Short names: one meaning or none, never a guess."""
+"""Short names have one meaning or none, never a guess; and missing samples a reason, in as few words as possible."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isochrone_client.absence import _sentences
 from isochrone_client.errors import AmbiguousError
 from isochrone_client.names import Names
+from isochrone_wire.answers import Absence
 from isochrone_wire.model import Target
 
 
@@ -91,3 +93,29 @@ def test_a_full_name_is_never_ambiguous(names: list[str]) -> None:
     known = Names(regions=tuple(names), targets=tuple(target(name) for name in names))
     assert [known.target(name) for name in names] == names
     assert [known.region(name) for name in names] == names
+
+
+NO_AGENT = Absence(region="eu", sentence="no samples from eu: start an agent there")
+TOGETHER = "in this selection, but their vantages have delivered others"
+
+
+def elsewhere(region: str) -> Absence:
+    """A region whose vantage has delivered samples, but none of the selection."""
+    return Absence(
+        region=region, sentence=f"no samples from {region} in this selection, but {region}-1 there has delivered others"
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentences"),
+    [
+        ((elsewhere("us"),), [elsewhere("us").sentence]),
+        ((elsewhere("us"), elsewhere("sg")), [f"no samples from us, sg {TOGETHER}"]),
+        (tuple(map(elsewhere, "abcde")), [f"no samples from a, b, c, 2 more {TOGETHER}"]),
+        ((elsewhere("us"), NO_AGENT), [elsewhere("us").sentence, NO_AGENT.sentence]),
+        ((NO_AGENT,) * 5, [NO_AGENT.sentence] * 3 + ["and none from 2 more regions"]),
+    ],
+)
+def test_regions_with_the_same_reason_share_a_sentence(missing: tuple[Absence, ...], sentences: list[str]) -> None:
+    """Regions that all have samples elsewhere are named together; other reasons are stated for up to three regions."""
+    assert _sentences(missing) == sentences

@@ -1,26 +1,345 @@
-"""Route tables in the words of gateways: what is in the files, and what must never be."""
+"""Route tables as files of gateways: what is in them, and what never. Those for Kong, Cloudflare and OpenRouter,
+which cannot run here, keep the schemas of their documentation.
+"""
 
 import csv
 import io
 import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from isochrone_client.errors import ClientError
 from isochrone_client.gateways import FORMATS, metadata_reader, renderer
 from isochrone_client.gateways.envoy import CLUSTERS
+from isochrone_client.gateways.expressible import identifier
 from isochrone_client.gateways.portkey import MAX_BYTES
 from isochrone_client.gateways.yaml_text import Template, dump_yaml
 from isochrone_common.route_consumer import as_static_order
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.routes import RegionTables, RouteTable
+from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 from testdata import routes
 from testdata.routes import NOW_AT, at_public_addresses
 
+SCHEMAS = Path(__file__).parents[3] / "testdata" / "gateway_schemas"
+KINDS = ("kong", "cloudflare", "openrouter")
 CHAT, VOICE = at_public_addresses(routes.CHAT), at_public_addresses(routes.VOICE)
+MEMBER = replace(CHAT.entries[0], hedge=None)
+ADDRESSES = {
+    "openai-chat": "https://api.openai.com/v1",
+    "openai-responses": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta",
+    "cohere": "https://api.cohere.com/v2",
+}
+ELSEWHERE = "https://models.example/v1"
+# Names that a plan may have, with what is special in YAML, JSON, templates of decK, paths and headers.
+NAMES = ("chat/fast", 'a "b" \\ c', "ü — 漢字", "${{ env `HOME` }}", "#: - {x}", "~*", "yes", "x" * 200)
+
+
+@cache
+def validator(kind: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{kind}.json").read_text()))
+
+
+def member(target: str, weight: float, **changes: Any) -> RouteEntry:
+    return replace(MEMBER, target=target, weight=weight, **changes)
+
+
+def table_of(*entries: RouteEntry, **changes: Any) -> RouteTable:
+    return replace(CHAT, entries=entries, race=None, **changes)
+
+
+def text_of(kind: str, *tables: RouteTable) -> str:
+    (text,) = renderer(kind)(region(*tables)).values()
+    return text
+
+
+def exported(kind: str, *tables: RouteTable) -> dict[str, Any]:
+    """The export as a document that keeps the schema. For Kong, decK has replaced the keys by then."""
+    text = text_of(kind, *tables)
+    document: dict[str, Any] = yaml.safe_load(with_keys(text)) if kind == "kong" else json.loads(text)
+    validator(kind).validate(document)
+    return document
+
+
+def with_keys(text: str) -> str:
+    """What decK reads: its templates are replaced in the text, before that is YAML."""
+    found = re.sub(r'\$\{\{ env "(DECK_[A-Z0-9_]+)" \}\}', r"the value of \1", text)
+    assert "${{" not in found
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_routes(kind: str) -> None:
+    """Routes with and without a hedge, with several and with one weighted member, keep the schema."""
+    exported(kind, CHAT, VOICE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_static_order(kind: str) -> None:
+    """A static order, which has no measurements, no hedge and no race, keeps the schema."""
+    static = as_static_order(CHAT, {entry.target: entry for entry in CHAT.entries})
+    exported(kind, static)
+    (row,) = metadata_reader(kind)(text_of(kind, static))
+    assert row["state"] == "insufficient_data"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name(kind: str, name: str) -> None:
+    """Whatever the names of a route, its members, models and keys contain, the export keeps the schema."""
+    entry = member(name, 1.0, provider=name, model=name, credential_ref=name)
+    exported(kind, table_of(entry, route=name), table_of(entry))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(weights=st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any))
+def test_any_weights(kind: str, weights: list[int]) -> None:
+    """Whatever the weights are, the export keeps the schema."""
+    entries = (member(str(place), weight / sum(weights)) for place, weight in enumerate(weights))
+    exported(kind, table_of(*entries))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialects"),
+    [
+        ("kong", ADDRESSES),
+        ("cloudflare", {name: url for name, url in ADDRESSES.items() if name != "openai-responses"}),
+        ("openrouter", ADDRESSES),
+    ],
+)
+def test_each_dialect_at_its_vendor(kind: str, dialects: Mapping[str, str]) -> None:
+    """A member of each dialect, at the address of its vendor, is in the export."""
+    for dialect, address in dialects.items():
+        exported(kind, table_of(member("a", 1.0, dialect=dialect, base_url=address)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "address"),
+    [
+        ("kong", "gemini", ELSEWHERE),
+        ("kong", "cohere", ELSEWHERE),
+        ("cloudflare", "openai-chat", ELSEWHERE),
+        ("cloudflare", "openai-responses", ADDRESSES["openai-responses"]),
+        ("openrouter", "openai-chat", ELSEWHERE),
+    ],
+)
+def test_a_member_that_cannot_be_expressed(kind: str, dialect: str, address: str) -> None:
+    """The member is left out and named, its route goes on with the others, and a route without others is not there. If
+    no route is left, that is an error with a hint.
+    """
+    stranger = member("stranger", 1.0, dialect=dialect, base_url=address)
+    other = member("other", 0.0, base_url="https://api.groq.com/openai/v1")
+    tables = (table_of(stranger, other), table_of(stranger, route="lost"))
+    text = text_of(kind, *tables)
+    assert "stranger" in text
+    assert {row["route"] for row in metadata_reader(kind)(text)} == {"chat", "lost"}
+    assert len(list(routes_of(kind, *tables))) == 1
+    with pytest.raises(ClientError, match="can call no member of chat") as caught:
+        text_of(kind, table_of(stranger))
+    assert caught.value.hint
+
+
+def routes_of(kind: str, *tables: RouteTable) -> Iterator[Any]:
+    """The routes of an export in the form of the gateway."""
+    document = exported(kind, *tables)
+    yield from document["services"][0]["routes"] if kind == "kong" else document["routes"]
+
+
+# Kong
+
+
+def kong(table: RouteTable) -> dict[str, Any]:
+    """The plug-in's configuration for a route."""
+    ((_, proxy),) = (route["plugins"] for route in exported("kong", table)["services"][0]["routes"])
+    config: dict[str, Any] = proxy["config"]
+    return config
+
+
+def test_kong_splits_the_traffic_by_weight() -> None:
+    """Several weighted members take turns by weight, and a member without a weight has the smallest one."""
+    config = kong(CHAT)
+    assert config["balancer"]["algorithm"] == "round-robin"
+    assert [target["weight"] for target in config["targets"]] == [7500, 2500, 1]
+
+
+def test_kong_tries_members_by_rank() -> None:
+    """If one member has all the traffic, each has a priority of its own, by rank."""
+    config = kong(table_of(member("a", 0.0), member("b", 1.0), member("c", 0.0)))
+    assert config["balancer"]["algorithm"] == "priority"
+    assert [target["weight"] for target in config["targets"]] == [3, 2, 1]
+
+
+def test_kong_fails_over() -> None:
+    """A POST that fails, is throttled or cannot be sent is repeated with another target."""
+    balancer = kong(CHAT)["balancer"]
+    assert {"error", "http_429", "http_500", "http_503", "non_idempotent"} <= set(balancer["failover_criteria"])
+    assert balancer["retries"] >= 2
+
+
+def test_kong_chooses_the_route_by_a_header() -> None:
+    """The header of Envoy's routes names the route; the model of the request, which Kong would refuse, is removed."""
+    (route,) = exported("kong", CHAT)["services"][0]["routes"]
+    assert route["headers"] == {"x-isochrone-route": ["chat"]}
+    assert route["plugins"][0]["config"] == {"remove": {"body": ["model"]}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        ("openai-chat", ("openai", "llm/v1/chat", "https://api.openai.com/v1/chat/completions", "Bearer ")),
+        ("openai-responses", ("openai", "llm/v1/responses", "https://api.openai.com/v1/responses", "Bearer ")),
+        ("anthropic", ("anthropic", "llm/v1/chat", "https://api.anthropic.com/v1/messages", "")),
+        ("cohere", ("cohere", "llm/v1/chat", None, "Bearer ")),
+    ],
+)
+def test_kong_knows_each_dialect(dialect: str, expected: tuple[str, str, str | None, str]) -> None:
+    """Provider, operation and address are those of the dialect, and the key is a variable of decK's environment."""
+    provider, route_type, url, scheme = expected
+    (target,) = kong(table_of(member("a", 1.0, dialect=dialect, base_url=ADDRESSES[dialect])))["targets"]
+    assert (target["model"]["provider"], target["route_type"]) == (provider, route_type)
+    assert target["model"].get("options", {}).get("upstream_url") == url
+    assert target["auth"]["header_value"] == f"{scheme}the value of DECK_DEEPSEEK_API_KEY"
+
+
+def test_kong_sends_the_key_of_gemini_as_a_parameter() -> None:
+    """Gemini's key is a parameter of the query."""
+    (target,) = kong(table_of(member("a", 1.0, dialect="gemini", base_url=ADDRESSES["gemini"])))["targets"]
+    assert target["auth"] == {
+        "param_name": "key",
+        "param_location": "query",
+        "param_value": "the value of DECK_DEEPSEEK_API_KEY",
+    }
+
+
+def test_kong_has_one_operation_per_route() -> None:
+    """Members with another operation than the first one are left out."""
+    table = table_of(member("a", 1.0), member("b", 0.0, dialect="openai-responses"), member("c", 0.0))
+    assert len(kong(table)["targets"]) == 2
+    assert "# chat is without b." in text_of("kong", table)
+
+
+def test_a_member_without_a_credential() -> None:
+    """No key is sent for it."""
+    (target,) = kong(table_of(member("a", 1.0, credential_ref=None)))["targets"]
+    assert "auth" not in target
+
+
+# Cloudflare
+
+
+def shares(table: RouteTable) -> dict[tuple[str, ...], float]:
+    """The share of the traffic of each order of attempts, from a walk through the graph from its start to its ends."""
+    (route,) = exported("cloudflare", table)["routes"]
+    elements = {element["id"]: element for element in route["elements"]}
+    assert len(elements) == len(route["elements"])
+    found: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    seen = set()
+
+    def walk(place: str, share: float, tried: tuple[str, ...]) -> None:
+        seen.add(place)
+        assert len(tried) <= len(table.entries), "a circle"
+        outputs = {name: output["elementId"] for name, output in elements[place]["outputs"].items()}
+        if elements[place]["type"] == "percentage":
+            named = {name: int(name[:-1]) / 100 for name in outputs if name != "else"}
+            for name, part in {**named, "else": 1 - sum(named.values())}.items():
+                walk(outputs[name], share * part, tried)
+        elif elements[place]["type"] == "model":
+            assert elements[outputs["success"]]["type"] == "end"
+            walk(outputs["fallback"], share, (*tried, elements[place]["properties"]["model"]))
+        elif elements[place]["type"] == "start":
+            walk(outputs["next"], share, tried)
+        else:
+            found[tried] += share
+
+    walk("start", 1.0, ())
+    assert seen == set(elements), "an element that no request reaches"
+    return found
+
+
+def test_cloudflare_draws_by_weight_and_tries_each_member_once() -> None:
+    """Each weighted member is drawn with its weight; the others follow by rank, and no request tries one twice."""
+    entries = [member(name, weight, model=name) for name, weight in (("a", 0.5), ("b", 0.25), ("c", 0.25), ("d", 0.0))]
+    assert shares(table_of(*entries)) == {
+        ("a", "b", "c", "d"): pytest.approx(0.5),
+        ("b", "a", "c", "d"): pytest.approx(0.25),
+        ("c", "a", "b", "d"): pytest.approx(0.25),
+    }
+
+
+@given(weights=st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any))
+def test_cloudflare_keeps_the_weights(weights: list[int]) -> None:
+    """For any weights, each member is drawn as often as its weight says, but for less than a point per member, because
+    shares are whole percents; none is missing in an order.
+    """
+    entries = [member(str(at), weight / sum(weights), model=str(at)) for at, weight in enumerate(weights)]
+    found = shares(table_of(*entries))
+    assert all(set(order) == {entry.model for entry in entries} for order in found)
+    drawn = {order[0]: share for order, share in found.items()}
+    assert drawn == {
+        entry.model: pytest.approx(entry.weight, abs=0.01 * len(weights))
+        for entry in entries
+        if entry.weight or entry.model in drawn
+    }
+
+
+# OpenRouter
+
+
+def fields(table: RouteTable) -> dict[str, Any]:
+    """The fields of a route's requests."""
+    found: dict[str, Any] = exported("openrouter", table)["routes"]["chat"]
+    return found
+
+
+def test_openrouter_tries_providers_in_order() -> None:
+    """The provider with the largest weight is the first, members without a weight are the last; no other is used."""
+    table = table_of(
+        member("a", 0.25, base_url="https://api.groq.com/openai/v1"),
+        member("b", 0.75, base_url="https://api.deepinfra.com/v1/openai"),
+        member("c", 0.0, base_url="https://api.together.xyz/v1"),
+        member("d", 0.0, base_url="https://api.groq.com/openai/v1"),
+    )
+    assert fields(table) == {"provider": {"order": ["deepinfra", "groq", "together"], "allow_fallbacks": False}}
+
+
+def test_openrouter_tries_models_that_were_measured_through_it() -> None:
+    """If members are at OpenRouter's own address, the best three are its `models`; members elsewhere are left out."""
+    own = [
+        member(name, weight, model=f"vendor/{name}", base_url="https://openrouter.ai/api/v1")
+        for name, weight in (("a", 0.0), ("b", 1.0), ("c", 0.0), ("d", 0.0))
+    ]
+    table = table_of(member("z", 0.0), *own)
+    assert fields(table) == {"models": ["vendor/b", "vendor/a", "vendor/c"]}
+    (row,) = json.loads(text_of("openrouter", table))["isochrone"]
+    assert row["left_out"] == ["z", "d"]
+
+
+@pytest.mark.parametrize("name", ["chat", "gpt-4.1_x"])
+def test_plain_names_stay(name: str) -> None:
+    """A name with letters, digits, `.`, `_` and `-` is an identifier."""
+    assert identifier(name) == name
+
+
+@given(st.lists(st.text(min_size=1), min_size=2, max_size=5, unique=True))
+def test_identifiers_differ(names: list[str]) -> None:
+    """Different names have different identifiers, of the allowed characters."""
+    found = {identifier(name) for name in names}
+    assert len(found) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", one) for one in found)
+
+
 FRESH, STALE = "2026-11-21T08:09:48.000000Z", "2026-11-21T08:29:48.000000Z"
 
 
@@ -28,14 +347,14 @@ def region(*tables: RouteTable) -> RegionTables:
     return RegionTables(client_region="us-east-2", generation=48, etag="48-e", answered_at=NOW_AT, tables=tables)
 
 
-def text_of(kind: str, *tables: RouteTable, part: str = "") -> str:
+def part_of(kind: str, *tables: RouteTable, part: str = "") -> str:
     return renderer(kind)(region(*tables))[part]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_export_says_how_long_it_may_be_used(kind: str) -> None:
     """Each main file has the generation and the instants `fresh_until` and `stale_until`."""
-    text = text_of(kind, CHAT)
+    text = part_of(kind, CHAT)
     assert "48" in text
     assert FRESH in text
     assert STALE in text
@@ -50,7 +369,7 @@ def test_the_same_tables_give_the_same_bytes(kind: str) -> None:
 
 def test_json_is_the_whole_table() -> None:
     """The JSON has every field of the wire."""
-    document = json.loads(text_of("json", CHAT))
+    document = json.loads(part_of("json", CHAT))
     assert document["client_region"] == "us-east-2"
     assert document["tables"][0]["entries"][0]["hedge"]["delay_us"] == 241_000
     assert "answered_at" not in document
@@ -58,13 +377,13 @@ def test_json_is_the_whole_table() -> None:
 
 def test_csv_has_a_line_per_member() -> None:
     """Each line has the generation of its table."""
-    rows = list(csv.DictReader(io.StringIO(text_of("csv", CHAT, VOICE))))
+    rows = list(csv.DictReader(io.StringIO(part_of("csv", CHAT, VOICE))))
     assert [(row["generation"], row["rank"]) for row in rows] == [("48", "1"), ("48", "2"), ("48", "3"), ("47", "1")]
 
 
 def deployments(*tables: RouteTable) -> list[dict[str, Any]]:
     """The deployments of the LiteLLM configuration, parsed as YAML."""
-    loaded: dict[str, Any] = yaml.safe_load(text_of("litellm", *tables))
+    loaded: dict[str, Any] = yaml.safe_load(part_of("litellm", *tables))
     assert loaded["router_settings"]["enable_weighted_failover"] is True
     found: list[dict[str, Any]] = loaded["model_list"]
     return found
@@ -116,7 +435,7 @@ def test_litellm_knows_each_dialect(dialect: str, model: str, base: str) -> None
 
 def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
     """A route is a fallback from a balanced group to each other member; keys are placeholders."""
-    (config,) = json.loads(text_of("portkey", CHAT))["targets"]
+    (config,) = json.loads(part_of("portkey", CHAT))["targets"]
     assert config["strategy"]["mode"] == "fallback"
     group, *again, waiting = config["targets"]
     assert [one["override_params"]["model"] for one in again] == ["qwen3-32b", "deepseek-v4-flash"]
@@ -132,7 +451,7 @@ def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
 @pytest.mark.parametrize("tables", [(CHAT,), (CHAT, VOICE)])
 def test_portkey_chooses_among_routes_by_model(tables: tuple[RouteTable, ...]) -> None:
     """Each route has a condition on the model or the metadata of the request, and a target; also a single route."""
-    config = json.loads(text_of("portkey", *tables))
+    config = json.loads(part_of("portkey", *tables))
     names = [table.route for table in tables]
     assert [one["query"]["$or"] for one in config["strategy"]["conditions"]] == [
         [{"params.model": {"$eq": name}}, {"metadata.route": {"$eq": name}}] for name in names
@@ -142,16 +461,16 @@ def test_portkey_chooses_among_routes_by_model(tables: tuple[RouteTable, ...]) -
 
 def test_portkey_fits_a_header() -> None:
     """A config is ASCII; one that is too large for a header is refused with a hint."""
-    assert text_of("portkey", replace(CHAT, route="ü")).isascii()
+    assert part_of("portkey", replace(CHAT, route="ü")).isascii()
     many = [replace(CHAT, route=f"route-{number}") for number in range(20)]
     with pytest.raises(ClientError, match=str(MAX_BYTES)) as caught:
-        text_of("portkey", *many)
+        part_of("portkey", *many)
     assert "--route" in caught.value.hint
 
 
 def test_envoy_takes_two_files() -> None:
     """Routes and clusters are one response each, of the same version."""
-    routes, clusters = (json.loads(text_of("envoy", CHAT, VOICE, part=part)) for part in ("", CLUSTERS))
+    routes, clusters = (json.loads(part_of("envoy", CHAT, VOICE, part=part)) for part in ("", CLUSTERS))
     assert routes["version_info"] == clusters["version_info"] == "48"
     assert [one["name"] for one in routes["resources"]] == ["isochrone"]
     assert len(clusters["resources"]) > 1
@@ -186,7 +505,7 @@ def test_only_templates_are_templates() -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_metadata_of_an_export_can_be_read(kind: str) -> None:
     """Each format is read back as the route, generation, state and instants of each table."""
-    found = {row["route"]: row for row in metadata_reader(kind)(text_of(kind, CHAT, VOICE))}
+    found = {row["route"]: row for row in metadata_reader(kind)(part_of(kind, CHAT, VOICE))}
     assert set(found) == {"chat", "voice"}
     for table in (CHAT, VOICE):
         row = found[table.route]
@@ -199,5 +518,5 @@ def test_the_metadata_of_an_export_can_be_read(kind: str) -> None:
 def test_a_static_order_is_an_export(kind: str) -> None:
     """Every format can render the static order, with its state."""
     static = as_static_order(CHAT, {entry.target: entry for entry in CHAT.entries})
-    (row, *_) = metadata_reader(kind)(text_of(kind, static))
+    (row, *_) = metadata_reader(kind)(part_of(kind, static))
     assert row["state"] == "insufficient_data"

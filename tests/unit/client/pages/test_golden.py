@@ -56,22 +56,9 @@ from isochrone_wire.insights import (
 from isochrone_wire.model import Outcome
 from isochrone_wire.queries.differential_order import select_rows
 from isochrone_wire.routes import ChangeKind, RouteEventList
+from testdata import insights
 from testdata.client_answers import ANSWERS as LIVE_ANSWERS
 from testdata.client_answers import difference
-from testdata.insights import (
-    ALERTS,
-    DRIFT,
-    INCIDENTS,
-    LATENCY_BUDGETS,
-    MEMBERS,
-    RATE_LIMITS,
-    REGION_COSTS,
-    SERIES,
-    SERIES_WITH_DISTRIBUTION,
-    SERIES_WITH_GOODPUT,
-    SIMULATIONS,
-    TIERS,
-)
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GLOSSARY = Path(__file__).parents[4] / "docs" / "glossary.md"
@@ -86,24 +73,28 @@ PAGES: dict[str, Page[Any]] = {
         f"leaderboard-{order}": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order))
         for order in (Order.E2E, Order.TOKENS_PER_USD, Order.SUCCESS)
     },
-    "region-costs": leaderboard.best_page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
-    "budgets": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)),
-    "budgets-voice": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS[:4])),
-    "tiers": leaderboard.tiers_page(TierList(window=WINDOW, tiers=TIERS)),
-    "simulate": simulations.page(SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS)),
+    "region-costs": leaderboard.best_page(
+        RegionCostList(window=WINDOW, costs=insights.REGION_COSTS), metric=Metric.TTFT
+    ),
+    "budgets": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=insights.LATENCY_BUDGETS)),
+    "budgets-voice": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=insights.LATENCY_BUDGETS[:4])),
+    "tiers": leaderboard.tiers_page(TierList(window=WINDOW, tiers=insights.TIERS)),
+    "simulate": simulations.page(
+        SimulationList(window=WINDOW, members=insights.MEMBERS, simulations=insights.SIMULATIONS)
+    ),
     "targets": fleet.targets_page(TARGETS),
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
     "coverage": fleet.coverage_page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
     "regions": fleet.vantages_page(VANTAGES),
     "watch": snapshot(LIVE_ANSWERS, sort="name", width=100),
-    "drift": alerts.drift_page(DRIFT),
-    "alerts": alerts.page(ALERTS),
-    "incidents": alerts.incidents_page(INCIDENTS, past=True),
-    "incident": alerts.incident_page(INCIDENTS.incidents[0]),
-    "series": samples.series_page(SERIES, now_at=NOW_AT),
-    "series-goodput": samples.series_page(SERIES_WITH_GOODPUT, now_at=NOW_AT),
-    "series-distribution": samples.series_page(SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
-    "limits": fleet.rate_limits_page(RATE_LIMITS, now_at=NOW_AT),
+    "drift": alerts.drift_page(insights.DRIFT),
+    "alerts": alerts.page(insights.ALERTS),
+    "incidents": alerts.incidents_page(insights.INCIDENTS, past=True),
+    "incident": alerts.incident_page(insights.INCIDENTS.incidents[0]),
+    "series": samples.series_page(insights.SERIES, now_at=NOW_AT),
+    "series-goodput": samples.series_page(insights.SERIES_WITH_GOODPUT, now_at=NOW_AT),
+    "series-distribution": samples.series_page(insights.SERIES_WITH_DISTRIBUTION, now_at=NOW_AT),
+    "limits": fleet.rate_limits_page(insights.RATE_LIMITS, now_at=NOW_AT),
     "spend": fleet.spend_page(SpendList(spend=SPEND)),
     "routes": route_pages.page(TABLES, now_at=NOW_AT),
     "routes-watch": route_pages.changes_page(TABLES, now_at=NOW_AT),
@@ -125,7 +116,7 @@ WIDE = DifferentialList(
 )
 USES = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
 ALL_USES = tuple(
-    replace(LATENCY_BUDGETS[place % 4], target=name, region="us-east-2", use=use)
+    replace(insights.LATENCY_BUDGETS[place % 4], target=name, region="us-east-2", use=use)
     for place, name in enumerate(NAMES)
     for use in USES
 )

@@ -52,11 +52,14 @@ from isochrone_wire.answers import (
 from isochrone_wire.fleet import CoverageList, SpendList, TargetList, VantageList
 from isochrone_wire.insights import (
     Eligible,
+    LatencyBudget,
     LatencyBudgetList,
     Leaderboard,
+    RegionCost,
     RegionCostList,
     Simulation,
     SimulationList,
+    TierLine,
     TierList,
 )
 from isochrone_wire.json_format import minute
@@ -666,9 +669,33 @@ def test_receivers_are_shown_apart_where_they_differ() -> None:
 UNDECIDED_COSTS = tuple(replace(row, decision=Decision.UNDECIDED) for row in REGION_COSTS)
 ALL_UNKNOWN = tuple(replace(row, eligible=Eligible.UNKNOWN, n=3, reason="3 of 59 samples") for row in LATENCY_BUDGETS)
 UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
+TWO_SAMPLES = replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=WITHOUT_INTERVAL),))
+FEW_OF_A_TIER = replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL)
+
+
+def ranked(order: Order) -> None:
+    leaderboard.require_ranking(replace(BOARD, order=order, standings=UNPRICED))
+
+
+def verdicts(*budgets: LatencyBudget) -> None:
+    latency_targets.require_verdict(replace(VERDICTS, budgets=budgets))
+
+
+def tiers(*found: TierLine) -> None:
+    leaderboard.require_tiers(replace(LINES, tiers=found))
+
+
+def best(*costs: RegionCost) -> None:
+    leaderboard.require_best(replace(COSTS, costs=costs))
 
 
 NO_DRIFT = replace(DRIFT, events=(), watched=0)
+
+
+def decide(answer: DifferentialList, rows: tuple[Differential, ...] = (), only: str | None = None) -> None:
+    differentials.require_decision(answer, rows, baseline="us-east-2", only=only)
+
+
 NOTHING = DifferentialList(window=WINDOW)
 NOTHING_AT_ALL = replace(NOTHING, missing=(Absence(region="us-east-2", sentence="no samples from us-east-2"),))
 ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
@@ -684,30 +711,14 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
     ("require", "sentence", "hint"),
     [
         (
-            lambda: differentials.require_decision(NOTHING, (), baseline="us-east-2", only=None),
-            "no samples from any region but us-east-2 between 2026-11-20 08:00 and 2026-11-21 08:00 UTC",
+            lambda: decide(NOTHING, ()),
+            "no samples from any region but us-east-2 between 2026-11-20 08:00 and",
             "isochrone coverage",
         ),
-        (
-            lambda: differentials.require_decision(NOTHING_AT_ALL, (), baseline="us-east-2", only=None),
-            "no samples between 2026-11-20 08:00 and 2026-11-21 08:00 UTC",
-            "isochrone coverage",
-        ),
-        (
-            lambda: differentials.require_decision(ANSWER, (), baseline="us-east-2", only="equivalent"),
-            "none of 3 differentials is equivalent",
-            "--only",
-        ),
-        (
-            lambda: differentials.require_decision(TWO_UNDECIDED, (UNDECIDED,) * 2, baseline="us-east-2", only=None),
-            "nothing is decided: all 2 differentials are undecided",
-            "--window",
-        ),
-        (
-            lambda: differentials.require_decision(ONE_UNDECIDED, (UNDECIDED,), baseline="us-east-2", only=None),
-            "nothing is decided: the only differential is undecided",
-            "--window",
-        ),
+        (lambda: decide(NOTHING_AT_ALL, ()), "no samples between 2026-11-20 08:00 and", "isochrone coverage"),
+        (lambda: decide(ANSWER, (), "equivalent"), "none of 3 differentials is equivalent", "--only"),
+        (lambda: decide(TWO_UNDECIDED, (UNDECIDED,) * 2), "all 2 differentials are undecided", "--window"),
+        (lambda: decide(ONE_UNDECIDED, (UNDECIDED,)), "the only differential is undecided", "--window"),
         (lambda: leaderboard.require_ranking(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
         (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 16 needed", "isochrone samples"),
         (lambda: fleet.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
@@ -718,48 +729,16 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: fleet.require_online(NOBODY), "no vantage is known yet", "vantage add"),
         (lambda: fleet.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
         (lambda: fleet.require_spend(SpendList()), "there is no spend", "isochrone vantages"),
-        (
-            lambda: leaderboard.require_ranking(replace(BOARD, order=Order.PRICE, standings=UNPRICED)),
-            "no target has a price",
-            "plan",
-        ),
-        (
-            lambda: leaderboard.require_ranking(
-                replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=WITHOUT_INTERVAL),))
-            ),
-            "2 of 16 needed",
-            "isochrone samples",
-        ),
-        (
-            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=())),
-            "no samples between",
-            "isochrone coverage",
-        ),
-        (
-            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=ALL_UNKNOWN)),
-            "3 of 59 samples",
-            "--window",
-        ),
-        (lambda: leaderboard.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
-        (
-            lambda: leaderboard.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
-            "no target has a price",
-            "plan",
-        ),
-        (
-            lambda: leaderboard.require_tiers(
-                replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))
-            ),
-            "3 of 16 needed",
-            "isochrone samples",
-        ),
-        (lambda: leaderboard.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
-        (lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED_COSTS)), "nothing is decided", "--window"),
-        (
-            lambda: leaderboard.require_best(replace(COSTS, costs=UNDECIDED_COSTS[:1])),
-            "nothing is decided",
-            "isochrone-collector vantage add",
-        ),
+        (lambda: ranked(Order.PRICE), "no target has a price", "plan"),
+        (lambda: leaderboard.require_ranking(TWO_SAMPLES), "2 of 16 needed", "isochrone samples"),
+        (verdicts, "no samples between", "isochrone coverage"),
+        (lambda: verdicts(*ALL_UNKNOWN), "3 of 59 samples", "--window"),
+        (tiers, "no samples between", "isochrone coverage"),
+        (lambda: tiers(replace(TIERS[0], usd_per_m_output=None)), "no target has a price", "plan"),
+        (lambda: tiers(FEW_OF_A_TIER), "3 of 16 needed", "isochrone samples"),
+        (best, "no samples between", "isochrone coverage"),
+        (lambda: best(*UNDECIDED_COSTS), "nothing is decided", "--window"),
+        (lambda: best(UNDECIDED_COSTS[0]), "nothing is decided", "isochrone-collector vantage add"),
         (lambda: alerts.require_watched(replace(NO_DRIFT, too_short=3)), "none of 3 series has the 60", "--window"),
         (lambda: alerts.require_watched(replace(NO_DRIFT, too_short=0)), "no samples between", "isochrone coverage"),
         (lambda: simulations.require_replay(simulated(NEVER)), "p/b was never probed", "--window"),
@@ -778,8 +757,8 @@ def test_too_little_data_is_an_error(require: Callable[[], object], sentence: st
 @pytest.mark.parametrize(
     "require",
     [
-        lambda: differentials.require_decision(ANSWER, DIFFERENTIALS, baseline="us-east-2", only=None),
-        lambda: differentials.require_decision(ANSWER, DIFFERENTIALS[2:], baseline="us-east-2", only="undecided"),
+        lambda: decide(ANSWER, DIFFERENTIALS),
+        lambda: decide(ANSWER, DIFFERENTIALS[2:], "undecided"),
         lambda: leaderboard.require_ranking(Leaderboard(window=WINDOW, standings=STANDINGS)),
         lambda: fleet.require_targets(TARGETS),
         lambda: fleet.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
