@@ -6,9 +6,10 @@ There are no rules or boxes, so piped output looks like the screen without the c
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import zip_longest
+from typing import Generic
 
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.render.page import Column, Page, RenderOptions, Row, Table, cell_texts
@@ -80,7 +81,6 @@ def _broken(word: str, width: int) -> Iterator[str]:
 
 
 def _first(text: str, width: int) -> str:
-    """The beginning of a text that fits."""
     end = min(len(text), max(width, 0))
     while text_width(text[:end]) > width:
         end -= 1
@@ -131,11 +131,6 @@ def arrange(extents: Sequence[Extent], width: int) -> tuple[Place, ...]:
     )
 
 
-def everything(extents: Sequence[Extent]) -> tuple[Place, ...]:
-    """All columns with their natural widths."""
-    return tuple(Place(index=index, width=extent.natural) for index, extent in enumerate(extents))
-
-
 def _line_width(extents: Sequence[Extent]) -> int:
     return sum(extent.least for extent in extents) + GAP * max(len(extents) - 1, 0)
 
@@ -172,88 +167,142 @@ _LEAST_PROSE = 20
 _CONTINUED_DECIMALS = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
-    """The places of the columns shown; the indices of those left out: too wide, or blank (0 or unknown throughout)."""
-
-    places: tuple[Place, ...]
-    wide: tuple[int, ...] = ()
-    blank: tuple[int, ...] = ()
-
-
 def whole(page: Page[Row], options: RenderOptions) -> str:
     """Title, one table per group, notes; empty for a page without rows."""
     if not page.rows:
         return ""
-    tables = tuple(page.tables())
-    layout = _layout(page.columns, tables, options)
-    blocks = [_paragraph(page.title, options, style="bold")]
-    for table in tables:
-        heading = _paragraph(table.heading, options, style="bold")
-        blocks.append(heading + _headings(page.columns, layout, options) + _rows(page.columns, table, layout, options))
-    notes = _notes((*_left_out(page.columns, layout, options), *page.notes, *_legend(page, layout, tables)), options)
+    grid = _Grid(page, tuple(page.tables()), options)
+    blocks = [grid.paragraph(page.title, "bold")]
+    for table in grid.tables:
+        blocks += [grid.paragraph(table.heading, "bold") + grid.headings() + grid.rows(table)]
+    notes = grid.notes(*grid.left_out(), *page.notes, *grid.legend())
     return "\n".join([*blocks, notes] if notes else blocks)
 
 
 def opening(page: Page[Row], options: RenderOptions) -> str:
     """The headings, the first rows and their notes."""
-    layout = _continued_layout(page, options)
-    left_out = _notes(_left_out(page.columns, layout, options), options)
-    return _headings(page.columns, layout, options) + _portion(page, layout, options) + left_out
+    grid = _continued(page, options)
+    return grid.headings() + grid.rows(grid.tables[0]) + grid.notes(*page.notes, *grid.left_out())
 
 
 def more(page: Page[Row], options: RenderOptions) -> str:
     """More rows under the headings written before, and their notes."""
-    return _portion(page, _continued_layout(page, options), options) if page.rows else ""
+    if not page.rows:
+        return ""
+    grid = _continued(page, options)
+    return grid.rows(grid.tables[0]) + grid.notes(*page.notes)
 
 
-def _portion(page: Page[Row], layout: _Layout, options: RenderOptions) -> str:
-    return _rows(page.columns, _portion_table(page), layout, options) + _notes(page.notes, options)
+def _continued(page: Page[Row], options: RenderOptions) -> "_Grid[Row]":
+    """The rows of a text that continues: the reserved widths keep later rows below the same headings."""
+    cells = cell_texts(page.columns, page.rows, decimals=_CONTINUED_DECIMALS)
+    return _Grid(page, (Table(heading="", rows=page.rows, cells=cells),), options, continued=True)
 
 
-def _portion_table(page: Page[Row]) -> Table[Row]:
-    return Table(heading="", rows=page.rows, cells=cell_texts(page.columns, page.rows, decimals=_CONTINUED_DECIMALS))
+class _Grid(Generic[Row]):
+    """The tables of a page with the places of the columns shown, and the indices of those left out: too `wide`, or
+    `blank` (0 or unknown throughout).
+    """
 
+    def __init__(
+        self, page: Page[Row], tables: tuple[Table[Row], ...], options: RenderOptions, *, continued: bool = False
+    ) -> None:
+        self._page, self._columns, self.tables, self._options = page, page.columns, tables, options
+        self._width = min(max(options.width, MIN_WIDTH), MAX_WIDTH)
+        extents = [self._extent(index, continued=continued) for index in range(len(self._columns))]
+        kept = list(range(len(extents)))
+        if options.wide:
+            self._places = tuple(Place(index=index, width=extents[index].natural) for index in kept)
+        else:
+            if not continued:
+                kept = [index for index in kept if not self._is_blank(index)]
+            places = arrange([extents[index] for index in kept], self._width)
+            self._places = tuple(replace(place, index=kept[place.index]) for place in places)
+        shown = {place.index for place in self._places}
+        self._wide = [index for index in kept if index not in shown]
+        self._blank = [index for index in range(len(extents)) if index not in kept]
 
-def _layout(columns: tuple[Column[Row], ...], tables: Sequence[Table[Row]], options: RenderOptions) -> _Layout:
-    """The layout of all tables of a page."""
-    extents = [_extent(column, index, tables) for index, column in enumerate(columns)]
-    if options.wide:
-        return _Layout(places=everything(extents))
-    # Without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero.
-    blank = tuple(
-        index
-        for index, column in enumerate(columns)
-        if column.priority and not any(_CONTENT.search(line[index]) for table in tables for line in table.cells)
-    )
-    return _arranged(extents, blank, options)
+    def headings(self) -> str:
+        lines = [_heading_lines(self._columns[place.index]) for place in self._places]
+        return self._lines(lines, ["bold"] * len(lines))
 
+    def rows(self, table: Table[Row]) -> str:
+        text = []
+        before: tuple[str, ...] | None = None
+        for row, cells in zip(table.rows, table.cells, strict=True):
+            lines = []
+            for place in self._places:
+                column, cell = self._columns[place.index], cells[place.index]
+                if column.once and before is not None and before[place.index] == cell:
+                    cell = ""
+                elif place.is_short and column.short is not None:
+                    cell = column.short(row)
+                lines.append(fold(printable(cell), place.width, shorten=True))
+            text.append(self._lines(lines, [self._columns[place.index].style(row) for place in self._places]))
+            before = cells
+        return "".join(text)
 
-def _continued_layout(page: Page[Row], options: RenderOptions) -> _Layout:
-    """The layout of a text that continues: the reserved widths, so that later rows are below the same headings."""
-    table = _portion_table(page)
-    extents = [_extent(column, index, [table]) for index, column in enumerate(page.columns)]
-    if options.wide:
-        return _Layout(places=everything(extents))
-    reserved = [_reserved(column, extent) for column, extent in zip(page.columns, extents, strict=True)]
-    return _arranged(reserved, (), options)
+    def notes(self, *texts: str) -> str:
+        return "".join(self.paragraph(text, "dim") for text in texts)
 
+    def paragraph(self, text: str, style: str) -> str:
+        lines = fold(printable(text), self._width) if text else []
+        return "".join(f"{self._styled(line, style)}\n" for line in lines)
 
-def _arranged(extents: Sequence[Extent], blank: tuple[int, ...], options: RenderOptions) -> _Layout:
-    kept = [index for index in range(len(extents)) if index not in blank]
-    places = tuple(
-        replace(place, index=kept[place.index])
-        for place in arrange([extents[index] for index in kept], _width(options))
-    )
-    shown = {place.index for place in places}
-    return _Layout(places=places, wide=tuple(index for index in kept if index not in shown), blank=blank)
+    def left_out(self) -> Iterator[str]:
+        """The sentence that names the columns left out, if there are any."""
+        names = [column.name for column in self._columns]
+        titles = [one.title if names.count(one.name) > 1 else one.name for one in self._columns]
+        shortened = dict.fromkeys(self._columns[place.index].short_of for place in self._places if place.is_short)
+        too_wide = [*shortened, *(titles[index] for index in self._wide)]
+        blank = [titles[index] for index in self._blank]
+        reasons = ((f"at {self._width} columns", too_wide), (f"0 or {UNKNOWN} in every row", blank))
+        parts = [f"{reason}: {', '.join(found)}" for reason, found in reasons if found]
+        if parts:
+            hint = ["--wide shows all"] if self._options.wide is not None else []
+            yield f"left out{'' if too_wide else ','} {'; '.join([*parts, *hint])}"
 
+    def legend(self) -> Iterator[str]:
+        """The meaning of an unknown value, if one is shown and no note of the page gives a closer one."""
+        cells = (line[place.index] for table in self.tables for line in table.cells for place in self._places)
+        is_there = any(UNKNOWN in cell.split() for cell in cells)
+        if is_there and not any(note.startswith(f"{UNKNOWN}:") for note in self._page.notes):
+            yield f"{UNKNOWN}: not known"
 
-def _extent(column: Column[Row], index: int, tables: Sequence[Table[Row]]) -> Extent:
-    full = _extent_of(column, [line[index] for table in tables for line in table.cells])
-    if column.short is None:
-        return full
-    return replace(full, short=_extent_of(column, [column.short(row) for table in tables for row in table.rows]))
+    def _is_blank(self, index: int) -> bool:
+        """True without a letter, a bar or a digit other than 0: nothing, an unknown value, a zero."""
+        cells = (line[index] for table in self.tables for line in table.cells)
+        return bool(self._columns[index].priority) and not any(map(_CONTENT.search, cells))
+
+    def _extent(self, index: int, *, continued: bool) -> Extent:
+        column = self._columns[index]
+        full = _extent_of(column, [line[index] for table in self.tables for line in table.cells])
+        if continued and not self._options.wide:
+            if column.reserved is None:
+                return full
+            # Later rows fold a longer name; a number is never folded.
+            least = column.reserved if column.is_text else max(column.reserved, full.natural)
+            return replace(full, least=least, natural=MAX_WIDTH if column.prose else least)
+        if column.short is None:
+            return full
+        return replace(
+            full, short=_extent_of(column, [column.short(row) for table in self.tables for row in table.rows])
+        )
+
+    def _lines(self, cells: Sequence[list[str]], styles: Sequence[str]) -> str:
+        """One row of a table, with as many lines as its highest cell."""
+        lines = []
+        for parts in zip_longest(*cells, fillvalue=""):
+            pieces = []
+            for place, part, style in zip(self._places, parts, styles, strict=True):
+                padding, styled = " " * (place.width - text_width(part)), self._styled(part, style)
+                pieces.append(styled + padding if self._columns[place.index].is_text else padding + styled)
+            lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
+        return "".join(lines)
+
+    def _styled(self, text: str, style: str) -> str:
+        code = STYLES.get(style)
+        return f"\x1b[{code}m{text}\x1b[0m" if self._options.colour and code and text else text
 
 
 def _extent_of(column: Column[Row], cells: Sequence[str]) -> Extent:
@@ -264,107 +313,7 @@ def _extent_of(column: Column[Row], cells: Sequence[str]) -> Extent:
     return Extent(natural=natural, least=least, priority=column.priority, flexible=column.is_text)
 
 
-def _reserved(column: Column[Row], extent: Extent) -> Extent:
-    if column.reserved is None:
-        return replace(extent, short=None)
-    # Later rows fold a longer name; a number is never folded.
-    least = column.reserved if column.is_text else max(column.reserved, extent.natural)
-    return replace(extent, short=None, least=least, natural=MAX_WIDTH if column.prose else least)
-
-
-def _left_out(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> Iterator[str]:
-    """The sentence that names the columns left out, if there are any."""
-    shortened = dict.fromkeys(columns[place.index].short_of for place in layout.places if place.is_short)
-    too_wide = [*shortened, *_names(columns, layout.wide)]
-    blank = _names(columns, layout.blank)
-    reasons = (
-        (f"at {_width(options)} columns", too_wide),
-        ("0 or – in every row", blank),  # noqa: RUF001  # the sign for unknown
-    )
-    parts = [f"{reason}: {', '.join(names)}" for reason, names in reasons if names]
-    if parts:
-        hint = ["--wide shows all"] if options.wide is not None else []
-        yield f"left out{'' if too_wide else ','} {'; '.join([*parts, *hint])}"
-
-
-def _legend(page: Page[Any], layout: _Layout, tables: Sequence[Table[Any]]) -> Iterator[str]:
-    """The meaning of an unknown value, if one is shown and no note of the page gives a closer one."""
-    shown = [place.index for place in layout.places]
-    is_there = any(UNKNOWN in line[index].split() for table in tables for line in table.cells for index in shown)
-    if is_there and not any(note.startswith(f"{UNKNOWN}:") for note in page.notes):
-        yield f"{UNKNOWN}: not known"
-
-
-def _names(columns: Sequence[Column[Any]], indices: Iterable[int]) -> list[str]:
-    """The headings of these columns, with their units where two have the same."""
-    names = [column.name for column in columns]
-    return [columns[index].title if names.count(names[index]) > 1 else names[index] for index in indices]
-
-
 def _heading_lines(column: Column[Row]) -> list[str]:
     """The heading and, below it or behind its second line, the unit."""
     first, _, second = column.heading.partition("\n")
     return [line for line in (first, ", ".join(filter(None, (second, column.unit)))) if line] or [""]
-
-
-def _headings(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> str:
-    lines = [_heading_lines(columns[place.index]) for place in layout.places]
-    return _line_of(columns, layout, lines, ["bold"] * len(lines), options)
-
-
-def _rows(columns: Sequence[Column[Row]], table: Table[Row], layout: _Layout, options: RenderOptions) -> str:
-    text = []
-    before: tuple[str, ...] | None = None
-    for row, cells in zip(table.rows, table.cells, strict=True):
-        lines = [
-            fold(_cell(columns[place.index], place, row, cells, before), place.width, shorten=True)
-            for place in layout.places
-        ]
-        styles = [columns[place.index].style(row) for place in layout.places]
-        text.append(_line_of(columns, layout, lines, styles, options))
-        before = cells
-    return "".join(text)
-
-
-def _cell(column: Column[Row], place: Place, row: Row, cells: tuple[str, ...], before: tuple[str, ...] | None) -> str:
-    text = cells[place.index]
-    if column.once and before is not None and before[place.index] == text:
-        return ""
-    return printable(column.short(row) if place.is_short and column.short is not None else text)
-
-
-def _line_of(
-    columns: Sequence[Column[Row]],
-    layout: _Layout,
-    cells: Sequence[list[str]],
-    styles: Sequence[str],
-    options: RenderOptions,
-) -> str:
-    """One row of a table, with as many lines as its highest cell."""
-    lines = []
-    for number in range(max(map(len, cells), default=0)):
-        pieces = []
-        for place, content, style in zip(layout.places, cells, styles, strict=True):
-            part = content[number] if number < len(content) else ""
-            padding, styled = " " * (place.width - text_width(part)), _styled(part, style, options)
-            pieces.append(styled + padding if columns[place.index].is_text else padding + styled)
-        lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
-    return "".join(lines)
-
-
-def _notes(texts: Iterable[str], options: RenderOptions) -> str:
-    return "".join(_paragraph(text, options, style="dim") for text in texts)
-
-
-def _paragraph(text: str, options: RenderOptions, *, style: str) -> str:
-    lines = fold(printable(text), _width(options)) if text else []
-    return "".join(f"{_styled(line, style, options)}\n" for line in lines)
-
-
-def _styled(text: str, style: str, options: RenderOptions) -> str:
-    code = STYLES.get(style)
-    return f"\x1b[{code}m{text}\x1b[0m" if options.colour and code and text else text
-
-
-def _width(options: RenderOptions) -> int:
-    return min(max(options.width, MIN_WIDTH), MAX_WIDTH)
