@@ -57,7 +57,6 @@ def _sentences(missing: tuple[Absence, ...]) -> list[str]:
 
 
 def _hint(missing: Absence, fleet: VantageList, collector: Collector) -> str:
-    """The command for an agent in the region; empty if a vantage there has delivered samples."""
     there = [one for one in fleet.vantages if one.region == missing.region]
     if any(one.newest_sample_at for one in there):
         return ""

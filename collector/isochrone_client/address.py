@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from isochrone_client import configuration
-from isochrone_client.configuration import Configuration
 from isochrone_client.errors import AddressError
 from isochrone_common import identity_file, local_socket
 from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, Address, parse_local_address
@@ -19,9 +18,7 @@ _SOCKET = "collector.http.sock"
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """The address of a collector's HTTP interface, and the identity to present there, which is in the file `path`;
-    without an identity, plain text to this machine.
-    """
+    """The address of a collector's HTTP interface, and the identity in the file `path`; plain text without one."""
 
     address: Address
     identity: Identity | None = None
@@ -59,7 +56,9 @@ def resolve_collector(
     context = None if identity and not collector else configured.select(collector)
     if context is not None:
         collector, identity = context.collector, identity or context.identity
-    path = identity or _stored_path(collector, configured, environment)
+    # Without a name it is that of a context with this address, else the one that `isochrone join` writes.
+    same = (one.identity for one in configured.contexts.values() if one.collector == collector)
+    path = identity or next(filter(None, same), default_identity_path(environment))
     named = _read(identity) if identity else None
     default = None if named or not path.exists() else _read(path)
     try:
@@ -85,12 +84,6 @@ def resolve_collector(
 def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
     """The file that `isochrone join` writes by default."""
     return configuration.folder(environment) / identity_file.FILE_NAME
-
-
-def _stored_path(collector: str | None, configured: Configuration, environment: Mapping[str, str]) -> Path:
-    """The identity file of a context with this address, else the one that `isochrone join` writes."""
-    same = (one.identity for one in configured.contexts.values() if one.collector == collector)
-    return next(filter(None, same), default_identity_path(environment))
 
 
 def _read(path: Path) -> Identity:

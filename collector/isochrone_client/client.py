@@ -306,11 +306,9 @@ class ReadClient:
         return Names(regions=tuple(dict.fromkeys(filter(None, regions))), targets=plan.targets)
 
     def _ask(self, cls: type[Value], path: str, parameters: Parameters = ()) -> Value:
-        """Return the answer of a class at a path."""
         return self._value(partial(read_document, cls), self._document(path, parameters)[0])
 
     def _document(self, path: str, parameters: Parameters) -> "tuple[Any, Message]":
-        """Return the JSON document at a path, and its headers."""
         parameters = tuple(parameters)
         try:
             return self._connections.ask(_url(path, parameters))
@@ -318,7 +316,6 @@ class ReadClient:
             return self._connections.ask(_url(path, self._with_full_names(parameters, error)))
 
     def _pieces(self, path: str, parameters: Parameters, timeout_us: int) -> Iterator[bytes]:
-        """Yield the body at a path as it arrives."""
         parameters = tuple(parameters)
         try:
             # The collector rejects an unknown name before it sends anything, so no piece is repeated.
@@ -351,7 +348,6 @@ class ReadClient:
         return self._value(lambda data: read(json.loads(data)), text)
 
     def _value(self, read: Callable[[Any], Value], data: object) -> Value:
-        """Return what `read` makes of the data of the collector."""
         self._was_answered = True
         try:
             return read(data)
@@ -363,7 +359,6 @@ class ReadClient:
 
 
 def _url(path: str, parameters: Parameters) -> str:
-    """Return a path and a query: the parameters that the path names are parts of it."""
     parameters = tuple(parameters)
     parts = {name: quote(text, safe="") for name, text in parameters if f"{{{name}}}" in path}
     query = urlencode([(name, text) for name, text in parameters if name not in parts])
@@ -386,7 +381,6 @@ def _selection(selection: Selection) -> Parameters:
 
 
 def _given(values: Mapping[str, object]) -> Parameters:
-    """Return the parameters that are not empty and not zero."""
     return [(name, str(value)) for name, value in values.items() if value]
 
 

@@ -1,6 +1,4 @@
-"""Completion of regions, targets and contexts in a shell; a collector that does not answer at once offers nothing.
-The command `isochrone completion` prints the script for it.
-"""
+"""Completion of regions, targets and contexts in a shell, by a collector that answers at once; and its script."""
 
 import os
 from collections.abc import Iterable

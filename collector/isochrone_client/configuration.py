@@ -171,25 +171,18 @@ def parse(text: str) -> Configuration:
 
 def to_text(configuration: Configuration) -> str:
     """The configuration as TOML."""
-    parts = [_HEADING]
-    if configuration.current is not None:
-        parts.append(f"current = {_quoted(configuration.current)}\n")
-    parts += _section("defaults", asdict(configuration.defaults))
+    sections: dict[str, dict[str, Any]] = {"": {"current": configuration.current}}
+    sections["[defaults]"] = asdict(configuration.defaults)
     for name, context in sorted(configuration.contexts.items()):
         identity = str(context.identity) if context.identity else None
         values = {"collector": context.collector, "identity": identity, **asdict(context.defaults)}
-        parts += _section(f"contexts.{_quoted(name)}", values)
+        sections[f"[contexts.{json.dumps(name)}]"] = values
+    parts = [_HEADING]
+    for heading, values in sections.items():
+        # TOML's basic strings have the escapes of JSON.
+        lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+        parts += ["\n".join([*filter(None, [heading]), *lines, ""])] if lines else []
     return "\n".join(parts)
-
-
-def _section(heading: str, values: Mapping[str, Any]) -> Iterable[str]:
-    lines = [f"{name} = {_quoted(value)}" for name, value in values.items() if value is not None]
-    return ["\n".join([f"[{heading}]", *lines, ""])] if lines else []
-
-
-def _quoted(value: str | float) -> str:
-    """A TOML value; its basic strings have the escapes of JSON."""
-    return json.dumps(value)
 
 
 def _context(name: str, part: Mapping[str, Any]) -> Context:
@@ -209,14 +202,10 @@ def _defaults(where: str, part: Mapping[str, Any], more: tuple[str, ...]) -> Def
         raise ConfigurationError(
             f"{where}.output: unknown format {output!r}; known: {', '.join(OUTPUTS)}{did_you_mean(output, OUTPUTS)}"
         )
-    if timeout is not None and not _is_timeout(timeout):
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and _SECONDS[0] <= timeout <= _SECONDS[1]):
         raise ConfigurationError(f"{where}.timeout: {timeout!r} is not a number of seconds from 0.1 to 3600")
     return Defaults(output=output, timeout=timeout, baseline=_text(f"{where}.baseline", part.get("baseline")))
-
-
-def _is_timeout(value: object) -> bool:
-    low, high = _SECONDS
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def _check_keys(where: str, part: Mapping[str, Any], known: Iterable[str]) -> None:

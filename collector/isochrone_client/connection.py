@@ -14,18 +14,8 @@ from http import HTTPStatus
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, LineTooLong
 from typing import Any
 
+from isochrone_client import errors
 from isochrone_client.address import Collector
-from isochrone_client.errors import (
-    AccessError,
-    AddressError,
-    ClientError,
-    CollectorError,
-    NoTableError,
-    RefusedError,
-    SlowError,
-    UnknownNameError,
-    UnreachableError,
-)
 from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, UNIX
 from isochrone_common.local_socket import REFUSED_HINT
 from isochrone_common.trust import PLAIN, require_private, tls_context
@@ -38,21 +28,21 @@ _PROBLEM = "urn:isochrone:problem:"
 _ASK_LESS = "use a shorter --window or a longer --timeout"
 
 # By the last part of the type of a problem.
-_ERROR_OF: dict[str, tuple[type[ClientError], str]] = {
-    "bad-request": (RefusedError, "see --help for the valid values"),
+_ERROR_OF: dict[str, tuple[type[errors.ClientError], str]] = {
+    "bad-request": (errors.RefusedError, "see --help for the valid values"),
     "unknown-name": (
-        UnknownNameError,
+        errors.UnknownNameError,
         "`isochrone targets` lists the targets, `isochrone coverage` the regions, `isochrone routes` the routes",
     ),
-    "not-built": (NoTableError, "`isochrone coverage` shows the samples"),
-    "database-unavailable": (UnreachableError, "see `isochrone-collector doctor`"),
-    "unauthenticated": (AccessError, "ask an operator for access: isochrone-collector access add"),
-    "forbidden": (AccessError, "ask an operator for the role: isochrone-collector access add"),
-    "deadline-exceeded": (SlowError, _ASK_LESS),
-    "resource-exhausted": (CollectorError, "use a shorter --window or fewer --target"),
-    "about:blank": (CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
+    "not-built": (errors.NoTableError, "`isochrone coverage` shows the samples"),
+    "database-unavailable": (errors.UnreachableError, "see `isochrone-collector doctor`"),
+    "unauthenticated": (errors.AccessError, "ask an operator for access: isochrone-collector access add"),
+    "forbidden": (errors.AccessError, "ask an operator for the role: isochrone-collector access add"),
+    "deadline-exceeded": (errors.SlowError, _ASK_LESS),
+    "resource-exhausted": (errors.CollectorError, "use a shorter --window or fewer --target"),
+    "about:blank": (errors.CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
 }
-_OTHER_PROBLEM = (CollectorError, "see the collector's log")
+_OTHER_PROBLEM = (errors.CollectorError, "see the collector's log")
 # Hints for other unknown names, by the start of the collector's message.
 _HINT_OF_UNKNOWN = {
     "unknown region ": "`isochrone vantages` lists them; a region becomes known when an agent starts there: "
@@ -70,6 +60,20 @@ _NO_TABLE = ("there is no route table yet", "there is no table of ")
 _START_HINT = (
     "is it running? start one with `isochrone-collector serve`, or give its address with --collector HOST:PORT"
 )
+
+
+class _Limit(threading.Timer):
+    """The end of a connection after a time."""
+
+    def __init__(self, seconds: float, connection: HTTPConnection) -> None:
+        super().__init__(seconds, self._expire)
+        self.daemon = True
+        self.is_over = False
+        self._connection = connection
+
+    def _expire(self) -> None:
+        self.is_over = True  # before the thread that waits can see the end
+        _end(self._connection)
 
 
 class Connections:
@@ -92,7 +96,7 @@ class Connections:
             require_private(self._address, self._trust)
             self._context = tls_context(self._trust) if self._trust.tls else None
         except ValueError as error:
-            raise AddressError(str(error), hint="join the collector first: isochrone join") from error
+            raise errors.AddressError(str(error), hint="join the collector first: isochrone join") from error
         if identity is not None and self._trust.tls:
             self._headers["Authorization"] = f"Bearer {identity.credential}"
 
@@ -111,11 +115,11 @@ class Connections:
                 body = response.read(_MAX_ANSWER_BYTES)
                 is_longer = bool(response.read(1))  # which also notes the end
             except (OSError, HTTPException) as error:
-                raise TimeoutError if limit.finished.is_set() else error from error
-            if limit.finished.is_set():
+                raise TimeoutError if limit.is_over else error from error
+            if limit.is_over:
                 raise TimeoutError
         if is_longer:
-            raise CollectorError(f"the answer of the collector at {self._address} is too long", hint=_ASK_LESS)
+            raise errors.CollectorError(f"the answer of the collector at {self._address} is too long", hint=_ASK_LESS)
         try:
             return json.loads(body), response.headers
         except (ValueError, RecursionError) as error:
@@ -133,10 +137,8 @@ class Connections:
                 yield piece
 
     @contextmanager
-    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, HTTPConnection, threading.Timer]]:
-        """Yield the response, its connection, and the timer that ends the connection after the timeout: the socket's
-        own timeout would begin again with each byte.
-        """
+    def _response(self, url: str) -> Iterator[tuple[HTTPResponse, HTTPConnection, _Limit]]:
+        """Yield response, connection and the timer of the whole answer; the socket's begins again with each byte."""
         with self._translated():
             connection, response, limit = self._sent(url)
             try:
@@ -151,7 +153,7 @@ class Connections:
                 else:
                     connection.close()
 
-    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, threading.Timer]:
+    def _sent(self, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -162,9 +164,8 @@ class Connections:
             # The collector has closed it, because it was idle.
             return self._sent_over(self._opened(), url)
 
-    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse, threading.Timer]:
-        limit = threading.Timer(self._timeout_s, _end, [connection])
-        limit.daemon = True
+    def _sent_over(self, connection: HTTPConnection, url: str) -> tuple[HTTPConnection, HTTPResponse, _Limit]:
+        limit = _Limit(self._timeout_s, connection)
         self._used.add(connection)
         try:
             limit.start()
@@ -172,7 +173,7 @@ class Connections:
             connection.request("GET", url, headers=self._headers)
             return connection, connection.getresponse(), limit
         except BaseException as error:
-            is_late = limit.finished.is_set()
+            is_late = limit.is_over
             limit.cancel()
             self._used.discard(connection)
             connection.close()
@@ -181,7 +182,6 @@ class Connections:
             raise
 
     def _opened(self) -> HTTPConnection:
-        """Connect, with TLS if it is required."""
         address = self._address
         connection = HTTPConnection("localhost" if address.is_socket else address.host, address.port or None)
         try:
@@ -198,7 +198,9 @@ class Connections:
         except ssl.SSLCertVerificationError as error:
             connection.close()
             sentence = f"the collector at {address} is not the one that was joined: its certificate differs"
-            raise AccessError(sentence, hint="if its operator has replaced the certificate, join again") from error
+            raise errors.AccessError(
+                sentence, hint="if its operator has replaced the certificate, join again"
+            ) from error
         except OSError as error:
             connection.close()
             raise self._unreachable(error) from error
@@ -206,11 +208,12 @@ class Connections:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Raise what happens on an open connection as errors of the client."""
         try:
             yield
         except TimeoutError as error:
-            raise SlowError(f"the collector at {self._address} did not answer in time", hint=_ASK_LESS) from error
+            raise errors.SlowError(
+                f"the collector at {self._address} did not answer in time", hint=_ASK_LESS
+            ) from error
         except (BadStatusLine, LineTooLong) as error:
             if isinstance(error, ConnectionError):
                 raise self._unreachable(error) from error
@@ -218,40 +221,35 @@ class Connections:
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
-        reason = "the connection was closed" if isinstance(error, HTTPException) else _reason(error)
-        return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=_START_HINT)
+    def _unreachable(self, error: Exception) -> errors.UnreachableError:
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
+        if isinstance(error, HTTPException | TimeoutError):
+            reason = f"the connection {'timed out' if isinstance(error, TimeoutError) else 'was closed'}"
+        return errors.UnreachableError(f"no collector answers at {self._address}: {reason}", hint=_START_HINT)
 
-    def _foreign(self, reason: str) -> UnreachableError:
-        """Return the error of a server that is not a collector."""
+    def _foreign(self, reason: str) -> errors.UnreachableError:
         is_grpc = self._address.port == DEFAULT_PORT
         hint = f"port {DEFAULT_PORT} is for agents; commands use {DEFAULT_HTTP_PORT}" if is_grpc else _START_HINT
-        return UnreachableError(f"no collector answers at {self._address}: {reason}", hint=hint)
+        return errors.UnreachableError(f"no collector answers at {self._address}: {reason}", hint=hint)
 
-    def _problem(self, status: int, body: bytes) -> ClientError:
-        """Return the error of a response with this status and body."""
+    def _problem(self, status: int, body: bytes) -> errors.ClientError:
         try:
             problem = json.loads(body)
             name, detail = str(problem["type"]).removeprefix(_PROBLEM), str(problem["detail"])
         except (ValueError, LookupError, TypeError):
             return self._foreign(f"HTTP status {status}")
         kind, hint = _ERROR_OF.get(name, _OTHER_PROBLEM)
-        if kind is AccessError and self._is_anonymous:
-            return AccessError(f"the collector at {self._address} requires TLS and a credential", hint=REFUSED_HINT)
-        if kind is UnknownNameError:
+        if kind is errors.AccessError and self._is_anonymous:
+            return errors.AccessError(
+                f"the collector at {self._address} requires TLS and a credential", hint=REFUSED_HINT
+            )
+        if kind is errors.UnknownNameError:
             hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if detail.startswith(start)), hint)
-            kind = NoTableError if detail.startswith(_NO_TABLE) else kind
-        is_sentence = issubclass(kind, RefusedError | AccessError)
+            kind = errors.NoTableError if detail.startswith(_NO_TABLE) else kind
+        is_sentence = issubclass(kind, errors.RefusedError | errors.AccessError)
         return kind(detail if is_sentence else f"the collector at {self._address} failed: {detail}", hint=hint)
 
 
 def _end(connection: HTTPConnection) -> None:
-    """End the request that another thread waits for."""
     with suppress(OSError, AttributeError):  # it is closed
         connection.sock.shutdown(socket.SHUT_RDWR)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "the connection timed out"
-    return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)

@@ -1,19 +1,20 @@
 """Errors between a reader and the collector, with the exit code of the command and the person who must act.
 
     ClientError                1  base: a sentence, perhaps a hint
-    ├── WindowError            2  the reader: the time range cannot be read
-    ├── AddressError           2  the reader: the collector's address is malformed, or has to be joined first
+    ├── UsageError             2  the reader: something that was written is wrong
+    │   ├── WindowError           ... the time range cannot be read
+    │   ├── AddressError          ... the collector's address is malformed, or has to be joined first
+    │   ├── RefusedError          ... a value of the request is not valid
+    │   │   ├── UnknownNameError  ... the collector does not know a target, region, route or use
+    │   │   └── NoTableError      ... it has no route table yet
+    │   ├── AmbiguousError        ... a short name has several meanings
+    │   ├── BaselineError         ... no region to compare with was named, and the plan has none
+    │   ├── ConfigurationError    ... the configuration file or a context's name is wrong
+    │   └── FieldError            ... --fields names a field that the answer does not have
     ├── AccessError            1  the reader: access is refused, or the collector is not the one that was joined
-    ├── RefusedError           2  the reader: a value of the request is not valid
-    │   ├── UnknownNameError   2  ... the collector does not know a target, region, route or use
-    │   └── NoTableError       2  ... it has no route table yet
-    ├── AmbiguousError         2  the reader: a short name has several meanings
-    ├── BaselineError          2  the reader: no region to compare with was named, and the plan has none
-    ├── ConfigurationError     2  the reader: the configuration file or a context's name is wrong
-    ├── FieldError             2  the reader: --fields names a field that the answer does not have
     ├── UnreachableError       3  the operator of the collector: nothing answers at the address
     ├── InsufficientError      4  time, or the operators of the agents: too few data for an answer
-    │   └── NoSamplesError     4  ... none of a region, because nothing runs there
+    │   └── NoSamplesError        ... none of a region, because nothing runs there
     ├── StaticOrderError       4  the operator of the collector: an exported file has no table, only the static order
     ├── SlowError              1  the reader: ask for less, or wait longer
     ├── ClusterError           1  the operator of the Kubernetes cluster: its API server is away, or refuses a call
@@ -33,26 +34,26 @@ class ClientError(IsochroneError):
     """Root of the tree."""
 
 
-class WindowError(ClientError):
+class UsageError(ClientError):
+    """Something that the reader wrote is wrong."""
+
+    exit_code = 2
+
+
+class WindowError(UsageError):
     """A time range that cannot be read."""
 
-    exit_code = 2
 
-
-class AddressError(ClientError):
+class AddressError(UsageError):
     """A collector address that is malformed, or that has to be joined first."""
-
-    exit_code = 2
 
 
 class AccessError(ClientError):
     """Access is refused, or the collector is not the one that was joined."""
 
 
-class RefusedError(ClientError):
+class RefusedError(UsageError):
     """The collector refuses the request: a value is not valid, or a name is unknown."""
-
-    exit_code = 2
 
 
 class UnknownNameError(RefusedError):
@@ -63,28 +64,20 @@ class NoTableError(RefusedError):
     """The collector has no route table yet: it lacks samples, or a plan with routes."""
 
 
-class AmbiguousError(ClientError):
+class AmbiguousError(UsageError):
     """A short name that fits several regions or targets."""
 
-    exit_code = 2
 
-
-class BaselineError(ClientError):
+class BaselineError(UsageError):
     """The region to compare with is missing."""
 
-    exit_code = 2
 
-
-class ConfigurationError(ClientError):
+class ConfigurationError(UsageError):
     """The configuration file, or the name of a context, is wrong."""
 
-    exit_code = 2
 
-
-class FieldError(ClientError):
+class FieldError(UsageError):
     """A field that the answer does not have."""
-
-    exit_code = 2
 
 
 class UnreachableError(ClientError):

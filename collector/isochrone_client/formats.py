@@ -47,15 +47,6 @@ def fitting_decimals(value: float) -> int:
     return 0
 
 
-def interval(low: float | None, high: float | None, *, signed: bool = False) -> str:
-    """`low … high` with the same decimals on both sides; `UNKNOWN` if both are unknown."""
-    known = [abs(bound) for bound in (low, high) if bound is not None and math.isfinite(bound)]
-    if not known:
-        return UNKNOWN
-    decimals = fitting_decimals(max(known))
-    return f"{number(low, signed=signed, decimals=decimals)} … {number(high, signed=signed, decimals=decimals)}"
-
-
 def milliseconds(us: float | None) -> float | None:
     """Microseconds as milliseconds; `None` stays `None`."""
     return None if us is None else us / _US_PER_MS
@@ -76,23 +67,9 @@ def displayed(value: float | None, unit: str) -> float | None:
     return None if value is None else value / display_unit_size(unit)
 
 
-def percent(value: float | None) -> str:
-    """A signed percentage with one decimal, none from 100 %; the heading has the unit."""
-    if value is None:
-        return UNKNOWN
-    return number(value, signed=True, decimals=_percent_decimals([value]))
-
-
 def share(part: int, whole: int) -> str:
     """`part` of `whole` in per cent, rounded down, so that 100.0 means all of it; `UNKNOWN` if `whole` is 0."""
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole > 0 else UNKNOWN
-
-
-def dollars(usd: float | None) -> str:
-    """US dollars with cents, or two significant digits below a cent; the heading has the unit."""
-    if usd is None or not math.isfinite(usd) or abs(usd) >= _TOO_LONG:
-        return number(usd)
-    return f"{usd:.2g}" if 0 < abs(usd) < _CENT else f"{usd:.2f}"
 
 
 def _size_decimals(values: Sequence[float]) -> int:
@@ -144,6 +121,11 @@ def common_decimals(amounts: Iterable[Amount]) -> int:
     return cells[0].rule([value for cell in cells for value in cell.known]) if cells else 0
 
 
+def alone(cell: Amount) -> str:
+    """The text of numbers that are in no column."""
+    return cell.text(common_decimals([cell]))
+
+
 def amount(value: float | None, *, signed: bool = False) -> Amount:
     """A number."""
     return Amount((value,), signed=int(signed))
@@ -162,6 +144,11 @@ def amount_percent(value: float | None) -> Amount:
 def amount_dollars(usd: float | None) -> Amount:
     """US dollars with cents, or with enough decimals for the smallest amount; the heading has the unit."""
     return Amount((usd,), rule=_dollar_decimals)
+
+
+def interval(low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """`low … high` with the same decimals on both sides; `UNKNOWN` if both are unknown."""
+    return alone(amount_interval(low, high, signed=signed))
 
 
 def bars(values: Sequence[float | None], *, highest: float) -> str:

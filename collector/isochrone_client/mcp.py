@@ -264,27 +264,21 @@ class Questions:
         regions: tuple[str, ...] = (),
         fields: tuple[str, ...] = (),
     ) -> Answer:
-        """The answer of a page; people are shown other pages if `shown` has some, and `none` if there are no rows.
-
-        An error of `require` becomes a note of the answer, and is raised if there is nothing else to show.
-        """
+        """The answer of a page, or of other pages to show; an error of `require` is a note, if anything is shown."""
         chosen: Page[Any] = select_fields(page, fields) if fields else page
         document = json.document(chosen)
         texts = [markdown.whole(one, RenderOptions()) for one in ((chosen,) if fields or not shown else shown)]
         try:
             require()
         except ClientError as error:
-            note = self._explained(error, regions)
+            note = error
+            if isinstance(error, InsufficientError):
+                note = explain_absence(error, self.collector.reread(), regions=regions, timeout_us=self.timeout_us)
             if not any(texts):
                 raise note from error
             document |= {"note": str(note), "hint": note.hint}
             texts.append(described(note, prefix="note: "))
         return Answer(text="\n".join(filter(None, texts)) or none, document=document)
-
-    def _explained(self, error: ClientError, regions: tuple[str, ...]) -> ClientError:
-        if not isinstance(error, InsufficientError):
-            return error
-        return explain_absence(error, self.collector.reread(), regions=regions, timeout_us=self.timeout_us)
 
 
 def described(error: ClientError, *, prefix: str = "") -> str:

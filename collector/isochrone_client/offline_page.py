@@ -104,7 +104,6 @@ def _hashed(text: str) -> str:
 
 
 def _summary(report: Report) -> str:
-    """The title, the verdict and the facts of a report."""
     verdict = "".join(f'<p class="summary">{escape(sentence)}</p>' for sentence in report.verdict if sentence)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts)
     return (
@@ -114,7 +113,6 @@ def _summary(report: Report) -> str:
 
 
 def _static_matrix(matrix: Matrix, report: Report) -> str:
-    """The matrix of a reader without scripts."""
     if not matrix.targets:
         return ""
     columns = (matrix.baseline, *matrix.regions)
@@ -136,7 +134,6 @@ def _static_matrix(matrix: Matrix, report: Report) -> str:
 
 
 def _name(target: str) -> str:
-    """The name of a target, which breaks after its provider."""
     head, slash, model = target.partition("/")
     provider = f'<span class="provider">{escape(head)}/</span><wbr>' if slash else ""
     return f"{provider}<b>{escape(model or head)}</b>"
@@ -176,9 +173,8 @@ def _tables(report: Report) -> str:
 
 
 def _table(page: Page[Any]) -> str:
-    """The table of a command, as its columns have it."""
     heads = "".join(
-        f'<th scope="col"{_class("name" if column.wide else "")}>{escape(column.name)}'
+        f'<th scope="col"{_class(column.is_text and "name")}>{escape(column.name)}'
         + (f"<small>{escape(column.unit)}</small>" if column.unit else "")
         + "</th>"
         for column in page.columns
@@ -188,8 +184,9 @@ def _table(page: Page[Any]) -> str:
         rows = "".join(
             "<tr>"
             + "".join(
-                f"<td{_class(_kind(column.wide, column.prose, _TONES.get(column.style(row), '')))}>{escape(text)}</td>"
+                f"<td{_class(column.is_text and 'name', column.prose and 'remarks', tone)}>{escape(text)}</td>"
                 for column, text in zip(page.columns, line, strict=True)
+                for tone in [_TONES.get(column.style(row))]
             )
             + "</tr>"
             for row, line in zip(table.rows, table.cells, strict=True)
@@ -209,9 +206,6 @@ def _scrolling(label: str, table: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>'
 
 
-def _kind(is_name: bool, is_prose: bool, tone: str) -> str:  # noqa: FBT001  # the parts of a class
-    return " ".join(filter(None, ("name" if is_name else "", "remarks" if is_prose else "", tone)))
-
-
-def _class(names: str) -> str:
-    return f' class="{names}"' if names else ""
+def _class(*names: object) -> str:
+    found = " ".join(str(name) for name in names if name)
+    return f' class="{found}"' if found else ""

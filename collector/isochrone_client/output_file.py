@@ -37,7 +37,12 @@ def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
             try:
                 yield file
                 _require_writable(path, force=force)
-                _commit(file, goal)
+                file.flush()
+                os.fsync(file.fileno())
+                # A temporary file is readable by its owner only; the export gets the usual permissions.
+                os.fchmod(file.fileno(), 0o666 & ~_umask())
+                Path(file.name).replace(goal)
+                sync_folder(goal.parent)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
@@ -63,15 +68,6 @@ def _require_writable(path: Path, *, force: bool) -> None:
         raise FileError(f"{path} already exists", hint="overwrite it with --force")
     if os.path.lexists(os.path.realpath(path)) and not path.is_file():
         raise FileError(f"{path} is not a regular file", hint="name another file, or - for standard output")
-
-
-def _commit(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    # A temporary file is readable by its owner only; the export gets the usual permissions.
-    os.fchmod(file.fileno(), 0o666 & ~_umask())
-    Path(file.name).replace(path)
-    sync_folder(path.parent)
 
 
 def _umask() -> int:

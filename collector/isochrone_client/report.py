@@ -74,9 +74,7 @@ METHOD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """The parameters of a report: selection, metric, baseline region (empty: the plan's), and the current instant in
-    microseconds since the epoch.
-    """
+    """The parameters of a report; an empty `baseline` is the plan's. `now_at` is in microseconds since the epoch."""
 
     selection: Selection
     metric: Metric
@@ -95,8 +93,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report. `verdict` are its first sentences, `facts` names and values for its head, `matrix` is the content of
-    its first section; `documents` are the answers for the page by their paths, `options` those of the page that differ.
+    """A report: its first sentences, names and values for its head, the content of its first section, all sections, and
+    the answers for the page by their paths, with the options of the page that differ.
     """
 
     title: str
@@ -204,8 +202,6 @@ def make_report(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answers:
-    """The answers that several parts of a report need; `None` for one that is missing."""
-
     differences: DifferentialList | None
     leaderboard: Leaderboard | None
     coverage: CoverageList | None
@@ -233,6 +229,14 @@ def _ask_all(asked: _Questions) -> _Answers:
     )
     of_series = replace(selection, window=_series_window(window, covered, ranked))
     points = _points(asked.plan, of_series.window, covered, _POINTS)
+
+    def tables() -> tuple[RouteTable, ...]:
+        try:
+            return client.list_tables(selection.regions)
+        except RefusedError:
+            # The other answers know these regions: they only have no table yet.
+            return ()
+
     return _Answers(
         differences=compared,
         leaderboard=ranked,
@@ -246,7 +250,7 @@ def _ask_all(asked: _Questions) -> _Answers:
             lambda: client.get_series(of_series, metric=metric, points=points, bins=_BINS if asked.with_page else 0),
         ),
         series_selection=of_series,
-        tables=asked.ask("routes", lambda: _tables(client, selection.regions)),
+        tables=asked.ask("routes", tables),
         matrix=matrix.arranged(found, sort="value"),
     )
 
@@ -365,16 +369,7 @@ def _points(plan: TargetList, window: Window, covered: CoverageList | None, most
     return min(max(rounds, _FEWEST_POINTS), most, max(_MAX_POINTS // max(lines, 1), 1))
 
 
-def _tables(client: ReadClient, chosen: tuple[str, ...]) -> tuple[RouteTable, ...]:
-    try:
-        return client.list_tables(chosen)
-    except RefusedError:
-        # The other answers know these regions: they only have no table yet.
-        return ()
-
-
 def _overview(plan: TargetList, tables: Sequence[RouteTable]) -> Record:
-    """The overview of the route tables, as `/v1/routes` has it."""
     rows = [
         {
             **{name: getattr(table, name) for name in ("client_region", "route", "generation")},
@@ -394,7 +389,6 @@ def _overview(plan: TargetList, tables: Sequence[RouteTable]) -> Record:
 
 
 def _span(covered: CoverageList | None) -> Window | None:
-    """The first and the last round with a sample; `None` without samples."""
     rows = [row for row in covered.coverage if row.newest_at is not None] if covered else []
     oldest = min((row.oldest_at for row in rows if row.oldest_at is not None), default=None)
     newest = max((row.newest_at for row in rows if row.newest_at is not None), default=None)

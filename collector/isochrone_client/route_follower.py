@@ -84,7 +84,10 @@ class Follower(Generic[Output]):
             threading.Thread(target=self._receive, daemon=True).start()
             while True:
                 self._wait()
-                self._refresh_plan(client)
+                newest = (route.newest.provenance.plan_version for route in self._tables.routes.values())
+                if max(newest, default=0) != self._plan_version:
+                    with suppress(ClientError):  # at the next table again
+                        self._load(client)
                 self._try_update()
 
     def _begin(self, client: ReadClient) -> None:
@@ -143,13 +146,6 @@ class Follower(Generic[Output]):
             terminal.remark(f"{table.route}: generation {table.generation} is ignored: {why}")
         else:
             self._tables.receive(table)
-
-    def _refresh_plan(self, client: ReadClient) -> None:
-        """After a new plan, read its endpoints and forget the routes that it no longer has."""
-        newest = (route.newest.provenance.plan_version for route in self._tables.routes.values())
-        if max(newest, default=0) != self._plan_version:
-            with suppress(ClientError):  # at the next table again
-                self._load(client)
 
     def _try_update(self) -> None:
         """Update the file; if that fails, report it once and leave the file as it is."""

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from isochrone_client.errors import MissingExtraError
 from isochrone_client.pages import samples as sample_pages
@@ -58,16 +58,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
     if isinstance(value, Enum):
         return value.value
     return asdict(value) if isinstance(value, RateLimit) else value
-
-
-class Writer(Protocol):
-    """A writer of samples. `close` writes the remaining rows and leaves the file open."""
-
-    def write(self, rows: Rows) -> None:
-        """Write more samples."""
-
-    def close(self) -> None:
-        """Write the remaining rows."""
 
 
 class _TextWriter:
@@ -133,12 +123,12 @@ class _ParquetWriter:
         self._batches, self._rows = [], 0
 
 
-FORMATS: dict[str, Callable[[IO[bytes], Window], Writer]] = {
+FORMATS: dict[str, Callable[[IO[bytes], Window], _TextWriter | _ParquetWriter]] = {
     "parquet": _ParquetWriter,
     "csv": partial(_TextWriter, output="csv"),
     "jsonl": partial(_TextWriter, output="json"),
 }
-"""The writer of each format, for a file and a window. Parquet raises `MissingExtraError`."""
+"""The writer of each format, for a file, which `close` leaves open, and a window. Raises `MissingExtraError`."""
 
 
 def _arrow_type(arrow: Any, column: Column) -> Any:  # noqa: ANN401  # pyarrow has no types

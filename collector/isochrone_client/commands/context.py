@@ -1,6 +1,6 @@
 """`isochrone context`: named collectors, and the one to ask by default; `join`: trade a join token for access."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -37,6 +37,11 @@ class ContextRow:
 
 def contexts_page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
     """The page of all contexts."""
+
+    def defaults(row: ContextRow) -> str:
+        values = {"output": row.output, "timeout": row.timeout, "baseline": row.baseline}
+        return " ".join(f"{name}={value}" for name, value in values.items() if value is not None) or UNKNOWN
+
     return Page(
         schema=SCHEMA,
         title="contexts",
@@ -46,16 +51,11 @@ def contexts_page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
             Column("name", lambda row: row.name, wide=True),
             Column("collector", lambda row: row.collector, wide=True),
             Column("identity", lambda row: row.identity or UNKNOWN, wide=True, priority=2),
-            Column("defaults", _defaults, prose=True, priority=1),
+            Column("defaults", defaults, prose=True, priority=1),
         ),
         rows=rows,
         notes=(*(("*: the current context",) if any(row.current for row in rows) else ()), f"{UNKNOWN}: not set"),
     )
-
-
-def _defaults(row: ContextRow) -> str:
-    values = {"output": row.output, "timeout": row.timeout, "baseline": row.baseline}
-    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None) or UNKNOWN
 
 
 _ADD = "isochrone context add prod collector.example --identity prod.json --baseline us-east-2"
@@ -133,9 +133,11 @@ def add(
             f"the context {name!r} exists: {found.contexts[name].collector}", hint="pass --replace, or another name"
         )
     defaults = Defaults(baseline=baseline, timeout=timeout)
-    added = Context(
-        name=configuration.check_name(name), collector=_address(collector), identity=identity, defaults=defaults
-    )
+    try:
+        address = str(parse_local_address(collector, default_port=DEFAULT_HTTP_PORT))
+    except ValueError as error:
+        raise AddressError(str(error), hint="for example: isochrone context add prod collector.example") from error
+    added = Context(name=configuration.check_name(name), collector=address, identity=identity, defaults=defaults)
     updated = found.including(added, current=use)
     path = configuration.write(updated)
     click.echo(f"context {name}: {added.collector}" + (" (current)" if updated.current == name else ""))
@@ -147,8 +149,7 @@ def add(
 def remove(*, name: str) -> None:
     """Remove a context. Its identity file stays."""
     found = configuration.read()
-    removed = found.named(name)
-    updated = found.without(name)
+    removed, updated = found.named(name), found.without(name)
     configuration.write(updated)
     click.echo(f"removed context {name}")
     if removed.identity is not None:
@@ -169,23 +170,10 @@ def show(*, name: str | None, output: str) -> None:
 
 
 def _row(one: Context, found: Configuration) -> ContextRow:
-    defaults = one.defaults.over(found.defaults)
+    identity, defaults = str(one.identity) if one.identity else None, asdict(one.defaults.over(found.defaults))
     return ContextRow(
-        name=one.name,
-        current=one.name == found.current,
-        collector=one.collector,
-        identity=str(one.identity) if one.identity else None,
-        output=defaults.output,
-        timeout=defaults.timeout,
-        baseline=defaults.baseline,
+        name=one.name, current=one.name == found.current, collector=one.collector, identity=identity, **defaults
     )
-
-
-def _address(text: str) -> str:
-    try:
-        return str(parse_local_address(text, default_port=DEFAULT_HTTP_PORT))
-    except ValueError as error:
-        raise AddressError(str(error), hint="for example: isochrone context add prod collector.example") from error
 
 
 @click.command(

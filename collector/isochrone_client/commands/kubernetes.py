@@ -66,7 +66,9 @@ def kubernetes(
         raise click.UsageError("this is no pod with a service account: name the API server with --server")
     if namespace is None:
         namespace = (account / "namespace").read_text().strip() if account else _NAMESPACE
-    cluster = Cluster(server or _in_cluster(), namespace, account)
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    host = f"[{host}]" if ":" in host else host
+    cluster = Cluster(server or f"https://{host}:{port}", namespace, account)
     reconciler = Reconciler(
         cluster=cluster,
         lease=lease or f"isochrone-{region.lower()}",
@@ -88,8 +90,3 @@ def kubernetes(
     finally:
         reconciler.stop()
         cluster.close()
-
-
-def _in_cluster() -> str:
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

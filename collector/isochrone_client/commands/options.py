@@ -192,27 +192,37 @@ def file_format(output: str | None, path: Path, format_of: Mapping[str, str], *,
     return stated or default
 
 
+def _adapted(function: Function, adapt: Callable[..., dict[str, Any]]) -> Function:
+    """The function with what `adapt` makes of its own parameters in their place."""
+    names = tuple(inspect.signature(adapt).parameters)
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401  # any command's
+        own = {name: given.pop(name) for name in names}
+        return function(*arguments, **adapt(**own), **given)
+
+    # A function with the parameters of a command is one, as far as the checker can see.
+    return cast("Function", wrapped)
+
+
 def asking(function: Function) -> Function:
     """The collector and the patience of a command: `collector` (a `Collector`) and `timeout_us` (microseconds)."""
 
-    @functools.wraps(function)
-    def wrapped(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
+    def adapt(collector: str | None, identity: Path | None) -> dict[str, Any]:
         # A group whose subcommand follows asks nothing itself, so its help needs no identity that can be read.
         asks = click.get_current_context().invoked_subcommand is None
-        return function(*arguments, collector=resolve_collector(collector, identity) if asks else None, **more)
+        return {"collector": resolve_collector(collector, identity) if asks else None}
 
-    # A function with the parameters of a command is one, as far as the checker can see.
-    return _collector(_identity(_timeout(cast("Function", wrapped))))
+    return _collector(_identity(_timeout(_adapted(function, adapt))))
 
 
 def reading(function: Function) -> Function:
     """The options of every reading command: those of `asking`, and `output` (an `Output`)."""
 
-    @functools.wraps(function)
-    def wrapped(*arguments: Any, output: str, fields: tuple[str, ...], wide: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, output=Output(format=output, fields=fields, wide=wide), **more)
+    def adapt(output: str, fields: tuple[str, ...], wide: bool) -> dict[str, Any]:
+        return {"output": Output(format=output, fields=fields, wide=wide)}
 
-    return asking(_output(_fields(_wide(cast("Function", wrapped)))))
+    return asking(_output(_fields(_wide(_adapted(function, adapt)))))
 
 
 def client(function: Function) -> Function:
@@ -287,17 +297,10 @@ def exporting(function: Function) -> Function:
 def selection(function: Function) -> Function:
     """The options that select samples: the parameter `selection`, up to now."""
 
-    @functools.wraps(function)
-    def wrapped(
-        *arguments: Any,  # noqa: ANN401  # any command's
-        window: Window,
-        regions: tuple[str, ...],
-        targets: tuple[str, ...],
-        **more: Any,  # noqa: ANN401  # any command's
-    ) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, selection=Selection(window=window, regions=regions, targets=targets), **more)
+    def adapt(window: Window, regions: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, Any]:
+        return {"selection": Selection(window=window, regions=regions, targets=targets)}
 
-    return regions(targets(window(cast("Function", wrapped))))
+    return regions(targets(window(_adapted(function, adapt))))
 
 
 def selecting(function: Function) -> Function:

@@ -112,7 +112,6 @@ def export(*, client: ReadClient, selection: Selection, output: str | None, path
 
 
 def _write(portions: Iterator[tuple[StoredSample, ...]], window: Window, *, kind: str, path: Path, force: bool) -> int:
-    """Write all portions; return the number of samples."""
     rows, reported_at = 0, now_at()
     with open_output(path, force=force) as file:
         writer = FORMATS[kind](file, window)

@@ -10,7 +10,7 @@ https://developers.cloudflare.com/ai-gateway/usage/chat-completion/ (providers)
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from isochrone_client.gateways.expressible import expressible, host, identifier, metadata
@@ -47,9 +47,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": json.dumps(document, ensure_ascii=False, indent=1) + "\n"}
 
 
-def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
-    """The metadata of the document."""
-    return read_json_metadata(text)
+read_metadata = read_json_metadata
 
 
 def _callable(table: RouteTable) -> list[RouteEntry]:

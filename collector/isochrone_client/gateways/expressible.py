@@ -27,17 +27,15 @@ class Part:
 
 def expressible(tables: RegionTables, choose: Choose, *, gateway: str, hint: str) -> list[Part]:
     """The part of each table, which may have no member. Raises `ClientError` if none has one."""
-    parts = [_part(table, choose) for table in tables.tables]
+    parts = []
+    for table in tables.tables:
+        chosen = tuple(choose(table))
+        left_out = tuple(entry.target for entry in table.entries if entry not in chosen)
+        parts.append(Part(replace(table, entries=chosen), left_out))
     if not any(part.table.entries for part in parts):
         routes = ", ".join(table.route for table in tables.tables)
         raise ClientError(f"{gateway} can call no member of {routes}", hint=hint)
     return parts
-
-
-def _part(table: RouteTable, choose: Choose) -> Part:
-    chosen = tuple(choose(table))
-    left_out = tuple(entry.target for entry in table.entries if entry not in chosen)
-    return Part(replace(table, entries=chosen), left_out)
 
 
 def metadata(tables: RegionTables, parts: Sequence[Part]) -> Iterator[Mapping[str, object]]:
@@ -52,8 +50,6 @@ def host(entry: RouteEntry) -> str:
 
 
 def identifier(name: str) -> str:
-    """The name, if it has only letters, digits, `.`, `_` and `-`; otherwise with `-` for other characters, and a hash
-    that keeps it unique.
-    """
+    """The name with `-` for all but letters, digits, `.`, `_` and `-`, and then with a hash that keeps it unique."""
     plain = _NOT_IN_IDENTIFIERS.sub("-", name)
     return name if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:_HASH_CHARS]}"

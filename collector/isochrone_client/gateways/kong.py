@@ -10,7 +10,7 @@ https://developer.konghq.com/plugins/request-transformer/reference/, https://dev
 https://developer.konghq.com/deck/reference/env-variables/
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,9 +68,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": dump_yaml(document, comment=[*header_lines(tables), *left_out])}
 
 
-def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
-    """The metadata of the comment."""
-    return read_header_lines(text)
+read_metadata = read_header_lines
 
 
 def _callable(table: RouteTable) -> list[RouteEntry]:

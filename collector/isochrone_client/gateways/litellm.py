@@ -5,7 +5,6 @@ The members with a weight therefore have order 1, and the others follow by rank.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.gateways.yaml_text import dump_yaml
@@ -45,9 +44,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": dump_yaml(document, comment=comment)}
 
 
-def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
-    """The metadata of the comment."""
-    return read_header_lines(text)
+read_metadata = read_header_lines
 
 
 def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> dict[str, Any]:

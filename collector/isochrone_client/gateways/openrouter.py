@@ -9,7 +9,6 @@ https://openrouter.ai/docs/guides/routing/model-fallbacks
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.gateways.expressible import expressible, host, metadata
@@ -48,9 +47,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": json.dumps(document, ensure_ascii=False, indent=1) + "\n"}
 
 
-def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
-    """The metadata of the document."""
-    return read_json_metadata(text)
+read_metadata = read_json_metadata
 
 
 def _callable(table: RouteTable) -> list[RouteEntry]:

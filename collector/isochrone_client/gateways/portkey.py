@@ -6,7 +6,6 @@ weight. A key is the placeholder `{{KEY:name}}`, which the sender of the config 
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isochrone_client.errors import ClientError
@@ -33,7 +32,15 @@ _DIGITS = 6
 
 def render(tables: RegionTables) -> dict[str, str]:
     """The config as JSON. Raises `ClientError` if it is too large for a header."""
-    config = {**_config(tables.tables), "isochrone": list(table_metadata(tables))}
+    conditions = [
+        {"query": {"$or": [{name: {"$eq": table.route}} for name in _NAMES_ROUTE]}, "then": table.route}
+        for table in tables.tables
+    ]
+    config = {
+        "strategy": {"mode": "conditional", "conditions": conditions},
+        "targets": [{"name": table.route, **_route(table)} for table in tables.tables],
+        "isochrone": list(table_metadata(tables)),
+    }
     text = json.dumps(config, separators=(",", ":"))  # headers are ASCII
     if len(text) > MAX_BYTES:
         raise ClientError(
@@ -43,20 +50,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     return {"": text + "\n"}
 
 
-def read_metadata(text: str) -> Iterator[Mapping[str, str]]:
-    """The metadata of the config."""
-    return read_json_metadata(text)
-
-
-def _config(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
-    conditions = [
-        {"query": {"$or": [{name: {"$eq": table.route}} for name in _NAMES_ROUTE]}, "then": table.route}
-        for table in tables
-    ]
-    return {
-        "strategy": {"mode": "conditional", "conditions": conditions},
-        "targets": [{"name": table.route, **_route(table)} for table in tables],
-    }
+read_metadata = read_json_metadata
 
 
 def _route(table: RouteTable) -> dict[str, Any]:

@@ -11,9 +11,7 @@ _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class Template(str):
-    """A string that a program expands before it reads the YAML: it is in single quotes, so that its own double quotes
-    stay as they are.
-    """
+    """A string that a program expands before it reads the YAML: in single quotes, which keep its own double quotes."""
 
     __slots__ = ()
 
@@ -27,7 +25,8 @@ def dump_yaml(value: dict[str, Any], *, comment: Sequence[str] = ()) -> str:
 def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # plain data, nested
     if isinstance(value, dict) and value:
         for key, part in value.items():
-            yield from _entry(f"{indent}{_key(key)}:", part, f"{indent}  ")
+            is_plain = _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_TEXT
+            yield from _entry(f"{indent}{key if is_plain else _quoted(key)}:", part, f"{indent}  ")
     elif isinstance(value, list) and value:
         for part in value:
             first, *others = _lines(part, f"{indent}  ")
@@ -48,10 +47,6 @@ def _scalar(value: Any) -> str:  # noqa: ANN401  # as above
     if isinstance(value, Template):
         return "'" + value.replace("'", "''") + "'"
     return _quoted(value)
-
-
-def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_TEXT else _quoted(key)
 
 
 def _quoted(value: Any) -> str:  # noqa: ANN401  # as above

@@ -124,14 +124,11 @@ class Cluster:
 def _raise(answer: httpx.Response) -> None:
     kind = ConflictError if answer.status_code == _CONFLICT else ClusterError
     hint = "see the Role in deploy/kubernetes/routes.yaml" if answer.status_code == httpx.codes.FORBIDDEN else ""
-    raise kind(f"the API server refused: {answer.status_code} {_message(answer)}", hint=hint)
-
-
-def _message(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["message"])
+        message = str(answer.json()["message"])
     except (ValueError, KeyError, TypeError):
-        return answer.reason_phrase
+        message = answer.reason_phrase
+    raise kind(f"the API server refused: {answer.status_code} {message}", hint=hint)
 
 
 def _unreachable(server: str, error: httpx.HTTPError) -> ClusterError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from isochrone_client.errors import ClusterError
 from isochrone_client.kubernetes.cluster import Cluster, ConflictError
-from isochrone_client.kubernetes.route_objects import GENERATION_ANNOTATION, KINDS, Change, Kind, change_of
+from isochrone_client.kubernetes.route_objects import GENERATION_ANNOTATION, KINDS, Kind, change_of
 from isochrone_wire.routes import RouteTable
 
 DURATION_SECONDS = 15.0
@@ -178,7 +178,10 @@ class Reconciler:
         changes = [
             (kind, live, change_of(kind, live, self._tables)) for kind in KINDS for live in self.cluster.list(kind)
         ]
-        self._report_problems(change for _, _, change in changes)
+        problems = frozenset(problem for _, _, change in changes for problem in change.problems)
+        for problem in sorted(problems - self._reported):
+            self.report(problem)
+        self._reported = problems
         for kind, live, change in changes:
             if change.patch is None or not self.election.leads(self.clock()):
                 continue
@@ -189,12 +192,6 @@ class Reconciler:
                 continue
             generation = change.patch["metadata"]["annotations"][GENERATION_ANNOTATION]
             self.report(f"{kind.kind} {live['metadata']['name']}: weights of generation {generation}")
-
-    def _report_problems(self, changes: Iterable[Change]) -> None:
-        problems = frozenset(problem for change in changes for problem in change.problems)
-        for problem in sorted(problems - self._reported):
-            self.report(problem)
-        self._reported = problems
 
     def _watch(self, kind: Kind) -> None:
         while not self._is_over.is_set():

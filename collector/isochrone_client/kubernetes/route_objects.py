@@ -70,7 +70,16 @@ def change_of(kind: Kind, live: Object, tables: Mapping[str, RouteTable]) -> Cha
     problems = tuple(f"{name}, rule {number}: {problem}" for number, problem in _follow(kind, rules, targets, table))
     if rules == live["spec"].get("rules", []):
         return Change(problems=problems)
-    return Change(patch=_patch(kind, metadata, rules, table), problems=problems)
+    patch = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            **{key: metadata[key] for key in ("name", "namespace", "resourceVersion")},
+            "annotations": {GENERATION_ANNOTATION: str(table.generation)},
+        },
+        "spec": {"rules": rules},
+    }
+    return Change(patch=patch, problems=problems)
 
 
 def _follow(
@@ -105,17 +114,3 @@ def _shares(table: RouteTable, targets: set[str]) -> dict[str, tuple[int, int]]:
     weights = [max(1, round(TOTAL_WEIGHT * (entry.weight or 1.0) / whole)) for entry in first]
     shares = {entry.target: (weight, 0) for entry, weight in zip(first, weights, strict=True)}
     return shares | {entry.target: (TOTAL_WEIGHT, priority) for priority, (entry,) in enumerate(others, start=1)}
-
-
-def _patch(kind: Kind, metadata: Object, rules: list[Object], table: RouteTable) -> Object:
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "resourceVersion": metadata["resourceVersion"],
-            "annotations": {GENERATION_ANNOTATION: str(table.generation)},
-        },
-        "spec": {"rules": rules},
-    }

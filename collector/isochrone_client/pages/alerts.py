@@ -1,6 +1,4 @@
-"""Alerts of a window, with their delivery to each receiver; incidents of targets, as a list or one of them; and
-lasting changes.
-"""
+"""Alerts of a window with their deliveries, incidents of targets, as a list or one of them, and lasting changes."""
 
 import re
 
@@ -8,17 +6,8 @@ from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.formats import Amount, amount, amount_percent, between, milliseconds, span
 from isochrone_client.pages.cells import Footnotes, no_samples, target_column
 from isochrone_client.render.page import Column, Page, answer_page, row_record, wire_fields
+from isochrone_wire import insights
 from isochrone_wire.answers import Metric
-from isochrone_wire.insights import (
-    Alert,
-    AlertKind,
-    AlertList,
-    DriftEvent,
-    DriftList,
-    FailedProbe,
-    Incident,
-    IncidentList,
-)
 from isochrone_wire.json_format import minute, rfc3339
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.operations import INCIDENT_PREFIX, AlertDelivery, DeliveryState, incident_name
@@ -26,7 +15,7 @@ from isochrone_wire.queries.documents import FORMATS
 
 _NO_WEBHOOK = "no receiver is configured: alerts are stored but not delivered; see serve --alert-url"
 _ID = re.compile(rf"(?:{INCIDENT_PREFIX})?([0-7][0-9a-f]{{15}})")
-_WHAT = {AlertKind.TARGET_FAILING: "fails", AlertKind.TARGET_THROTTLED: "throttled"}
+_WHAT = {insights.AlertKind.TARGET_FAILING: "fails", insights.AlertKind.TARGET_THROTTLED: "throttled"}
 _QUIET = ("silenced", "acknowledged")
 _ALL = "all"
 _WORD = {
@@ -37,7 +26,7 @@ _WORD = {
 }
 
 
-def page(answer: AlertList) -> Page[Alert]:
+def page(answer: insights.AlertList) -> Page[insights.Alert]:
     """The page of the alerts, the newest first."""
     rows = FORMATS["AlertList"].rows_of(answer)
     footnotes = Footnotes(one.last_error for row in rows for one in row.deliveries if one.delivered_at is None)
@@ -55,13 +44,13 @@ def page(answer: AlertList) -> Page[Alert]:
     )
 
 
-def empty_message(answer: AlertList) -> str:
+def empty_message(answer: insights.AlertList) -> str:
     """The message for a window without alerts."""
     sentence = f"no alerts between {between(answer.window)}"
     return sentence if answer.webhook else f"{sentence}; {_NO_WEBHOOK}"
 
 
-def _delivered(row: Alert, footnotes: Footnotes) -> str:
+def _delivered(row: insights.Alert, footnotes: Footnotes) -> str:
     """The state, if it is the same for all receivers; else only those that have it not, with their names."""
     states = {_state(one, footnotes) for one in row.deliveries}
     if len(states) <= 1:
@@ -79,11 +68,11 @@ def _state(one: AlertDelivery, footnotes: Footnotes) -> str:
     return footnotes.marked(f"{word}, {one.attempts} failed" if one.attempts else word, one.last_error)
 
 
-def _delivery_style(row: Alert) -> str:
+def _delivery_style(row: insights.Alert) -> str:
     return "yellow" if any(one.attempts and one.delivered_at is None for one in row.deliveries) else ""
 
 
-def incidents_page(answer: IncidentList, *, past: bool) -> Page[Incident]:
+def incidents_page(answer: insights.IncidentList, *, past: bool) -> Page[insights.Incident]:
     """The page of the incidents: the open ones first, then the newest first."""
     return answer_page(
         answer,
@@ -105,13 +94,13 @@ def incidents_page(answer: IncidentList, *, past: bool) -> Page[Incident]:
     )
 
 
-def incident_page(incident: Incident) -> Page[FailedProbe]:
+def incident_page(incident: insights.Incident) -> Page[insights.FailedProbe]:
     """The page of one incident: its newest failed samples, and everything else as notes."""
     return Page(
         schema="isochrone.incident/1",
         title=f"{incident_name(incident.id)}: {incident.subject} {_what(incident)}",
         facts={"incident": row_record(incident)},
-        fields=wire_fields(FailedProbe),
+        fields=wire_fields(insights.FailedProbe),
         columns=(
             Column("round", lambda row: minute(row.round_at), unit="UTC"),
             Column("region", lambda row: row.region, wide=True),
@@ -123,12 +112,12 @@ def incident_page(incident: Incident) -> Page[FailedProbe]:
     )
 
 
-def open_incident(row: Incident) -> str:
+def open_incident(row: insights.Incident) -> str:
     """One line about an open incident: the target, what it does, and from where."""
     return f"{row.subject} {_what(row)} from {_regions(row)}"
 
 
-def no_incidents(answer: IncidentList, *, past: bool) -> str:
+def no_incidents(answer: insights.IncidentList, *, past: bool) -> str:
     """The message for an answer without incidents, with its reason."""
     if not answer.watched:
         return "no incidents: no target is measured, so none can fail"
@@ -145,23 +134,23 @@ def parse_incident_id(text: str) -> int:
     return int(found[1], 16)
 
 
-def _what(row: Incident) -> str:
+def _what(row: insights.Incident) -> str:
     what = "never worked" if row.never_worked else _WHAT.get(row.kind, row.kind.value)
     if row.recovered_at is not None:
         return f"{what}, over"
     return ", ".join((what, *dict.fromkeys(_QUIET[bool(one.thread)] for one in row.silences)))
 
 
-def _regions(row: Incident) -> str:
+def _regions(row: insights.Incident) -> str:
     names = row.failing or row.regions
     return f"all {len(names)}: {', '.join(names)}" if row.scope == _ALL and len(names) > 1 else ", ".join(names)
 
 
-def _classes(row: Incident) -> str:
+def _classes(row: insights.Incident) -> str:
     return ", ".join(f"{n} {name}" for name, n in row.classes.items())
 
 
-def _notes(row: Incident) -> list[str]:
+def _notes(row: insights.Incident) -> list[str]:
     escalated = f", escalated {minute(row.escalated_at)}" if row.escalated_at else ""
     ended = f", recovered {minute(row.recovered_at)}" if row.recovered_at else ""
     lasted = span(max(row.last_failed_at - row.first_failed_at, 0))
@@ -193,7 +182,7 @@ CHANGE = (
 _SMALLEST_P = 0.002
 
 
-def drift_page(answer: DriftList) -> Page[DriftEvent]:
+def drift_page(answer: insights.DriftList) -> Page[insights.DriftEvent]:
     """The page of the changes, one table per metric, newest first."""
     return answer_page(
         answer,
@@ -218,7 +207,7 @@ def drift_page(answer: DriftList) -> Page[DriftEvent]:
     )
 
 
-def watched_summary(answer: DriftList) -> str:
+def watched_summary(answer: insights.DriftList) -> str:
     """The number of series watched, and of those with too few rounds."""
     series = f"{answer.watched} series watched"
     if not answer.too_short:
@@ -226,7 +215,7 @@ def watched_summary(answer: DriftList) -> str:
     return f"{series}; {answer.too_short} more had fewer than {MIN_ROUNDS} rounds in the window"
 
 
-def require_watched(answer: DriftList) -> None:
+def require_watched(answer: insights.DriftList) -> None:
     """Raises `InsufficientError` if no series has enough rounds to find a change."""
     if answer.events or answer.watched:
         return
@@ -238,9 +227,9 @@ def require_watched(answer: DriftList) -> None:
     raise no_samples(answer.window)
 
 
-def _value(row: DriftEvent, value: float) -> Amount:
+def _value(row: insights.DriftEvent, value: float) -> Amount:
     return amount(value if row.metric is Metric.TOKENS_PER_SECOND else milliseconds(value))
 
 
-def _change_style(row: DriftEvent) -> str:
+def _change_style(row: insights.DriftEvent) -> str:
     return "red" if (row.change_percent > 0) != row.metric.more_is_better else "green"

@@ -3,31 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    age,
-    amount,
-    amount_interval,
-    amount_percent,
-    between,
-    display_unit,
-    displayed,
-    milliseconds,
-    moment,
-    number,
-)
-from isochrone_client.pages.cells import (
-    DECISION_STYLES,
-    MORE_ROUNDS,
-    Footnotes,
-    counted,
-    notes_that_hold,
-    target_column,
-    without_size,
-    worth,
-)
+from isochrone_client.formats import number
+from isochrone_client.pages import cells
 from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Level, Metric, Part, Side, Window
 from isochrone_wire.durations import MINUTE_US
@@ -67,17 +46,17 @@ def page(
     `also` adds fields to the records for programs.
     """
     stale_at = stale_before(answer.window, now_at=now_at)
-    footnotes = Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
+    footnotes = cells.Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
     newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
 
     def decision(row: Differential) -> str:
         """The decision, with the time since which it holds if the difference changed within the window."""
-        since = f" since {moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else ""
+        since = f" since {formats.moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else ""
         return footnotes.marked(f"{row.decision}{since}", remark(row, stale_at=stale_at, now_at=now_at))
 
     return answer_page(
         answer,
-        f"{metric}, rounds between {between(answer.window)}",
+        f"{metric}, rounds between {formats.between(answer.window)}",
         _columns(rows, metric, decision),
         rows=rows,
         also=also,
@@ -86,10 +65,10 @@ def page(
         notes=(
             *footnotes.notes,
             *(one.sentence for one in answer.missing),
-            *notes_that_hold(
+            *cells.notes_that_hold(
                 (any(row.server_shift is not None for row in rows), f"server: {SERVER_CAVEAT}"),
                 (any(row.shift_low is not None for row in rows), ESTIMAND),
-                (newest_at is not None, f"newest round {age(newest_at, now_at=now_at)} ago"),
+                (newest_at is not None, f"newest round {formats.age(newest_at, now_at=now_at)} ago"),
             ),
         ),
     )
@@ -98,19 +77,18 @@ def page(
 def _columns(
     rows: tuple[Differential, ...], metric: Metric, decision: Callable[[Differential], str]
 ) -> tuple[Column[Differential], ...]:
-    unit = display_unit(metric.unit)
+    unit = formats.display_unit(metric.unit)
 
     def of(value: float | None) -> float | None:
-        return displayed(value, metric.unit)
+        return formats.displayed(value, metric.unit)
 
-    def if_certain(row: Differential, number: Amount) -> str | Amount:
-        """A number without an interval is not shown."""
-        return UNKNOWN if row.shift_low is None or row.shift_high is None else number
+    def if_certain(row: Differential, number: formats.Amount) -> str | formats.Amount:
+        return formats.UNKNOWN if row.shift_low is None or row.shift_high is None else number
 
     def difference(heading: str, part: Callable[[Differential], float | None], priority: int) -> Column[Differential]:
         return Column(
             heading,
-            lambda row: if_certain(row, amount(of(part(row)), signed=True)),
+            lambda row: if_certain(row, formats.amount(of(part(row)), signed=True)),
             unit=unit,
             scale="difference",
             priority=priority,
@@ -121,26 +99,28 @@ def _columns(
         difference("server", lambda row: row.server_shift, 4),
     )
     return (
-        target_column(rows, lambda row: row.target),
+        cells.target_column(rows, lambda row: row.target),
         Column(
             "baseline →\nregion",
-            lambda row: Amount((of(row.baseline_median), of(row.region_median)), "{} → {}"),
+            lambda row: formats.Amount((of(row.baseline_median), of(row.region_median)), "{} → {}"),
             unit=unit,
             priority=2,
         ),
         difference("difference", lambda row: row.shift, 0),
         Column(
             "interval",
-            lambda row: amount_interval(of(row.shift_low), of(row.shift_high), signed=True),
+            lambda row: formats.amount_interval(of(row.shift_low), of(row.shift_high), signed=True),
             unit=f"95 %, {unit}",
             scale="difference",
             priority=1,
         ),
-        Column("relative", lambda row: if_certain(row, amount_percent(row.shift_percent)), unit="%", priority=3),
+        Column(
+            "relative", lambda row: if_certain(row, formats.amount_percent(row.shift_percent)), unit="%", priority=3
+        ),
         *(split if metric.includes_request else ()),
-        Column("rounds ≈\nindependent", lambda row: worth(row.n, row.n_eff), priority=6),
+        Column("rounds ≈\nindependent", lambda row: cells.worth(row.n, row.n_eff), priority=6),
         Column("correlation", lambda row: number(row.correlation, decimals=2), priority=7),
-        Column("decision", decision, style=lambda row: DECISION_STYLES.get(row.decision, ""), wide=True),
+        Column("decision", decision, style=lambda row: cells.DECISION_STYLES.get(row.decision, ""), wide=True),
     )
 
 
@@ -157,7 +137,7 @@ def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
 
 def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
     if row.decision in (Decision.UNDECIDED, Decision.MIXED) and row.reason:
-        yield without_size(row.reason)
+        yield cells.without_size(row.reason)
     if not row.paired:
         yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"
     if has_step(row):
@@ -167,7 +147,7 @@ def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
     yield from _problems(row.baseline, row.baseline_side)
     yield from _problems(row.region, row.region_side)
     if row.newest_at is not None and row.newest_at < stale_at:
-        yield f"no round for {age(row.newest_at, now_at=now_at)}"
+        yield f"no round for {formats.age(row.newest_at, now_at=now_at)}"
 
 
 def _problems(region: str, side: Side) -> Iterator[str]:
@@ -189,7 +169,7 @@ def has_step(row: Differential) -> bool:
 def step_sentence(row: Differential, *, now_at: int) -> str:
     """The last step of a row that has one: `+400 ms since 01:07:15: the difference is …, and was … before`."""
     before, present = row.levels[-2:]
-    size, since = signed(row, _step_size(row)), moment(present.from_at, now_at=now_at)
+    size, since = signed(row, _step_size(row)), formats.moment(present.from_at, now_at=now_at)
     return f"{size} since {since}: the difference is {at_level(row, present)}, and was {at_level(row, before)} before"
 
 
@@ -199,12 +179,12 @@ def _step_size(row: Differential) -> float:
 
 def at_level(row: Differential, level: Level) -> str:
     """`+435 ms in 12 rounds`."""
-    return f"{signed(row, level.shift)} in {counted(level.n, 'round')}"
+    return f"{signed(row, level.shift)} in {cells.counted(level.n, 'round')}"
 
 
 def signed(row: Differential, value: float) -> str:
     """A difference in the row's metric, with its sign and unit."""
-    return f"{number(displayed(value, row.unit), signed=True)} {display_unit(row.unit)}"
+    return f"{number(formats.displayed(value, row.unit), signed=True)} {formats.display_unit(row.unit)}"
 
 
 def require_decision(
@@ -215,7 +195,7 @@ def require_decision(
         has_baseline = baseline not in {one.region for one in answer.missing}
         wanted = f" from any region but {baseline}" if has_baseline else ""
         raise NoSamplesError(
-            f"no samples{wanted} between {between(answer.window)}",
+            f"no samples{wanted} between {formats.between(answer.window)}",
             window=answer.window,
             besides=baseline if has_baseline else "",
             missing=answer.missing,
@@ -229,7 +209,7 @@ def require_decision(
         nothing = f"nothing is decided: {all_of} undecided"
         if answer.missing:
             raise NoSamplesError(nothing, window=answer.window, missing=answer.missing)
-        raise InsufficientError(nothing, hint=MORE_ROUNDS)
+        raise InsufficientError(nothing, hint=cells.MORE_ROUNDS)
 
 
 _PHASE_NOTES = (
@@ -244,22 +224,22 @@ def phases_page(answer: DifferentialList) -> Page[Differential]:
     rows = tuple(row for row in select_rows(answer) if row.parts)
 
     def shift(name: str) -> Column[Differential]:
-        def text(row: Differential) -> str | Amount:
+        def text(row: Differential) -> str | formats.Amount:
             part = part_of(row, name)
-            return amount(milliseconds(part.shift), signed=True) if part else UNKNOWN
+            return formats.amount(formats.milliseconds(part.shift), signed=True) if part else formats.UNKNOWN
 
         return Column(name, text, unit="ms", scale="difference", priority=1)
 
     return Page(
         schema="isochrone.origins/1",
-        title=f"contribution of the phases, rounds between {between(answer.window)}",
+        title=f"contribution of the phases, rounds between {formats.between(answer.window)}",
         fields=(),
         columns=(
-            target_column(rows, lambda row: row.target),
+            cells.target_column(rows, lambda row: row.target),
             *map(shift, ADDENDS),
             Column(
                 "all",
-                lambda row: amount(milliseconds(added(row, ADDENDS)), signed=True),
+                lambda row: formats.amount(formats.milliseconds(added(row, ADDENDS)), signed=True),
                 unit="ms",
                 scale="difference",
             ),

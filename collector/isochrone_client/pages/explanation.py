@@ -4,22 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    age,
-    amount,
-    amount_interval,
-    between,
-    display_unit,
-    display_unit_size,
-    displayed,
-    fitting_decimals,
-    milliseconds,
-    moment,
-    number,
-    percent,
-)
+from isochrone_client import formats
 from isochrone_client.pages import differentials
 from isochrone_client.pages.cells import counted
 from isochrone_client.pages.differentials import (
@@ -115,7 +100,8 @@ def _difference(row: Differential) -> Iterator[str]:
         yield f"The difference in {noun} of {row.target} between {row.region} and {row.baseline} is unknown."
         return
     if row.shift:
-        size = f"{_amount(row, abs(row.shift))} ({percent(row.shift_percent).lstrip('+-')} %)"
+        percent = formats.alone(formats.amount_percent(row.shift_percent)).lstrip("+-")
+        size = f"{_amount(row, abs(row.shift))} ({percent} %)"
         comparison = f"{size} {less if row.shift < 0 else more} from {row.region}"
         yield f"The {noun} of {row.target} is {comparison} than from {row.baseline}."
     else:
@@ -146,20 +132,21 @@ def _step(row: Differential, *, now_at: int) -> Iterator[str]:
     )
     yield f"The median of {row.region} went {region}, that of {row.baseline} {baseline}."
     for level in row.levels[-3::-1]:
-        yield f"Earlier, until {moment(level.until_at, now_at=now_at)}, the difference was {at_level(row, level)}."
+        until = formats.moment(level.until_at, now_at=now_at)
+        yield f"Earlier, until {until}, the difference was {at_level(row, level)}."
 
 
 def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
     if has_step(row):
-        yield f"The decision is about the rounds since {moment(row.levels[-1].from_at, now_at=now_at)}."
+        yield f"The decision is about the rounds since {formats.moment(row.levels[-1].from_at, now_at=now_at)}."
     smallest = f"the smallest that matters, {_amount(row, row.margin)}"
     reached = f"the interval excludes zero, and the difference is at least {smallest}"
     around = ""
     if row.shift_low is not None and row.shift_high is not None:
-        bounds, size = sorted((abs(row.shift_low), abs(row.shift_high))), display_unit_size(row.unit)
-        decimals = fitting_decimals(bounds[1] / size)
-        near, far = (number(bound / size, decimals=decimals) for bound in bounds)
-        around = f" ({near} to {far} {display_unit(row.unit)})"
+        bounds, size = sorted((abs(row.shift_low), abs(row.shift_high))), formats.display_unit_size(row.unit)
+        decimals = formats.fitting_decimals(bounds[1] / size)
+        near, far = (formats.number(bound / size, decimals=decimals) for bound in bounds)
+        around = f" ({near} to {far} {formats.display_unit(row.unit)})"
     by = f"by {_amount(row, abs(row.shift or 0.0))}{around}"
     yield {
         Decision.FASTER: f"{row.region} is faster {by}: {reached}.",
@@ -183,7 +170,7 @@ def _confidence(row: Differential) -> Iterator[str]:
             f"{row.baseline_n} of {row.baseline}, unpaired."
         )
     if row.n_eff is not None and row.n_eff < row.n - 0.5:
-        worth = number(row.n_eff, decimals=0)
+        worth = formats.number(row.n_eff, decimals=0)
         yield f"{counted(row.n, 'round')} ≈ {worth} independent, because neighbouring rounds resemble each other."
     if row.faster_probability is not None:
         # No number of rounds proves a probability of 0 or 1.
@@ -266,13 +253,15 @@ def _side(region: str, side: Side, rounds: int) -> Iterator[str]:
     if side.coverage is not None:
         yield f"{100 * side.coverage:.1f} % of the planned rounds have a sample."
     if side.failures is not None:
-        value, low, high = (number(100 * of) for of in (side.failures.value, side.failures.low, side.failures.high))
+        value, low, high = (
+            formats.number(100 * of) for of in (side.failures.value, side.failures.low, side.failures.high)
+        )
         yield f"Of {counted(side.failures.n, 'probe')}, {value} % failed (95 % interval {low} … {high} %)."
 
 
 def _freshness(row: Differential, *, now_at: int) -> Iterator[str]:
     if row.newest_at is not None:
-        yield f"The newest round is {age(row.newest_at, now_at=now_at)} old."
+        yield f"The newest round is {formats.age(row.newest_at, now_at=now_at)} old."
     if row.since_at is not None:
         yield f"The series changed at {minute(row.since_at)} UTC; earlier rounds are left out."
 
@@ -306,13 +295,12 @@ def _directions(row: Differential) -> tuple[str, str]:
 
 
 def _amount(row: Differential, value: float | None) -> str:
-    """A quantity of the row's metric with its unit."""
-    return f"{number(displayed(value, row.unit))} {display_unit(row.unit)}"
+    return f"{formats.number(formats.displayed(value, row.unit))} {formats.display_unit(row.unit)}"
 
 
 def _bounds(row: Differential, low: float, high: float) -> str:
-    size = display_unit_size(row.unit)
-    return range_text(low / size, high / size, unit=display_unit(row.unit), words=_directions(row))
+    size = formats.display_unit_size(row.unit)
+    return range_text(low / size, high / size, unit=formats.display_unit(row.unit), words=_directions(row))
 
 
 def range_text(low: float, high: float, *, unit: str, words: tuple[str, str]) -> str:
@@ -321,19 +309,19 @@ def range_text(low: float, high: float, *, unit: str, words: tuple[str, str]) ->
     `words` are those for a negative and a positive number.
     """
     nearer, farther = sorted((abs(low), abs(high)))
-    decimals, (less, more) = fitting_decimals(farther), words
+    decimals, (less, more) = formats.fitting_decimals(farther), words
     if not round(farther, decimals):
         return f"0 {unit}"
+    first, last, below, above = (formats.number(of, decimals=decimals) for of in (nearer, farther, -low, high))
     if low < 0 < high:
-        return f"{number(-low, decimals=decimals)} {unit} {less} to {number(high, decimals=decimals)} {unit} {more}"
-    first, last = number(nearer, decimals=decimals), number(farther, decimals=decimals)
+        return f"{below} {unit} {less} to {above} {unit} {more}"
     return f"{last if first == last else f'{first} to {last}'} {unit} {less if low < 0 else more}"
 
 
 def _more(us: float, *, decimals: int | None = None) -> str:
     """`178 ms more`, `36 ms less`, or `the same time` if the difference rounds to zero."""
-    text = number(abs(us) / _US_PER_MS, decimals=decimals)
-    if not float(text.replace(UNKNOWN, "0")):
+    text = formats.number(abs(us) / _US_PER_MS, decimals=decimals)
+    if not float(text.replace(formats.UNKNOWN, "0")):
         return "the same time"
     return f"{text} ms {'less' if us < 0 else 'more'}"
 
@@ -343,7 +331,7 @@ def _part(part: Part) -> str:
     if part.low is None or part.high is None:
         return f"{_more(part.shift)} (no interval)"
     low, high = part.low / _US_PER_MS, part.high / _US_PER_MS
-    decimals = fitting_decimals(max(abs(low), abs(high)))
+    decimals = formats.fitting_decimals(max(abs(low), abs(high)))
     return f"{_more(part.shift, decimals=decimals)} ({range_text(low, high, unit='ms', words=('less', 'more'))})"
 
 
@@ -351,7 +339,7 @@ def explanation_page(answer: DifferentialList, *, now_at: int) -> Page[Paragraph
     """The explanations for people: a table of topics and sentences per differential, with ages as of `now_at`."""
     return Page(
         schema=SCHEMA,
-        title=f"rounds between {between(answer.window)}",
+        title=f"rounds between {formats.between(answer.window)}",
         fields=(),
         columns=(
             Column("topic", lambda row: row.topic, wide=True),
@@ -367,12 +355,12 @@ def phases_page(answer: DifferentialList) -> Page[tuple[Differential, Part]]:
 
     def ms(
         of: Callable[[Part], float | None], *, signed: bool = False
-    ) -> Callable[[tuple[Differential, Part]], Amount]:
-        return lambda row: amount(milliseconds(of(row[1])), signed=signed)
+    ) -> Callable[[tuple[Differential, Part]], formats.Amount]:
+        return lambda row: formats.amount(formats.milliseconds(of(row[1])), signed=signed)
 
-    def interval(row: tuple[Differential, Part]) -> str | Amount:
-        low, high = milliseconds(row[1].low), milliseconds(row[1].high)
-        return UNKNOWN if low is None or high is None else amount_interval(low, high, signed=True)
+    def interval(row: tuple[Differential, Part]) -> str | formats.Amount:
+        low, high = formats.milliseconds(row[1].low), formats.milliseconds(row[1].high)
+        return formats.UNKNOWN if low is None or high is None else formats.amount_interval(low, high, signed=True)
 
     return Page(
         schema=SCHEMA,

@@ -1,34 +1,11 @@
 """The fleet: targets of the plan, vantages with their status, coverage, spend with its budget, and rate limits."""
 
+from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    age,
-    amount,
-    amount_dollars,
-    between,
-    dollars,
-    interval,
-    milliseconds,
-    moment,
-    share,
-    span,
-    sparkline,
-)
 from isochrone_client.pages.cells import Footnotes, target_column
 from isochrone_client.render.page import Column, Page, answer_page
+from isochrone_wire import fleet
 from isochrone_wire.answers import Window
-from isochrone_wire.fleet import (
-    Coverage,
-    CoverageList,
-    Liveness,
-    SpendLine,
-    SpendList,
-    TargetList,
-    VantageList,
-    VantageStatus,
-)
 from isochrone_wire.insights import Exhaustion, RateLimitList, RateLimitSeries
 from isochrone_wire.json_format import minute
 from isochrone_wire.model import SECOND_US, Account, Outcome, Target
@@ -37,22 +14,22 @@ from isochrone_wire.queries.documents import FORMATS
 _NO_PLAN_HINT = "an operator applies one with isochrone-collector apply plan.yaml"
 
 
-def targets_page(answer: TargetList) -> Page[Target]:
+def targets_page(answer: fleet.TargetList) -> Page[Target]:
     """The page of the plan's targets, by name; the model has a column only if a target's name does not end with it."""
     named = all(target.name == f"{target.provider}/{target.model}" for target in answer.targets)
     model: Column[Target] = Column("model", lambda row: row.model, wide=True, priority=2)
     return answer_page(
         answer,
-        f"plan {answer.plan_version}, baseline {answer.baseline or UNKNOWN}",
+        f"plan {answer.plan_version}, baseline {answer.baseline or formats.UNKNOWN}",
         (
             target_column(answer.targets, lambda row: row.name),
             *(() if named else (model,)),
             Column("dialect", lambda row: row.dialect, wide=True, priority=3),
-            Column("every", lambda row: span(row.every_us)),
+            Column("every", lambda row: formats.span(row.every_us)),
             Column("parallel", lambda row: str(row.workload.concurrency), priority=5),
             Column(
                 "output",
-                lambda row: amount_dollars(row.price.usd_per_m_output if row.price else None),
+                lambda row: formats.amount_dollars(row.price.usd_per_m_output if row.price else None),
                 unit="$/M",
                 priority=1,
             ),
@@ -61,7 +38,7 @@ def targets_page(answer: TargetList) -> Page[Target]:
     )
 
 
-def require_targets(answer: TargetList) -> None:
+def require_targets(answer: fleet.TargetList) -> None:
     """Raises `InsufficientError` without a plan, or if it has no targets."""
     if not answer.plan_version:
         raise InsufficientError("no plan has been applied yet", hint=_NO_PLAN_HINT)
@@ -70,22 +47,35 @@ def require_targets(answer: TargetList) -> None:
 
 
 _LIVENESS_STYLES = {
-    Liveness.ONLINE: "green",
-    Liveness.LATE: "red",
-    Liveness.SILENT: "yellow",
-    Liveness.EMPTY: "dim",
+    fleet.Liveness.ONLINE: "green",
+    fleet.Liveness.LATE: "red",
+    fleet.Liveness.SILENT: "yellow",
+    fleet.Liveness.EMPTY: "dim",
 }
 _COMPLETE = "all accounted for"
 
 
-def vantages_page(answer: VantageList) -> Page[VantageStatus]:
+def vantages_page(answer: fleet.VantageList) -> Page[fleet.VantageStatus]:
     """The page of all vantages, one table per region."""
     now_at, in_force = answer.answered_at, answer.plan_version
     footnotes = Footnotes(map(_remark, FORMATS["VantageList"].rows_of(answer)))
+
+    def due(row: fleet.VantageStatus) -> str:
+        at = row.next_heartbeat_at
+        if at is None:
+            return formats.UNKNOWN
+        is_due = at < now_at
+        return f"{formats.age(at, now_at=now_at)} ago" if is_due else f"in {formats.age(now_at, now_at=at)}"
+
+    def plan(row: fleet.VantageStatus) -> str:
+        running = str(row.plan_version or formats.UNKNOWN)
+        behind = f" refuses {in_force}" if row.refused_plan_version == in_force else " behind"
+        return running if row.plan_version == in_force else running + behind
+
     paused = f"jobs that delete, summarise, publish or alert are paused: {answer.paused}"
     return answer_page(
         answer,
-        f"vantages, plan {in_force or UNKNOWN} in force",
+        f"vantages, plan {in_force or formats.UNKNOWN} in force",
         (
             Column("vantage", lambda row: row.name, wide=True),
             Column(
@@ -94,22 +84,22 @@ def vantages_page(answer: VantageList) -> Page[VantageStatus]:
                 style=lambda row: _LIVENESS_STYLES[row.liveness],
                 wide=True,
             ),
-            Column("newest", lambda row: age(row.newest_sample_at, now_at=now_at), unit="ago", priority=1),
-            Column("heartbeat", lambda row: _due(row.next_heartbeat_at, now_at=now_at), unit="due", priority=4),
+            Column("newest", lambda row: formats.age(row.newest_sample_at, now_at=now_at), unit="ago", priority=1),
+            Column("heartbeat", due, unit="due", priority=4),
             Column("clock", _clock, unit="ms", priority=3),
             Column("spool", lambda row: str(row.spool_depth), unit="samples", priority=5),
-            Column("oldest", lambda row: age(row.spool_oldest_at, now_at=now_at), unit="ago", priority=6),
-            Column("agent", lambda row: row.agent_version or UNKNOWN, wide=True, priority=7),
+            Column("oldest", lambda row: formats.age(row.spool_oldest_at, now_at=now_at), unit="ago", priority=6),
+            Column("agent", lambda row: row.agent_version or formats.UNKNOWN, wide=True, priority=7),
             Column(
                 "plan",
-                lambda row: _plan(row, in_force),
+                plan,
                 style=lambda row: "" if row.plan_version == in_force else "yellow",
                 priority=2,
             ),
             Column(
                 "samples",
                 account_of,
-                style=lambda row: "" if account_of(row) in (_COMPLETE, UNKNOWN) else "red",
+                style=lambda row: "" if account_of(row) in (_COMPLETE, formats.UNKNOWN) else "red",
                 wide=True,
             ),
         ),
@@ -118,7 +108,7 @@ def vantages_page(answer: VantageList) -> Page[VantageStatus]:
     )
 
 
-def require_online(answer: VantageList) -> None:
+def require_online(answer: fleet.VantageList) -> None:
     """Raises `InsufficientError` if no vantage delivers samples."""
     if not answer.vantages:
         raise NoSamplesError(
@@ -126,14 +116,14 @@ def require_online(answer: VantageList) -> None:
             window=Window(from_at=0, until_at=answer.answered_at),
             hint="add one with isochrone-collector vantage add NAME --region REGION, then start its agent",
         )
-    if not any(row.liveness is Liveness.ONLINE for row in answer.vantages):
+    if not any(row.liveness is fleet.Liveness.ONLINE for row in answer.vantages):
         raise InsufficientError(
             f"none of {len(answer.vantages)} vantages is online",
             hint="see the notes below the table, and run `isochrone-agent doctor` on the vantage's machine",
         )
 
 
-def account_of(row: VantageStatus) -> str:
+def account_of(row: fleet.VantageStatus) -> str:
     """`all accounted for`, `3 lost`, `3 duplicate`, `two agents` on one credential, or unknown before any count.
 
     The heartbeat of a push is older than its commit, so the ledger may be ahead by the spool's size at that time.
@@ -141,7 +131,7 @@ def account_of(row: VantageStatus) -> str:
     if row.duplicate_at is not None:
         return "two agents"
     if not row.finished:
-        return UNKNOWN
+        return formats.UNKNOWN
     spooled = row.spool_depth + row.quarantined
     missing = Account(finished=row.finished, stored=row.ledgered, spooled=spooled, dropped=row.dropped).missing
     if missing > 0:
@@ -149,33 +139,19 @@ def account_of(row: VantageStatus) -> str:
     return f"{-missing - row.spool_depth} duplicate" if -missing > row.spool_depth else _COMPLETE
 
 
-def _due(at: int | None, *, now_at: int) -> str:
-    if at is None:
-        return UNKNOWN
-    return f"in {age(now_at, now_at=at)}" if at >= now_at else f"{age(at, now_at=now_at)} ago"
-
-
-def _clock(row: VantageStatus) -> Amount:
-    offset, uncertainty = milliseconds(row.clock_offset_us), milliseconds(row.clock_uncertainty_us)
+def _clock(row: fleet.VantageStatus) -> formats.Amount:
+    offset, uncertainty = formats.milliseconds(row.clock_offset_us), formats.milliseconds(row.clock_uncertainty_us)
     if offset is None or uncertainty is None:
-        return Amount((offset,), signed=1, rule=lambda _values: 1)
-    return Amount((offset, uncertainty), "{} ± {}", signed=1, rule=lambda _values: 1)
+        return formats.Amount((offset,), signed=1, rule=lambda _values: 1)
+    return formats.Amount((offset, uncertainty), "{} ± {}", signed=1, rule=lambda _values: 1)
 
 
-def _plan(row: VantageStatus, in_force: int) -> str:
-    """The version in use, and whether it is behind or refused."""
-    running = str(row.plan_version or UNKNOWN)
-    if row.plan_version == in_force:
-        return running
-    return f"{running} refuses {in_force}" if row.refused_plan_version == in_force else f"{running} behind"
-
-
-def _remark(row: VantageStatus) -> str:
+def _remark(row: fleet.VantageStatus) -> str:
     """The footnote of a vantage; empty if there is nothing to note."""
     refused = f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'no reason given'}"
     dropped = ", ".join(f"{name} {count}" for name, count in sorted(row.dropped.items()) if count)
     notes = (
-        (row.liveness is not Liveness.ONLINE, row.reason),
+        (row.liveness is not fleet.Liveness.ONLINE, row.reason),
         (row.refused_plan_version is not None, refused),
         (row.duplicate_at is not None, "a second agent uses this credential and is refused"),
         (row.missing_keys, f"skips targets without a key: {row.missing_keys}"),
@@ -187,33 +163,33 @@ def _remark(row: VantageStatus) -> str:
     return "; ".join(note for holds, note in notes if holds)
 
 
-def coverage_page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
+def coverage_page(answer: fleet.CoverageList, *, now_at: int) -> Page[fleet.Coverage]:
     """The page of planned and recorded rounds with their outcomes, one table per vantage."""
     return answer_page(
         answer,
-        f"coverage, rounds between {between(answer.window)}",
+        f"coverage, rounds between {formats.between(answer.window)}",
         (
             target_column(answer.coverage, lambda row: row.target),
             Column("planned", lambda row: str(row.planned), unit="rounds", priority=3),
             Column("recorded", lambda row: str(row.recorded), unit="rounds", priority=2),
             Column(
                 "recorded",
-                lambda row: share(row.recorded, row.planned),
+                lambda row: formats.share(row.recorded, row.planned),
                 unit="%",
                 style=lambda row: "red" if 2 * row.recorded < row.planned else "",
             ),
             Column("outcomes", _outcomes, prose=True, priority=1),
-            Column("newest", lambda row: age(row.newest_at, now_at=now_at), unit="ago", priority=4),
+            Column("newest", lambda row: formats.age(row.newest_at, now_at=now_at), unit="ago", priority=4),
         ),
         group=lambda row: f"{row.vantage} in {row.region}",
     )
 
 
-def require_rounds(answer: CoverageList) -> None:
+def require_rounds(answer: fleet.CoverageList) -> None:
     """Raises `NoSamplesError` if no round was planned or none was recorded."""
     if not answer.coverage:
         raise NoSamplesError(
-            f"no round was planned between {between(answer.window)}",
+            f"no round was planned between {formats.between(answer.window)}",
             window=answer.window,
             hint="use another --window: `isochrone vantages` shows the newest samples of each vantage",
         )
@@ -225,13 +201,13 @@ def require_rounds(answer: CoverageList) -> None:
         )
 
 
-def _outcomes(row: Coverage) -> str:
+def _outcomes(row: fleet.Coverage) -> str:
     """`ok 1402, timed_out 3`: `ok` first, then the others, most frequent first."""
     ordered = sorted(row.outcomes.items(), key=lambda item: (item[0] != Outcome.OK, -item[1], item[0]))
-    return ", ".join(f"{name} {count}" for name, count in ordered) or UNKNOWN
+    return ", ".join(f"{name} {count}" for name, count in ordered) or formats.UNKNOWN
 
 
-def spend_page(answer: SpendList) -> Page[SpendLine]:
+def spend_page(answer: fleet.SpendList) -> Page[fleet.SpendLine]:
     """The page of a spend answer, one table per vantage."""
     days = [row.day_at for row in answer.spend]
     over = "forecast above 100 %: the last rounds of the day will be skipped_budget"
@@ -244,7 +220,7 @@ def spend_page(answer: SpendList) -> Page[SpendLine]:
     )
 
 
-def require_spend(answer: SpendList) -> None:
+def require_spend(answer: fleet.SpendList) -> None:
     """Raises `InsufficientError` without vantages, or without a plan with targets."""
     if not answer.spend:
         raise InsufficientError(
@@ -253,7 +229,7 @@ def require_spend(answer: SpendList) -> None:
         )
 
 
-def _tightest(row: SpendLine, *spent: float | None) -> float | None:
+def _tightest(row: fleet.SpendLine, *spent: float | None) -> float | None:
     """The largest share in per cent of `spent` in the limits of the budget: dollars, tokens and requests."""
     if row.budget is None:
         return None
@@ -262,49 +238,49 @@ def _tightest(row: SpendLine, *spent: float | None) -> float | None:
     return max(shares, default=None)
 
 
-def _used(row: SpendLine) -> float | None:
+def _used(row: fleet.SpendLine) -> float | None:
     return _tightest(row, row.usd, row.tokens, row.requests)
 
 
-def _forecast(row: SpendLine) -> float | None:
+def _forecast(row: fleet.SpendLine) -> float | None:
     return _tightest(row, row.forecast_usd, row.forecast_tokens, row.forecast_requests)
 
 
-def _used_style(row: SpendLine) -> str:
+def _used_style(row: fleet.SpendLine) -> str:
     return "red" if (_used(row) or 0.0) > 100 else ""  # noqa: PLR2004  # all of it
 
 
-def _forecast_style(row: SpendLine) -> str:
+def _forecast_style(row: fleet.SpendLine) -> str:
     return "red" if (_forecast(row) or 0.0) > 100 else ""  # noqa: PLR2004  # all of it
 
 
-def _budget(row: SpendLine) -> str:
+def _budget(row: fleet.SpendLine) -> str:
     if row.budget is None:
-        return UNKNOWN
+        return formats.UNKNOWN
     limits = (
-        (row.budget.usd_per_day, f"{dollars(row.budget.usd_per_day)} $"),
+        (row.budget.usd_per_day, f"{formats.alone(formats.amount_dollars(row.budget.usd_per_day))} $"),
         (row.budget.tokens_per_day, f"{row.budget.tokens_per_day} tokens"),
         (row.budget.requests_per_day, f"{row.budget.requests_per_day} requests"),
     )
-    return ", ".join(text for limit, text in limits if limit is not None) or UNKNOWN
+    return ", ".join(text for limit, text in limits if limit is not None) or formats.UNKNOWN
 
 
-_SPEND_COLUMNS: tuple[Column[SpendLine], ...] = (
+_SPEND_COLUMNS: tuple[Column[fleet.SpendLine], ...] = (
     Column("provider", lambda row: row.provider, wide=True),
     Column("requests", lambda row: str(row.requests), priority=4),
     Column("tokens", lambda row: str(row.tokens), priority=5),
     # Unknown without a price.
     Column(
         "spent",
-        lambda row: amount_dollars(row.usd if row.usd or row.forecast_usd is not None else None),
+        lambda row: formats.amount_dollars(row.usd if row.usd or row.forecast_usd is not None else None),
         unit="$",
         scale="$",
     ),
-    Column("forecast", lambda row: amount_dollars(row.forecast_usd), unit="$", scale="$", priority=1),
+    Column("forecast", lambda row: formats.amount_dollars(row.forecast_usd), unit="$", scale="$", priority=1),
     Column("forecast", lambda row: str(row.forecast_tokens), unit="tokens", priority=6),
     Column("budget", _budget, unit="a day", prose=True, priority=3),
-    Column("spent", lambda row: amount(_used(row)), unit="% of it", style=_used_style, priority=2),
-    Column("forecast", lambda row: amount(_forecast(row)), unit="% of it", style=_forecast_style),
+    Column("spent", lambda row: formats.amount(_used(row)), unit="% of it", style=_used_style, priority=2),
+    Column("forecast", lambda row: formats.amount(_forecast(row)), unit="% of it", style=_forecast_style),
 )
 
 
@@ -329,24 +305,24 @@ def rate_limits_page(answer: RateLimitList, *, now_at: int) -> Page[RateLimitSer
 
     return answer_page(
         answer,
-        f"rate limits between {between(answer.window)}",
+        f"rate limits between {formats.between(answer.window)}",
         (
             target_column(rows, lambda row: row.target),
             *((vantage,) if several else ()),
             Column("kind", lambda row: row.kind, wide=True),
-            Column("limit", lambda row: amount(row.limit), priority=1),
-            Column("remaining", lambda row: amount(row.remaining), style=style),
-            Column("lowest", lambda row: amount(row.lowest), priority=3),
+            Column("limit", lambda row: formats.amount(row.limit), priority=1),
+            Column("remaining", lambda row: formats.amount(row.remaining), style=style),
+            Column("lowest", lambda row: formats.amount(row.lowest), priority=3),
             Column("reset", _reset, unit="after", priority=4),
             Column("history", lambda row: _history(answer, row), wide=True, priority=2),
             Column(
                 "change",
-                lambda row: interval(row.per_minute_low, row.per_minute_high, signed=True),
+                lambda row: formats.interval(row.per_minute_low, row.per_minute_high, signed=True),
                 unit="per min",
                 priority=5,
             ),
             Column("used up", lambda row: _used_up(row, now_at=now_at), unit="UTC", style=style, wide=True),
-            Column("read", lambda row: f"{age(row.newest_at, now_at=now_at)} ago", priority=6),
+            Column("read", lambda row: f"{formats.age(row.newest_at, now_at=now_at)} ago", priority=6),
         ),
         group=lambda row: f"from {row.region}",
         notes=_RATE_LIMIT_NOTES if rows else (),
@@ -357,7 +333,7 @@ def require_limits(answer: RateLimitList) -> None:
     """Raises `NoSamplesError` if no response stated a limit."""
     if not answer.limits:
         raise NoSamplesError(
-            f"no response stated a rate limit in the last 6 h of {between(answer.window)}",
+            f"no response stated a rate limit in the last 6 h of {formats.between(answer.window)}",
             window=answer.window,
             hint="not every provider sends such headers; `isochrone samples --output json` shows what was stored",
         )
@@ -366,8 +342,8 @@ def require_limits(answer: RateLimitList) -> None:
 def _reset(row: RateLimitSeries) -> str:
     """The time to the reset, in whole seconds from one second on."""
     if row.reset_us is None:
-        return UNKNOWN
-    return span(row.reset_us if row.reset_us < SECOND_US else row.reset_us // SECOND_US * SECOND_US)
+        return formats.UNKNOWN
+    return formats.span(row.reset_us if row.reset_us < SECOND_US else row.reset_us // SECOND_US * SECOND_US)
 
 
 def _history(answer: RateLimitList, row: RateLimitSeries) -> str:
@@ -375,7 +351,7 @@ def _history(answer: RateLimitList, row: RateLimitSeries) -> str:
     lowest = {point.at: point.remaining for point in row.points}
     first_at = answer.window.from_at // answer.bucket_us * answer.bucket_us
     values = [lowest.get(at) for at in range(first_at, answer.window.until_at, answer.bucket_us)]
-    return sparkline(values, highest=max(row.limit or 0, *lowest.values(), 0))
+    return formats.sparkline(values, highest=max(row.limit or 0, *lowest.values(), 0))
 
 
 def _used_up(row: RateLimitSeries, *, now_at: int) -> str:
@@ -384,7 +360,7 @@ def _used_up(row: RateLimitSeries, *, now_at: int) -> str:
         return "now"
     if row.exhausted_low_at is None or row.exhaustion in (Exhaustion.NOT_EXPECTED, Exhaustion.UNKNOWN):
         return "?" if row.exhaustion is Exhaustion.UNKNOWN else "not expected"
-    earliest = moment(row.exhausted_low_at, now_at=now_at)
+    earliest = formats.moment(row.exhausted_low_at, now_at=now_at)
     if row.exhaustion is Exhaustion.POSSIBLE or row.exhausted_high_at is None:
         return f"perhaps from {earliest}"
-    return f"{earliest} … {moment(row.exhausted_high_at, now_at=now_at)}"
+    return f"{earliest} … {formats.moment(row.exhausted_high_at, now_at=now_at)}"

@@ -7,15 +7,7 @@ from itertools import groupby
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, amount_dollars, between, number, span
-from isochrone_client.pages.cells import (
-    Footnotes,
-    interval_column,
-    no_samples,
-    quantile_column,
-    share_columns,
-    target_column,
-    worth,
-)
+from isochrone_client.pages import cells
 from isochrone_client.render.page import Column, Page, answer_page, row_record
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
 from isochrone_wire.text import ESTIMAND
@@ -56,7 +48,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     few = r"fewer than \1 independent samples: --use USE shows how many"
     shown = [row if is_single else replace(row, reason=_FEW_INDEPENDENT.sub(few, row.reason)) for row in answer.budgets]
     lines = tuple(sorted(_lines(shown), key=_key))
-    footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
+    footnotes = cells.Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
     hour: Column[TargetRow] = Column(
         "hour", lambda line: UNKNOWN if line.hour is None else f"{line.hour:02}", unit="UTC"
     )
@@ -65,7 +57,9 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
         answer,
         f"latency targets, rounds between {between(answer.window)}",
         (
-            target_column(lines, lambda line: line.target, mark=lambda line, name: footnotes.marked(name, line.remark)),
+            cells.target_column(
+                lines, lambda line: line.target, mark=lambda line, name: footnotes.marked(name, line.remark)
+            ),
             *(() if all(line.hour is None for line in lines) else (hour,)),
             *(_numbers(uses[0], *verdicts) if is_single else verdicts),
         ),
@@ -79,7 +73,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
 def require_verdict(answer: LatencyBudgetList) -> None:
     """Raises `InsufficientError` if there are too few samples for any verdict."""
     if not answer.budgets:
-        raise no_samples(answer.window)
+        raise cells.no_samples(answer.window)
     if all(row.eligible is Eligible.UNKNOWN for row in answer.budgets):
         most = max(answer.budgets, key=lambda row: row.n)
         raise InsufficientError(
@@ -128,16 +122,16 @@ def _numbers(use: LatencyBudget, verdict: Column[TargetRow]) -> tuple[Column[Tar
 
     quantile = f"{use.metric} p{number(100 * use.share)}"
     return (
-        *share_columns("in time", lambda line: only(line).goodput),
-        quantile_column(quantile, lambda line: only(line).quantile, priority=1),
-        interval_column(lambda line: only(line).quantile, priority=4),
+        *cells.share_columns("in time", lambda line: only(line).goodput),
+        cells.quantile_column(quantile, lambda line: only(line).quantile, priority=1),
+        cells.interval_column(lambda line: only(line).quantile, priority=4),
         verdict,
         Column("output", lambda line: amount_dollars(only(line).usd_per_m_output), unit="$/M", priority=2),
-        Column("n ≈\nindependent", lambda line: worth(only(line).n, only(line).n_eff), priority=3),
+        Column("n ≈\nindependent", lambda line: cells.worth(only(line).n, only(line).n_eff), priority=3),
     )
 
 
-def _verdict(use: LatencyBudget, footnotes: Footnotes, priority: int) -> Column[TargetRow]:
+def _verdict(use: LatencyBudget, footnotes: cells.Footnotes, priority: int) -> Column[TargetRow]:
     def text(line: TargetRow) -> str:
         row = line.of(use.use)
         if row is None:

@@ -4,37 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from isochrone_client import formats
 from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    amount,
-    amount_dollars,
-    amount_interval,
-    between,
-    display_unit,
-    displayed,
-)
-from isochrone_client.pages.cells import (
-    DECISION_STYLES,
-    MORE_ROUNDS,
-    SUMMARISED,
-    TOO_FEW,
-    TOO_FEW_FOR_MEDIAN,
-    Footnotes,
-    QuantileOf,
-    interval_column,
-    is_shown,
-    no_samples,
-    notes_that_hold,
-    quantile_column,
-    require_medians,
-    require_price,
-    share_columns,
-    target_column,
-    without_size,
-    worth,
-)
+from isochrone_client.pages import cells
 from isochrone_client.render.page import SUFFIX_OF, Column, Page, answer_page
 from isochrone_wire.answers import Decision, Metric, Order, Source
 from isochrone_wire.insights import Leaderboard, RegionCost, RegionCostList, Standing, TierLine, TierList
@@ -45,14 +17,16 @@ from isochrone_wire.text import ESTIMAND
 def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
     quantiles = [_QUANTILES[name] for name in _SHOWN[answer.order] if name in _QUANTILES]
-    has_hidden = any(not is_shown(of(row)) for of in quantiles for row in answer.standings)
+    has_hidden = any(not cells.is_shown(of(row)) for of in quantiles for row in answer.standings)
     return answer_page(
         answer,
-        f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
+        f"leaderboard by {_BY[answer.order]}, rounds between {formats.between(answer.window)}",
         _columns(answer),
         group=lambda row: f"from {row.region}",
-        notes=notes_that_hold(
-            (answer.standings, ESTIMAND), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, SUMMARISED)
+        notes=cells.notes_that_hold(
+            (answer.standings, ESTIMAND),
+            (has_hidden, cells.TOO_FEW),
+            (answer.source is Source.SUMMARIES, cells.SUMMARISED),
         ),
     )
 
@@ -60,12 +34,12 @@ def page(answer: Leaderboard) -> Page[Standing]:
 def require_ranking(answer: Leaderboard) -> None:
     """Raises `InsufficientError` if no target has a value of the quantity that ranks."""
     if not answer.standings:
-        raise no_samples(answer.window)
+        raise cells.no_samples(answer.window)
     if answer.order is Order.PRICE:
-        require_price(row.usd_per_m_output for row in answer.standings)
+        cells.require_price(row.usd_per_m_output for row in answer.standings)
     measured = _QUANTILES.get(_RANKED_BY[answer.order])
     if measured is not None:
-        require_medians(map(measured, answer.standings), max(row.n for row in answer.standings))
+        cells.require_medians(map(measured, answer.standings), max(row.n for row in answer.standings))
 
 
 def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
@@ -87,19 +61,21 @@ def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
 
 def _worth_column(n: Callable[[Standing], int], of: Callable[[Standing], Any], heading: str = "n") -> Column[Standing]:
     """The number of samples, and how many independent ones the interval of a quantity counts."""
-    return Column(f"{heading} ≈\nindependent", lambda row: worth(n(row), found.n_eff if (found := of(row)) else None))
+    return Column(
+        f"{heading} ≈\nindependent", lambda row: cells.worth(n(row), found.n_eff if (found := of(row)) else None)
+    )
 
 
 def _count_column(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
     return Column(heading, lambda row: str(of(row)), style=lambda row: style if of(row) else "")
 
 
-def _per_dollar(row: Standing | TierLine) -> str | Amount:
+def _per_dollar(row: Standing | TierLine) -> str | formats.Amount:
     """Speed per price; `free` for a price of 0."""
-    return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
+    return "free" if row.usd_per_m_output == 0 else formats.amount(row.tokens_per_second_per_usd)
 
 
-_QUANTILES: dict[str, QuantileOf[Standing]] = {
+_QUANTILES: dict[str, cells.QuantileOf[Standing]] = {
     "ttft p50": lambda row: row.ttft_p50_us,
     "ttft p95": lambda row: row.ttft_p95_us,
     "cold p50": lambda row: row.ttft_cold_p50_us,
@@ -113,19 +89,19 @@ _COLUMNS: dict[str, Column[Standing]] = {
     "model": Column("model", lambda row: row.model, wide=True),
     "provider": Column("provider", lambda row: row.provider, wide=True),
     **{
-        name: quantile_column(name, of, unit=unit, scale=scale)
+        name: cells.quantile_column(name, of, unit=unit, scale=scale)
         for name, of in _QUANTILES.items()
         for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
     },
     **{
-        f"{name} ±": interval_column(of, unit=unit, scale=scale)
+        f"{name} ±": cells.interval_column(of, unit=unit, scale=scale)
         for name, of in _QUANTILES.items()
         for unit, scale in [_UNITS.get(name, ("ms", "ms"))]
     },
     "per $": Column("speed", _per_dollar, unit="per $/M"),
-    "input": Column("input", lambda row: amount_dollars(row.usd_per_m_input), unit="$/M"),
-    "output": Column("output", lambda row: amount_dollars(row.usd_per_m_output), unit="$/M"),
-    **dict(zip(("success", "success ±"), share_columns("success", lambda row: row.success), strict=True)),
+    "input": Column("input", lambda row: formats.amount_dollars(row.usd_per_m_input), unit="$/M"),
+    "output": Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M"),
+    **dict(zip(("success", "success ±"), cells.share_columns("success", lambda row: row.success), strict=True)),
     "sent": _worth_column(lambda row: row.success.n if row.success else 0, lambda row: row.success, "sent"),
     "failed": _count_column("failed", lambda row: row.failed, "red"),
     "throttled": _count_column("throttled", lambda row: row.throttled),
@@ -160,39 +136,41 @@ def tiers_page(answer: TierList) -> Page[TierLine]:
     """The page of the tiers, one table per region, cheapest tier first."""
     tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
     rows = tuple(sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank)))
-    has_hidden = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
+    has_hidden = any(
+        not cells.is_shown(row.ttft_p50_us) or not cells.is_shown(row.tokens_per_second_p50) for row in rows
+    )
     return answer_page(
         answer,
-        f"price tiers by median ttft, rounds between {between(answer.window)}",
+        f"price tiers by median ttft, rounds between {formats.between(answer.window)}",
         (
             Column("tier", lambda row: row.tier, wide=True),
             Column("rank", lambda row: str(row.rank), priority=2),
-            target_column(rows, lambda row: row.target),
-            Column("output", lambda row: amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
-            quantile_column("ttft p50", lambda row: row.ttft_p50_us),
-            interval_column(lambda row: row.ttft_p50_us, priority=1),
-            quantile_column(
+            cells.target_column(rows, lambda row: row.target),
+            Column("output", lambda row: formats.amount_dollars(row.usd_per_m_output), unit="$/M", priority=3),
+            cells.quantile_column("ttft p50", lambda row: row.ttft_p50_us),
+            cells.interval_column(lambda row: row.ttft_p50_us, priority=1),
+            cells.quantile_column(
                 "speed p50", lambda row: row.tokens_per_second_p50, unit="tokens/s", scale="speed", priority=4
             ),
             Column("speed", _per_dollar, unit="per $/M", priority=5),
             Column(
                 "n ≈\nindependent",
-                lambda row: worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
+                lambda row: cells.worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
                 priority=6,
             ),
         ),
         rows=rows,
         group=lambda row: f"from {row.region}",
-        notes=notes_that_hold((rows, ESTIMAND), (has_hidden, TOO_FEW_FOR_MEDIAN)),
+        notes=cells.notes_that_hold((rows, ESTIMAND), (has_hidden, cells.TOO_FEW_FOR_MEDIAN)),
     )
 
 
 def require_tiers(answer: TierList) -> None:
     """Raises `InsufficientError` if no target has a median or none has a price."""
     if not answer.tiers:
-        raise no_samples(answer.window)
-    require_price(row.usd_per_m_output for row in answer.tiers)
-    require_medians((row.ttft_p50_us for row in answer.tiers), max(row.n for row in answer.tiers))
+        raise cells.no_samples(answer.window)
+    cells.require_price(row.usd_per_m_output for row in answer.tiers)
+    cells.require_medians((row.ttft_p50_us for row in answer.tiers), max(row.n for row in answer.tiers))
 
 
 _HOW = "slower by: than from the best region, paired by target and round; median: of the targets' medians"
@@ -200,34 +178,36 @@ _HOW = "slower by: than from the best region, paired by target and round; median
 
 def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
     """The page of the regions by a metric, each provider's best region first."""
-    footnotes = Footnotes(map(_cost_remark, answer.costs))
-    unit = display_unit(metric.unit)
+    footnotes = cells.Footnotes(map(_cost_remark, answer.costs))
+    unit = formats.display_unit(metric.unit)
 
     def of(value: float | None) -> float | None:
-        return displayed(value, metric.unit)
+        return formats.displayed(value, metric.unit)
 
-    def interval(row: RegionCost) -> str | Amount:
+    def interval(row: RegionCost) -> str | formats.Amount:
         """The bounds of `_slower_by`."""
         bounds = (row.added_low, row.added_high)
         if row.metric.more_is_better:
             bounds = (_negative(row.added_high), _negative(row.added_low))
-        return "" if _is_best(row) else amount_interval(*map(of, bounds))
+        return "" if _is_best(row) else formats.amount_interval(*map(of, bounds))
 
     return answer_page(
         answer,
-        f"best regions by {metric}, rounds between {between(answer.window)}",
+        f"best regions by {metric}, rounds between {formats.between(answer.window)}",
         (
             Column("provider", lambda row: row.provider, wide=True, once=True),
             Column("region", lambda row: row.region, wide=True),
-            Column("median", lambda row: amount(of(row.median)), unit=unit, scale="latency", priority=2),
+            Column("median", lambda row: formats.amount(of(row.median)), unit=unit, scale="latency", priority=2),
             Column("slower by", lambda row: _slower_by(row, of), unit=unit, scale="latency"),
             Column("interval", interval, unit=f"95 %, {unit}", scale="latency", priority=1),
             Column("targets", lambda row: str(row.targets), priority=4),
-            Column("pairs ≈\nindependent", lambda row: "" if _is_best(row) else worth(row.n, row.n_eff), priority=3),
+            Column(
+                "pairs ≈\nindependent", lambda row: "" if _is_best(row) else cells.worth(row.n, row.n_eff), priority=3
+            ),
             Column(
                 "decision",
                 lambda row: footnotes.marked(_decision(row), _cost_remark(row)),
-                style=lambda row: DECISION_STYLES.get(row.decision, ""),
+                style=lambda row: cells.DECISION_STYLES.get(row.decision, ""),
                 wide=True,
             ),
         ),
@@ -240,13 +220,13 @@ def best_page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
 def require_best(answer: RegionCostList) -> None:
     """Raises `InsufficientError` if no region of any provider is decided."""
     if not answer.costs:
-        raise no_samples(answer.window)
+        raise cells.no_samples(answer.window)
     if all(row.decision is Decision.UNDECIDED for row in answer.costs):
         nothing, regions = "nothing is decided for any provider", {row.region for row in answer.costs}
         if len(regions) == 1:
             hint = "compare at least two regions: omit --region, or add one with isochrone-collector vantage add"
             raise NoSamplesError(nothing, window=answer.window, besides=regions.pop(), hint=hint)
-        raise InsufficientError(nothing, hint=MORE_ROUNDS)
+        raise InsufficientError(nothing, hint=cells.MORE_ROUNDS)
 
 
 def _is_best(row: RegionCost) -> bool:
@@ -257,19 +237,19 @@ def _negative(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-def _slower_by(row: RegionCost, of: Callable[[float | None], float | None]) -> str | Amount:
+def _slower_by(row: RegionCost, of: Callable[[float | None], float | None]) -> str | formats.Amount:
     """Positive for a region that is slower: of a rate the smaller one. A number without an interval is not shown."""
     if _is_best(row):
-        return amount(0.0)
+        return formats.amount(0.0)
     if row.added is None or row.added_low is None or row.added_high is None:
-        return UNKNOWN
-    return amount(of(-row.added if row.metric.more_is_better else row.added))
+        return formats.UNKNOWN
+    return formats.amount(of(-row.added if row.metric.more_is_better else row.added))
 
 
 def _cost_remark(row: RegionCost) -> str:
     """The reason of a decision and, once per provider, the change that cut its rounds."""
     cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
-    return "; ".join(filter(None, (without_size(row.reason), cut)))
+    return "; ".join(filter(None, (cells.without_size(row.reason), cut)))
 
 
 def _decision(row: RegionCost) -> str:

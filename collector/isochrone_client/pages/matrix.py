@@ -240,17 +240,22 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
     heading = _HEADINGS.get(matrix.metric, matrix.metric.value)
 
     def column(region: str, place: int) -> Column[str]:
+        def style(row: str) -> str:
+            cell = matrix.cell(row, region)
+            if cell.mark in (FAILING_MARK, CHANGED_MARK):
+                return "red"
+            return _STYLES.get(cell.firm.decision, "") if cell.firm else "dim"
+
         difference = f"{'difference' if form.error else 'diff'}{text.network_heading}"
         return Column(
             f"{region}\n{heading:>{text.value_width}}  {difference}",
             lambda row: text.compared(matrix.cell(row, region)),
-            style=lambda row: _style(matrix.cell(row, region)),
+            style=style,
             wide=True,
             priority=place,
         )
 
     def name(target: str) -> str:
-        """The target without its provider, unless two have the same model."""
         model = model_part(target)
         return target if form.providers or models[model] > 1 else model
 
@@ -262,12 +267,6 @@ def page(matrix: Matrix, title: str, *, form: Form = FORMS[1]) -> Page[str]:
     )
     others = (column(region, place) for place, region in enumerate(matrix.regions, start=1))
     return Page(schema=SCHEMA, title=title, fields=(), columns=(target, reference, *others), rows=matrix.targets)
-
-
-def _style(cell: Cell) -> str:
-    if cell.mark in (FAILING_MARK, CHANGED_MARK):
-        return "red"
-    return _STYLES.get(cell.firm.decision, "") if cell.firm else "dim"
 
 
 class _CellText:

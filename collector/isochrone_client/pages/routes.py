@@ -7,50 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from isochrone_client import formats
 from isochrone_client.errors import ClientError, InsufficientError
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    age,
-    amount,
-    amount_dollars,
-    between,
-    interval,
-    milliseconds,
-    moment,
-    number,
-)
-from isochrone_client.pages.cells import (
-    PROVIDERS,
-    TOO_FEW,
-    Footnotes,
-    interval_column,
-    notes_that_hold,
-    percentage,
-    quantile_column,
-    target_column,
-    value_of,
-    without_providers,
-    worth,
-)
+from isochrone_client.formats import number
+from isochrone_client.pages import cells
 from isochrone_client.render.page import Column, Page, answer_page, row_record, wire_fields
+from isochrone_wire import routes
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
 from isochrone_wire.json_format import minute, to_json_value
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import SCHEMA as TABLE_SCHEMA
-from isochrone_wire.routes import (
-    ChangeKind,
-    Explanation,
-    Hedge,
-    RaceSet,
-    RouteEntry,
-    RouteEvent,
-    RouteEventList,
-    RouteState,
-    RouteTable,
-    is_usable,
-)
 from isochrone_wire.text import ESTIMAND
 
 _SETTLED = 0.005
@@ -62,10 +29,10 @@ _OF_TABLE = (
     *("built_at", "fresh_until_at", "stale_until_at", "on_expired"),
 )
 _STATE = {
-    RouteState.OK: "ok",
-    RouteState.DEGRADED: "degraded: none meets the objective",
-    RouteState.INSUFFICIENT_DATA: "insufficient data: use the static order",
-    RouteState.FROZEN: "frozen: too many vantages fail at once for this to be the providers' fault",
+    routes.RouteState.OK: "ok",
+    routes.RouteState.DEGRADED: "degraded: none meets the objective",
+    routes.RouteState.INSUFFICIENT_DATA: "insufficient data: use the static order",
+    routes.RouteState.FROZEN: "frozen: too many vantages fail at once for this to be the providers' fault",
 }
 
 
@@ -73,8 +40,8 @@ _STATE = {
 class EntryRow:
     """One entry of a table; `entry` is `None` for a table without entries."""
 
-    table: RouteTable
-    entry: RouteEntry | None
+    table: routes.RouteTable
+    entry: routes.RouteEntry | None
 
     @property
     def remark(self) -> str:
@@ -91,12 +58,12 @@ class EntryRow:
         return "" if abs(change) < _SETTLED else ("↑ " if change > 0 else "↓ ")
 
 
-def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
+def page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     """The tables for people and for CSV, one entry per row, with ages as of `now_at`."""
     ordered = sorted(tables, key=lambda table: (table.client_region, table.route))
     rows = tuple(EntryRow(table=table, entry=entry) for table in ordered for entry in table.entries or (None,))
-    footnotes = Footnotes(row.remark for row in rows)
-    empty = dict.fromkeys(field.path[0] for field in wire_fields(RouteEntry))
+    footnotes = cells.Footnotes(row.remark for row in rows)
+    empty = dict.fromkeys(field.path[0] for field in wire_fields(routes.RouteEntry))
 
     def heading(row: EntryRow) -> str:
         one = row.table
@@ -110,15 +77,18 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     return Page(
         schema="isochrone.route-entries/1",
         title="where to send requests now",
-        fields=(*(field for field in wire_fields(RouteTable) if field.header in _OF_TABLE), *wire_fields(RouteEntry)),
+        fields=(
+            *(field for field in wire_fields(routes.RouteTable) if field.header in _OF_TABLE),
+            *wire_fields(routes.RouteEntry),
+        ),
         columns=_columns(rows, now_at, footnotes),
         rows=rows,
         group=heading,
         notes=(
             *footnotes.notes,
-            *notes_that_hold(
+            *cells.notes_that_hold(
                 (any(row.entry for row in rows), ESTIMAND),
-                (any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows), TOO_FEW),
+                (any(row.entry and cells.value_of(row.entry.ttft_p95_us) is None for row in rows), cells.TOO_FEW),
                 (any(row.direction for row in rows), _MOVING),
             ),
             *(note for table in ordered for note in _remarks(table, now_at=now_at)),
@@ -127,9 +97,9 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     )
 
 
-def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
+def require_usable(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> None:
     """Raises `InsufficientError` if no table may be used for routing."""
-    if any(is_usable(table, now_at=now_at) for table in tables):
+    if any(routes.is_usable(table, now_at=now_at) for table in tables):
         return
     if not tables:
         raise InsufficientError(
@@ -144,7 +114,7 @@ def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
     )
 
 
-def objective_reason(entry: RouteEntry, slo: Slo) -> str:
+def objective_reason(entry: routes.RouteEntry, slo: Slo) -> str:
     """The reason that a member does not meet the objective for certain, empty if it does: latency, success or both."""
     late = _goodput_reason(entry.goodput, slo) if entry.goodput else _latency_reason(entry.ttft_p95_us, slo)
     return "; ".join(filter(None, (late, _success_reason(entry.success, slo))))
@@ -154,10 +124,10 @@ def _goodput_reason(goodput: Proportion, slo: Slo) -> str:
     if goodput.low >= slo.min_goodput:
         return ""
     # Down, so that a bound just below what is needed does not look as if it were met.
-    low = percentage(math.floor(1000 * goodput.low) / 1000)
-    value, high, needed = map(percentage, (goodput.value, goodput.high, slo.min_goodput))
+    low = cells.percentage(math.floor(1000 * goodput.low) / 1000)
+    value, high, needed = map(cells.percentage, (goodput.value, goodput.high, slo.min_goodput))
     more = ": more requests decide it" if goodput.high >= slo.min_goodput else ""
-    limits = notes_that_hold(
+    limits = cells.notes_that_hold(
         (slo.ttft_p95_us is not None, f"the limit is {_ms(slo.ttft_p95_us)} ms"),
         (slo.answer_p95_us is not None, f"{slo.answer_tokens} tokens in {_ms(slo.answer_p95_us)} ms"),
         (slo.min_tokens_per_second is not None, f"at {number(slo.min_tokens_per_second)} tokens/s or more"),
@@ -174,12 +144,16 @@ def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
     if p95.high <= slo.ttft_p95_us:
         return ""
     is_certain = p95.low > slo.ttft_p95_us
-    bounds = f"at least {_ms(p95.low)}" if is_certain else interval(milliseconds(p95.low), milliseconds(p95.high))
+    bounds = (
+        f"at least {_ms(p95.low)}"
+        if is_certain
+        else formats.interval(formats.milliseconds(p95.low), formats.milliseconds(p95.high))
+    )
     return f"p95 {bounds} ms, {limit}"
 
 
 def _success_reason(success: Proportion | None, slo: Slo) -> str:
-    minimum = f"min_success is {percentage(slo.min_success)} %"
+    minimum = f"min_success is {cells.percentage(slo.min_success)} %"
     if not slo.min_success:
         return ""
     if success is None:
@@ -187,15 +161,14 @@ def _success_reason(success: Proportion | None, slo: Slo) -> str:
     if success.low >= slo.min_success:
         return ""
     if success.high < slo.min_success:
-        return f"success at most {percentage(success.high)} %, {minimum}"
-    return (
-        f"success at least {percentage(success.low)} % after {success.n} requests, {minimum}: more requests decide it"
-    )
+        return f"success at most {cells.percentage(success.high)} %, {minimum}"
+    low = cells.percentage(success.low)
+    return f"success at least {low} % after {success.n} requests, {minimum}: more requests decide it"
 
 
-def _order(table: RouteTable, *, now_at: int) -> Iterator[str]:
+def _order(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
     """Why the first member ranks before one whose median is lower, if there is one."""
-    known = [(median, entry) for entry in table.entries if (median := value_of(entry.ttft_p50_us)) is not None]
+    known = [(median, entry) for entry in table.entries if (median := cells.value_of(entry.ttft_p50_us)) is not None]
     if not known or known[0][1] is not table.entries[0]:
         return
     first, fastest = table.entries[0], min(known, key=lambda pair: pair[0])[1]
@@ -203,22 +176,22 @@ def _order(table: RouteTable, *, now_at: int) -> Iterator[str]:
         yield f"{first.target} ranks before {fastest.target}, whose median is lower: {_reason(first, fastest, now_at)}"
 
 
-def _reason(first: RouteEntry, fastest: RouteEntry, now_at: int) -> str:
+def _reason(first: routes.RouteEntry, fastest: routes.RouteEntry, now_at: int) -> str:
     if _CERTAINTY.index(first.slo_eligible) < _CERTAINTY.index(fastest.slo_eligible):
         return "it is more certain to meet the objective"
     if first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
         own, other = number(first.cost), number(fastest.cost)
         return f"with p95, price and failures it counts as {own} ms, the other as {other} ms"
-    since = f" {age(first.hold.since_at, now_at=now_at)} ago" if first.hold is not None else ""
+    since = f" {formats.age(first.hold.since_at, now_at=now_at)} ago" if first.hold is not None else ""
     return (
         f"it became the first choice{since}, by newer rounds than most of the median's, and no rule switches back yet"
     )
 
 
-def _remarks(table: RouteTable, *, now_at: int) -> Iterator[str]:
+def _remarks(table: routes.RouteTable, *, now_at: int) -> Iterator[str]:
     """The notes of a table: its last change, order, hedge, race and excluded members."""
     where = f"{table.route} from {table.client_region}"
-    if table.sentence and table.change is not ChangeKind.EVIDENCE:
+    if table.sentence and table.change is not routes.ChangeKind.EVIDENCE:
         yield f"{where}: {table.sentence}"
     yield from (f"{where}: {reason}" for reason in _order(table, now_at=now_at))
     first = table.entries[0].hedge if table.entries else None
@@ -238,7 +211,7 @@ def _remarks(table: RouteTable, *, now_at: int) -> Iterator[str]:
         yield f"{where}, static order: {', '.join(table.static_order) or 'none'}"
 
 
-def _hedge(hedge: Hedge) -> str:
+def _hedge(hedge: routes.Hedge) -> str:
     if hedge.delay_us is None:
         return f"not with {hedge.target}: {hedge.reason}" if hedge.target else hedge.reason
     gain = ""
@@ -247,7 +220,7 @@ def _hedge(hedge: Hedge) -> str:
     return f"{hedge.target} after {_ms(hedge.delay_us)} ms without a token{gain}"
 
 
-def _race(race: RaceSet) -> str:
+def _race(race: routes.RaceSet) -> str:
     if len(race.targets) < 2:  # noqa: PLR2004  # a race needs two
         return race.reason or f"{', '.join(race.targets)} alone"
     costs = f", {number(race.usd_factor)} times the cost" if race.usd_factor is not None else ""
@@ -256,12 +229,12 @@ def _race(race: RaceSet) -> str:
 
 
 def _ms(us: float | None) -> str:
-    return number(milliseconds(us))
+    return number(formats.milliseconds(us))
 
 
-def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> tuple[Column[EntryRow], ...]:
-    def of(text: Callable[[RouteEntry], str | Amount]) -> Callable[[EntryRow], str | Amount]:
-        return lambda row: text(row.entry) if row.entry else UNKNOWN
+def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: cells.Footnotes) -> tuple[Column[EntryRow], ...]:
+    def of(text: Callable[[routes.RouteEntry], str | formats.Amount]) -> Callable[[EntryRow], str | formats.Amount]:
+        return lambda row: text(row.entry) if row.entry else formats.UNKNOWN
 
     def p50(row: EntryRow) -> Quantile | None:
         return row.entry.ttft_p50_us if row.entry else None
@@ -270,10 +243,10 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         return row.entry.ttft_p95_us if row.entry else None
 
     def share(part: Proportion | None) -> str:
-        return percentage(part.value) if part else UNKNOWN
+        return cells.percentage(part.value) if part else formats.UNKNOWN
 
     def verdict(row: EntryRow) -> str:
-        return footnotes.marked(row.entry.slo_eligible.value, row.remark) if row.entry else UNKNOWN
+        return footnotes.marked(row.entry.slo_eligible.value, row.remark) if row.entry else formats.UNKNOWN
 
     def style(row: EntryRow) -> str:
         return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
@@ -282,16 +255,16 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         Column("rank", of(lambda entry: str(entry.rank))),
         Column(
             "weight",
-            lambda row: row.direction + number(100 * row.entry.weight, decimals=0) if row.entry else UNKNOWN,
+            lambda row: row.direction + number(100 * row.entry.weight, decimals=0) if row.entry else formats.UNKNOWN,
             unit="%",
         ),
-        target_column(rows, lambda row: row.entry.target if row.entry else UNKNOWN),
-        quantile_column("p50", p50),
-        interval_column(p50, priority=2),
-        quantile_column("p95", p95, priority=3),
+        cells.target_column(rows, lambda row: row.entry.target if row.entry else formats.UNKNOWN),
+        cells.quantile_column("p50", p50),
+        cells.interval_column(p50, priority=2),
+        cells.quantile_column("p95", p95, priority=3),
         Column(
             "at most",
-            lambda row: amount(milliseconds(found.high)) if (found := p95(row)) else UNKNOWN,
+            lambda row: formats.amount(formats.milliseconds(found.high)) if (found := p95(row)) else formats.UNKNOWN,
             unit="ms",
             scale="ms",
             priority=4,
@@ -299,9 +272,9 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         Column("in time", of(lambda entry: share(entry.goodput)), unit="%", priority=1),
         Column("slo", verdict, style=style),
         Column("success", of(lambda entry: share(entry.success)), unit="%", priority=5),
-        Column("n ≈\nindependent", of(lambda entry: worth(entry.n, entry.n_eff)), priority=8),
-        Column("output", of(lambda entry: amount_dollars(entry.usd_per_m_output)), unit="$/M", priority=6),
-        Column("age", of(lambda entry: age(entry.newest_at, now_at=now_at)), priority=7),
+        Column("n ≈\nindependent", of(lambda entry: cells.worth(entry.n, entry.n_eff)), priority=8),
+        Column("output", of(lambda entry: formats.amount_dollars(entry.usd_per_m_output)), unit="$/M", priority=6),
+        Column("age", of(lambda entry: formats.age(entry.newest_at, now_at=now_at)), priority=7),
     )
 
 
@@ -313,49 +286,51 @@ class Freshness(StrEnum):
     EXPIRED = "expired"
 
 
-def freshness(table: RouteTable, *, now_at: int) -> Freshness:
+def freshness(table: routes.RouteTable, *, now_at: int) -> Freshness:
     """The freshness of the table at `now_at` (microseconds since the epoch)."""
     if now_at >= table.stale_until_at:
         return Freshness.EXPIRED
     return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
 
 
-def freshness_text(table: RouteTable, *, now_at: int) -> str:
+def freshness_text(table: routes.RouteTable, *, now_at: int) -> str:
     """`fresh for 38 s`, `aging, usable for 2 min` or `expired 5 min ago: use the static order`."""
     state = freshness(table, now_at=now_at)
     if state is Freshness.FRESH:
-        return f"fresh for {age(now_at, now_at=table.fresh_until_at)}"
+        return f"fresh for {formats.age(now_at, now_at=table.fresh_until_at)}"
     if state is Freshness.AGING:
-        return f"aging, usable for {age(now_at, now_at=table.stale_until_at)}"
-    return f"expired {age(table.stale_until_at, now_at=now_at)} ago: use the static order"
+        return f"aging, usable for {formats.age(now_at, now_at=table.stale_until_at)}"
+    return f"expired {formats.age(table.stale_until_at, now_at=now_at)} ago: use the static order"
 
 
 _CHANGE_STYLES = {
-    ChangeKind.HARD: "red",
-    ChangeKind.FREEZE: "red",
-    ChangeKind.FAST: "yellow",
-    ChangeKind.SOFT: "yellow",
+    routes.ChangeKind.HARD: "red",
+    routes.ChangeKind.FREEZE: "red",
+    routes.ChangeKind.FAST: "yellow",
+    routes.ChangeKind.SOFT: "yellow",
 }
 
 
-def _change_style(row: RouteTable | RouteEvent) -> str:
+def _change_style(row: routes.RouteTable | routes.RouteEvent) -> str:
     return _CHANGE_STYLES.get(row.change, "")
 
 
-def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
+def changes_page(tables: tuple[routes.RouteTable, ...], *, now_at: int) -> Page[routes.RouteTable]:
     """One line per table by generation for people, with today's instants without the date; all fields for programs."""
 
-    def weights(row: RouteTable) -> str:
+    def weights(row: routes.RouteTable) -> str:
         """The members with a weight: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
         weighted = [entry for entry in row.entries if entry.weight > 0]
-        return ", ".join(f"{one.target} {number(100 * one.weight, decimals=0)} %" for one in weighted) or UNKNOWN
+        return (
+            ", ".join(f"{one.target} {number(100 * one.weight, decimals=0)} %" for one in weighted) or formats.UNKNOWN
+        )
 
     return Page(
         schema=TABLE_SCHEMA,
         title="route tables",
-        fields=wire_fields(RouteTable),
+        fields=wire_fields(routes.RouteTable),
         columns=(
-            Column("built", lambda row: moment(row.built_at, now_at=now_at), unit="UTC", reserved=11),
+            Column("built", lambda row: formats.moment(row.built_at, now_at=now_at), unit="UTC", reserved=11),
             Column("generation", lambda row: str(row.generation), priority=2, reserved=10),
             Column("region", lambda row: row.client_region, wide=True, reserved=14),
             Column("route", lambda row: row.route, wide=True, reserved=8),
@@ -365,8 +340,8 @@ def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTa
                 prose=True,
                 priority=1,
                 reserved=20,
-                short=lambda row: without_providers(weights(row)),
-                short_of=PROVIDERS,
+                short=lambda row: cells.without_providers(weights(row)),
+                short_of=cells.PROVIDERS,
             ),
             Column(
                 "what changed",
@@ -374,21 +349,21 @@ def changes_page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTa
                 style=_change_style,
                 prose=True,
                 reserved=20,
-                short=lambda row: without_providers(row.sentence),
-                short_of=PROVIDERS,
+                short=lambda row: cells.without_providers(row.sentence),
+                short_of=cells.PROVIDERS,
             ),
         ),
         rows=tuple(sorted(tables, key=lambda table: table.generation)),
     )
 
 
-def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
+def events_page(answer: routes.RouteEventList, *, now_at: int) -> Page[routes.RouteEvent]:
     """The page of the events of a window, newest first."""
     return answer_page(
         answer,
-        f"changes of route tables between {between(answer.window)}",
+        f"changes of route tables between {formats.between(answer.window)}",
         (
-            Column("at", lambda row: moment(row.at, now_at=now_at), unit="UTC"),
+            Column("at", lambda row: formats.moment(row.at, now_at=now_at), unit="UTC"),
             Column("generation", lambda row: str(row.generation), priority=2),
             Column("region", lambda row: row.client_region, wide=True),
             Column("route", lambda row: row.route, wide=True),
@@ -397,8 +372,8 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
                 "what changed",
                 lambda row: row.sentence,
                 prose=True,
-                short=lambda row: without_providers(row.sentence),
-                short_of=PROVIDERS,
+                short=lambda row: cells.without_providers(row.sentence),
+                short_of=cells.PROVIDERS,
             ),
         ),
         rows=tuple(sorted(answer.events, key=lambda row: -row.generation)),
@@ -407,7 +382,7 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
 
 def empty_message(window: Window) -> str:
     """The message for a window without events."""
-    return f"no table changed between {between(window)}"
+    return f"no table changed between {formats.between(window)}"
 
 
 EXPLANATION_SCHEMA = "isochrone.route-explanation/1"
@@ -421,7 +396,7 @@ class DecisionStep:
     sentence: str
 
 
-def explanation_page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
+def explanation_page(answer: routes.Explanation, *, now_at: int) -> Page[DecisionStep]:
     """The explanation for people, one sentence per row."""
     table = answer.table
     result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
@@ -442,7 +417,7 @@ def explanation_page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
     )
 
 
-def document(answer: Explanation, *, with_inputs: bool = True) -> Page[RouteTable]:
+def document(answer: routes.Explanation, *, with_inputs: bool = True) -> Page[routes.RouteTable]:
     """The explanation for programs: the table and its steps, and the inputs and state as stored, which may be long."""
     texts = {"inputs": answer.inputs, "before": answer.before} if with_inputs else {}
     stored = {name: json.loads(text) if text else None for name, text in texts.items()}
@@ -450,7 +425,7 @@ def document(answer: Explanation, *, with_inputs: bool = True) -> Page[RouteTabl
     return Page(schema=EXPLANATION_SCHEMA, title="", facts=facts, fields=(), columns=(), rows=())
 
 
-def require_replay(answer: Explanation) -> None:
+def require_replay(answer: routes.Explanation) -> None:
     """Raises `ClientError` if repeating the decision did not give the same table."""
     if not answer.replays:
         raise ClientError(

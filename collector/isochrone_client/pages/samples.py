@@ -3,23 +3,7 @@
 from collections.abc import Sequence
 from math import log
 
-from isochrone_client.formats import (
-    UNKNOWN,
-    Amount,
-    age,
-    amount,
-    amount_interval,
-    bars,
-    between,
-    display_unit,
-    displayed,
-    milliseconds,
-    moment,
-    number,
-    share,
-    span,
-    sparkline,
-)
+from isochrone_client import formats
 from isochrone_client.pages.cells import SUMMARISED, Footnotes, no_samples, notes_that_hold, target_column
 from isochrone_client.render.page import Column, Page, answer_page
 from isochrone_wire.answers import Source, Window
@@ -38,26 +22,36 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
     rows: tuple[StoredSample, ...] = FORMATS["SampleList"].rows_of(answer)
     footnotes = Footnotes(map(_remark, rows))
 
-    def ms(us: float | None) -> Amount:
-        return amount(milliseconds(us))
+    def outcome(row: StoredSample) -> str:
+        status = row.sample.http_status
+        return str(row.sample.outcome) if status in (None, 200) else f"{row.sample.outcome} {status}"
+
+    def ms(us: float | None) -> formats.Amount:
+        return formats.amount(formats.milliseconds(us))
 
     return answer_page(
         answer,
-        f"samples, rounds between {between(window)}",
+        f"samples, rounds between {formats.between(window)}",
         (
-            Column("round", lambda row: moment(row.sample.round_at, now_at=now_at), unit="UTC", reserved=11),
+            Column("round", lambda row: formats.moment(row.sample.round_at, now_at=now_at), unit="UTC", reserved=11),
             Column("region", lambda row: row.region, wide=True, priority=1, reserved=14),
             target_column(rows, lambda row: row.target, reserved=24),
             Column(
                 "outcome",
-                lambda row: footnotes.marked(_outcome(row), _remark(row)),
+                lambda row: footnotes.marked(outcome(row), _remark(row)),
                 style=lambda row: "" if row.sample.outcome is Outcome.OK else "yellow",
                 wide=True,
                 reserved=15,
             ),
             Column("ttft", lambda row: ms(row.sample.ttft_us), unit="ms", reserved=6),
             Column("e2e", lambda row: ms(row.sample.e2e_us), unit="ms", priority=2, reserved=7),
-            Column("speed", lambda row: amount(row.sample.tokens_per_second), unit="tokens/s", priority=3, reserved=8),
+            Column(
+                "speed",
+                lambda row: formats.amount(row.sample.tokens_per_second),
+                unit="tokens/s",
+                priority=3,
+                reserved=8,
+            ),
             Column("rtt", lambda row: ms(row.sample.rtt_us), unit="ms", priority=4, reserved=5),
         ),
         rows=rows,
@@ -72,14 +66,7 @@ def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> Non
         raise no_samples(window)
 
 
-def _outcome(row: StoredSample) -> str:
-    """The outcome, with the HTTP status unless it is 200."""
-    status = row.sample.http_status
-    return str(row.sample.outcome) if status in (None, 200) else f"{row.sample.outcome} {status}"
-
-
 def _remark(row: StoredSample) -> str:
-    """The error and the quality flags of a sample."""
     return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels))))
 
 
@@ -88,27 +75,26 @@ _HISTORY = "history: the median of each bucket, from zero to the highest one; p5
 
 def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
     """The page of a series answer, one table per region, with ages as of `now_at`."""
-    unit, bins = display_unit(answer.metric.unit), _bins_above_zero(answer.series)
+    unit, bins = formats.display_unit(answer.metric.unit), _bins_above_zero(answer.series)
+    bucket = formats.span(answer.bucket_us)
     goodput: Column[Series] = Column("goodput", _goodput, unit="%")
 
     def newest(row: Series, quantile: str) -> float | None:
-        """A quantile of the newest bucket with values, in the unit for people."""
         found = next((point for point in reversed(row.points) if point.n), None)
-        return displayed(getattr(found, quantile), answer.metric.unit) if found else None
+        return formats.displayed(getattr(found, quantile), answer.metric.unit) if found else None
 
     def count(name: str, priority: int) -> Column[Series]:
-        """The number of probes of all buckets that ended so."""
         return Column(name, lambda row: str(sum(getattr(point, name) for point in row.points)), priority=priority)
 
     return answer_page(
         answer,
-        f"{answer.metric} over time, rounds between {between(answer.window)}, by {span(answer.bucket_us)}",
+        f"{answer.metric} over time, rounds between {formats.between(answer.window)}, by {bucket}",
         (
             target_column(answer.series, lambda row: row.target),
-            Column("p50", lambda row: amount(newest(row, "p50")), unit=unit, scale="p"),
+            Column("p50", lambda row: formats.amount(newest(row, "p50")), unit=unit, scale="p"),
             Column(
                 "p10 … p90",
-                lambda row: amount_interval(newest(row, "p10"), newest(row, "p90")),
+                lambda row: formats.amount_interval(newest(row, "p10"), newest(row, "p90")),
                 unit=unit,
                 scale="p",
                 priority=4,
@@ -117,7 +103,7 @@ def series_page(answer: SeriesList, *, now_at: int) -> Page[Series]:
             *([_distribution(bins)] if bins else []),
             *(() if answer.limit_us is None else (goodput,)),
             *(count(name, place) for place, name in enumerate(("failed", "throttled", "skipped", "ok"), start=5)),
-            Column("newest", lambda row: age(row.points[-1].at, now_at=now_at), unit="ago", priority=3),
+            Column("newest", lambda row: formats.age(row.points[-1].at, now_at=now_at), unit="ago", priority=3),
         ),
         group=lambda row: f"from {row.region}",
         notes=notes_that_hold(
@@ -139,7 +125,7 @@ def _history(answer: SeriesList, row: Series) -> str:
     medians = {point.at: point.p50 for point in row.points}
     first_at = answer.window.from_at // answer.bucket_us * answer.bucket_us
     values = [medians.get(at) for at in range(first_at, answer.window.until_at, answer.bucket_us)]
-    return sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
+    return formats.sparkline(values, highest=max((value for value in values if value is not None), default=0.0))
 
 
 def _bins_above_zero(rows: Sequence[Series]) -> list[SeriesBin]:
@@ -150,8 +136,9 @@ def _bins_above_zero(rows: Sequence[Series]) -> list[SeriesBin]:
 def _axis(bins: Sequence[SeriesBin], unit: str) -> str:
     if not bins:
         return ""
-    low, high = (number(displayed(edge, unit)) for edge in (bins[0].low, bins[-1].high))
-    return f"distribution: the number of values per bin of a logarithmic axis from {low} to {high} {display_unit(unit)}"
+    low, high = (formats.number(formats.displayed(edge, unit)) for edge in (bins[0].low, bins[-1].high))
+    axis = f"a logarithmic axis from {low} to {high} {formats.display_unit(unit)}"
+    return f"distribution: the number of values per bin of {axis}"
 
 
 def _distribution(bins: Sequence[SeriesBin]) -> Column[Series]:
@@ -161,11 +148,14 @@ def _distribution(bins: Sequence[SeriesBin]) -> Column[Series]:
     def text(row: Series) -> str:
         counts = {round((log(found.low) - lowest) / width): found.n for found in row.bins if found.low > 0}
         places = range(round((log(bins[-1].low) - lowest) / width) + 1)
-        return bars([counts.get(place) for place in places], highest=max(counts.values())) if counts else UNKNOWN
+        return (
+            formats.bars([counts.get(place) for place in places], highest=max(counts.values()))
+            if counts
+            else formats.UNKNOWN
+        )
 
     return Column("distribution", text, wide=True, priority=1)
 
 
 def _goodput(row: Series) -> str:
-    """The share of the planned requests of all buckets that were answered within the limit."""
-    return share(sum(point.good or 0 for point in row.points), sum(point.planned or 0 for point in row.points))
+    return formats.share(sum(point.good or 0 for point in row.points), sum(point.planned or 0 for point in row.points))

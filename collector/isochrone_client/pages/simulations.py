@@ -4,27 +4,14 @@ from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
-from isochrone_client.pages.cells import (
-    PROVIDERS,
-    TOO_FEW,
-    Footnotes,
-    QuantileOf,
-    interval_column,
-    is_shown,
-    model_part,
-    no_samples,
-    notes_that_hold,
-    quantile_column,
-    value_of,
-    worth,
-)
+from isochrone_client.pages import cells
 from isochrone_client.render.page import Column, Page, answer_page
 from isochrone_wire.insights import Simulation, SimulationList
 from isochrone_wire.text import ESTIMAND
 
 _BETWEEN_NOTES = "; "
 _CHANGE = "change: relative to the first static line, or to the first line if there is none"
-_QUANTILES: tuple[QuantileOf[Simulation], ...] = (lambda row: row.ttft_p50_us, lambda row: row.ttft_p95_us)
+_QUANTILES: tuple[cells.QuantileOf[Simulation], ...] = (lambda row: row.ttft_p50_us, lambda row: row.ttft_p95_us)
 
 
 def page(answer: SimulationList) -> Page[Simulation]:
@@ -36,7 +23,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
         common = shared[row.region].split(_BETWEEN_NOTES)
         return _BETWEEN_NOTES.join(note for note in row.note.split(_BETWEEN_NOTES) if note not in common)
 
-    footnotes = Footnotes(map(own_note, rows))
+    footnotes = cells.Footnotes(map(own_note, rows))
     # A policy that was not replayed has no rounds.
     rounds = {row.region: row.rounds for row in sorted(rows, key=lambda row: row.rounds)}
     static_first = sorted(rows, key=lambda row: not row.policy.startswith("static:"))
@@ -50,7 +37,9 @@ def page(answer: SimulationList) -> Page[Simulation]:
             *footnotes.notes,
             *((_CHANGE, ESTIMAND) if rows else ()),
             *(f"{region}: {note}" for region, note in shared.items() if note),
-            *notes_that_hold((any(not is_shown(of(row)) for row in rows for of in _QUANTILES if row.rounds), TOO_FEW)),
+            *cells.notes_that_hold(
+                (any(not cells.is_shown(of(row)) for row in rows for of in _QUANTILES if row.rounds), cells.TOO_FEW)
+            ),
         ),
     )
 
@@ -58,7 +47,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
 def require_replay(answer: SimulationList) -> None:
     """Raises `InsufficientError` if no region has rounds to replay."""
     if not answer.members and not answer.simulations:
-        raise no_samples(answer.window)
+        raise cells.no_samples(answer.window)
     if len(answer.members) == 1:
         raise InsufficientError(
             f"a simulation needs two targets; only {answer.members[0]} has samples between {between(answer.window)}",
@@ -72,7 +61,6 @@ def require_replay(answer: SimulationList) -> None:
 
 
 def _shared_notes(rows: tuple[Simulation, ...]) -> dict[str, str]:
-    """The notes that all lines of a region share."""
     notes: dict[str, list[str]] = {}
     for row in rows:
         of_row = row.note.split(_BETWEEN_NOTES)
@@ -86,11 +74,11 @@ def _columns(
     """The columns, with differences to the reference of the region; a static policy is short without its provider."""
     p50, p95 = _QUANTILES
 
-    def change(of: QuantileOf[Simulation]) -> Callable[[Simulation], str | Amount]:
+    def change(of: cells.QuantileOf[Simulation]) -> Callable[[Simulation], str | Amount]:
         def text(row: Simulation) -> str | Amount:
             if row is references[row.region]:
                 return ""
-            own, reference = value_of(of(row)), value_of(of(references[row.region]))
+            own, reference = cells.value_of(of(row)), cells.value_of(of(references[row.region]))
             if own is None or reference is None:
                 return UNKNOWN
             return amount(milliseconds(own - reference), signed=True)
@@ -99,18 +87,18 @@ def _columns(
 
     def short(row: Simulation) -> str:
         name, _, target = row.policy.rpartition(":")
-        return marked(row, f"{name}:{model_part(target)}" if name else row.policy)
+        return marked(row, f"{name}:{cells.model_part(target)}" if name else row.policy)
 
     return (
-        Column("policy", lambda row: marked(row, row.policy), wide=True, short=short, short_of=PROVIDERS),
-        quantile_column("p50", p50),
+        Column("policy", lambda row: marked(row, row.policy), wide=True, short=short, short_of=cells.PROVIDERS),
+        cells.quantile_column("p50", p50),
         Column("change of\np50", change(p50), unit="ms", scale="ms", priority=2),
-        quantile_column("p95", p95),
-        interval_column(p95, priority=4),
+        cells.quantile_column("p95", p95),
+        cells.interval_column(p95, priority=4),
         Column("change of\np95", change(p95), unit="ms", scale="ms", priority=3),
         Column(
             "rounds ≈\nindependent",
-            lambda row: worth(row.rounds, quantile.n_eff if (quantile := p95(row)) else None),
+            lambda row: cells.worth(row.rounds, quantile.n_eff if (quantile := p95(row)) else None),
             priority=8,
         ),
         Column("requests", lambda row: str(row.requests), priority=6),
