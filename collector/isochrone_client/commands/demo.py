@@ -33,8 +33,8 @@ def demo(*, seconds: float | None, folder: Path | None, keep: bool, faults: bool
     """Run the whole system on this machine in a simulated world, and show its findings.
 
     That is a collector, agents in three regions and a world whose timing is known (published figures of fifteen
-    models), so that the last table can show the error of the measurement. On a terminal one view of all targets and
-    regions is redrawn in place; elsewhere, a table is printed when there is news.
+    models), so that the last table can show the error of the measurement. On a terminal it is the screen of
+    `isochrone watch` with its keys, q ends it; elsewhere, a table is printed when there is news.
 
     With --faults, one provider fails from one region and then from all, another one limits the rate, and one target has
     never worked. A receiver on this machine gets the alerts.

@@ -168,9 +168,7 @@ class Display:
 
 @dataclass(slots=True)
 class PrintedTables:
-    """A table when the first one is possible, when it is complete, after each change, and otherwise every minute; the
-    progress every ten seconds.
-    """
+    """A table when it is first possible, complete, or changed, else every minute; the progress every ten seconds."""
 
     _first_at: float | None = None
     _table_at: float | None = None

@@ -294,9 +294,7 @@ def _pointed(line: Text, *, is_selected: bool) -> Text:
 
 
 def _below(view: View, width: int, room: int) -> list[Text]:
-    """The failure, the open incidents, the newest events and what else a demo has, as far as there is room, below an
-    empty line.
-    """
+    """The failure, the open incidents, the newest events and the rest of a demo, as far as there is room."""
     incidents, story = [open_incident(one) for one in view.answers.incidents], view.story
     lines = [Text(shorten(view.failure, width, placeholder=_CUT), style="yellow")] if view.failure else []
     shown = (shorten(f"open incident: {one}", width, placeholder=_CUT) for one in incidents[:_MOST_INCIDENTS])

@@ -120,9 +120,7 @@ def commented(script: Script) -> Script:
 
 
 def bundled_first(script: Script) -> Script:
-    """Send the first five tokens together with the first; later tokens move forward, so that the rate after them stays
-    true.
-    """
+    """Send the first five tokens with the first; later tokens move forward, so that the rate after them stays true."""
     index = script.index_after(TOKENS_BEFORE)
     tokens = _tokens(script.steps[:index])
     others = [step for step in script.steps[:index] if not step.tokens]
@@ -188,9 +186,7 @@ def reasoning(script: Script) -> Script:
 
 
 def tool_call(script: Script) -> Script:
-    """Send a tool call: the first token names the tool, the others are pieces of its arguments, which together are
-    JSON.
-    """
+    """Send a tool call: the first token names the tool, the others are pieces of its arguments, a JSON text."""
     first, *rest = _tokens(script.steps)
     pieces = [step.text for step in rest]
     if pieces:

@@ -200,9 +200,7 @@ def _add_tokens(token_counts: TokenCounts, step: Step) -> TokenCounts:
 
 
 def _final_frames(script: Script, rest: bytes) -> tuple[Frame, ...]:
-    """Return the end of the response after the `rest` of its body; before a connection is broken, the last token gets
-    some time to arrive.
-    """
+    """Return the end of the response after the `rest` of its body; a connection breaks after the last token arrived."""
     if script.ending is Ending.KEEP_ALIVE:
         return (Frame(script.end_ns, (chunk(rest) if rest else b"") + LAST_CHUNK),)
     if script.ending is Ending.HANG:

@@ -11,9 +11,7 @@ _MARKS = {Source.PUBLISHED: " ", Source.ASSUMED: "*", Source.CHOSEN: " "}
 
 
 def world_table(world: World) -> str:
-    """Return the models with their time to first token in each region, and in brackets the difference from the
-    baseline.
-    """
+    """Return the models with their time to first token in each region, and its difference from the baseline."""
     others = [region for region in world.regions if region != world.baseline]
     heads = ["model", "provider", "tok/s", "$/M out", world.baseline, *others]
     rows = [_world_row(model, world, others) for model in world.models.values()]
@@ -114,14 +112,10 @@ def _model_json(model: Model, world: World) -> dict[str, Any]:
 
 
 def _world_row(model: Model, world: World, others: Iterable[str]) -> list[str]:
-    cells = [f"{_ms(model.ttft_us_in(r))} ({_signed_ms(model.offset_us(r))}){_mark(model, r)}" for r in others]
+    marks = {region: _MARKS[offset.source] for region, offset in model.offsets.items()}
+    cells = [f"{_ms(model.ttft_us_in(r))} ({_signed_ms(model.offset_us(r))}){marks.get(r, ' ')}" for r in others]
     rate, price = f"{model.tokens_per_second:g}", f"{model.usd_per_m_output:.2f}"
     return [model.id, model.provider, rate, price, _ms(model.ttft_us_in(world.baseline)), *cells]
-
-
-def _mark(model: Model, region: str) -> str:
-    offset = model.offsets.get(region)
-    return _MARKS[offset.source] if offset else " "
 
 
 def _source(model: Model, *regions: str) -> str:

@@ -178,18 +178,13 @@ def _number(text: bytes) -> int:
 
 
 def load_factor(name: str, at: int, *, seed: int, amplitude: float) -> float:
-    """Return the load factor of `name` at the wall-clock instant `at` (microseconds since the epoch), within 1 ±
-    `amplitude`.
-    """
-    waves = sum(share * _wave(name, at, seed, period) for share, period in _WAVES)
+    """Return the load factor of `name` at the instant `at` (microseconds since the epoch), within 1 ± `amplitude`."""
+    waves = 0.0
+    for share, period in _WAVES:
+        # Integer arithmetic removes whole periods: a float of microseconds since 1970 is too coarse for a phase.
+        turned = at % (period * 1_000_000) / (period * 1_000_000)
+        waves += share * sin(2 * pi * (turned + uniform(seed, name, "phase", period)))
     return 1.0 + amplitude * (waves + _NOISE_SHARE * _noise(name, at, seed))
-
-
-def _wave(name: str, at: int, seed: int, period: int) -> float:
-    phase = uniform(seed, name, "phase", period)
-    # Integer arithmetic removes whole periods: a float of microseconds since 1970 is too coarse for a phase.
-    turned = at % (period * 1_000_000) / (period * 1_000_000)
-    return sin(2 * pi * (turned + phase))
 
 
 def _noise(name: str, at: int, seed: int) -> float:

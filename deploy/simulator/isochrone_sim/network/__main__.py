@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _entering(paths: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", "isochrone_sim.network.enter", *paths, "--"]
+    return [sys.executable, "-m", "isochrone_sim.network.kernel", *paths, "--"]
 
 
 if __name__ == "__main__":

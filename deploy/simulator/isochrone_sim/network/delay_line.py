@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 _MTU_BYTES = 65_536
-_IDLE_SECONDS = 1.0
+_IDLE_NS = 1_000_000_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,19 +43,15 @@ class DelayLine:
         of = {end: link for link in self.links.values() for end in link.ends}
         commands = sys.stdin.fileno()
         while True:
-            ready, _, _ = select.select([commands, *of], [], [], self._next_timeout())
+            # Until the next packet is due.
+            due_ns = self.in_flight[0][0] - time.monotonic_ns() if self.in_flight else _IDLE_NS
+            ready, _, _ = select.select([commands, *of], [], [], max(0, due_ns) / 1e9)
             now_ns = time.monotonic_ns()
             for end in of.keys() & ready:
                 self._receive(of[end], end, now_ns)
             if commands in ready and not self._follow(sys.stdin.readline()):
                 return
             self._deliver()
-
-    def _next_timeout(self) -> float:
-        """Return the seconds until the next packet is due."""
-        if not self.in_flight:
-            return _IDLE_SECONDS
-        return max(0.0, (self.in_flight[0][0] - time.monotonic_ns()) / 1e9)
 
     def _receive(self, link: Link, end: int, now_ns: int) -> None:
         """Read all packets that wait at one end."""

@@ -1,10 +1,14 @@
-"""Calls of the Linux kernel that Python 3.11 lacks: namespaces, TUN devices and their addresses."""
+"""Calls of the Linux kernel that Python 3.11 lacks: namespaces, TUN devices and their addresses.
+
+`python -m isochrone_sim.network.kernel PATH … -- COMMAND …` runs a command in the namespaces, in place of this process.
+"""
 
 import ctypes
 import fcntl
 import os
 import socket
 import struct
+import sys
 
 _NEW_NETWORK = 0x40000000
 _NEW_USER = 0x10000000
@@ -75,3 +79,17 @@ def _call(function: str, *arguments: int) -> None:
     if getattr(libc, function)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), function)
+
+
+def main() -> None:
+    """Enter the namespaces in their order and run the command. Raises `OSError`."""
+    end = sys.argv.index("--")
+    # All are opened first: from within the first one the paths of the others may not be readable.
+    for namespace in [open_namespace(path) for path in sys.argv[1:end]]:
+        enter_namespace(namespace)
+    command = sys.argv[end + 1 :]
+    os.execvp(command[0], command)  # noqa: S606  # the caller's command
+
+
+if __name__ == "__main__":
+    main()

@@ -240,9 +240,7 @@ class ServerState:
 
 
 class Connection(asyncio.Protocol):
-    """A connection from `region`. It handles one exchange at a time: the next request waits until the response is
-    complete.
-    """
+    """A connection from `region`. The next request waits until the response is complete."""
 
     def __init__(self, region: str, state: ServerState, listener: StampingListener) -> None:
         self._region = region
@@ -330,18 +328,15 @@ class Connection(asyncio.Protocol):
             ended = partial(self._ended, Ending.KEEP_ALIVE, keep_alive=request.keeps_alive)
             _send_records(records, self._transport, self._state.job_queue, on_end=ended)
             return
-        arrival = self._arrival()
-        reply = self._state.service.answer(request, arrival)
-        self._play(reply, arrival, keep_alive=request.keeps_alive)
-
-    def _arrival(self) -> Arrival:
         since_ns = monotonic_ns() - self._arrived_ns
-        return Arrival(
+        arrival = Arrival(
             region=self._region,
             at_ns=self._arrived_ns,
             at=(time_ns() - since_ns) // 1000,
             request_id=self._state.new_request_id(),
         )
+        reply = self._state.service.answer(request, arrival)
+        self._play(reply, arrival, keep_alive=request.keeps_alive)
 
     def _play(self, reply: Reply, arrival: Arrival, *, keep_alive: bool) -> None:
         self._record = new_record(reply, arrival)
@@ -382,9 +377,7 @@ class Connection(asyncio.Protocol):
 def _send_records(
     records: Sequence[Record], transport: asyncio.Transport, job_queue: JobQueue, *, on_end: Callable[[], None]
 ) -> None:
-    """Write the records as JSON lines, a few per turn of the loop so that other streams are not delayed; then call
-    `on_end`.
-    """
+    """Write the records as JSON lines, a few per turn of the loop to delay no stream; then call `on_end`."""
 
     def send_from(start: int) -> None:
         if transport.is_closing():

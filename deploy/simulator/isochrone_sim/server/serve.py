@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import socket
-import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,9 +39,19 @@ async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], 
         endpoints = {}
         for region, address in settings.listens.items():
             listener = _listener(address)
-            servers.append(await _listen(listener, partial(Connection, region, state, listener), tls))
-            endpoints[region] = _base_url(address, servers[-1], scheme="https" if tls else "http")
-        _freeze_garbage_collector()
+            server = await asyncio.get_running_loop().create_server(
+                partial(Connection, region, state, listener),
+                sock=listener,
+                backlog=_ACCEPT_BACKLOG,
+                ssl=tls,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS if tls else None,
+            )
+            servers.append(server)
+            bound = Address(address.host, listener.getsockname()[1])
+            endpoints[region] = f"{'https' if tls else 'http'}://{bound}/v1"
+        # What exists until now is exempt from garbage collection, which would delay tokens.
+        gc.collect()
+        gc.freeze()
         ready(endpoints)
         await stop.wait()
     finally:
@@ -56,18 +65,6 @@ async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], 
         ground_truth.close()
 
 
-async def _listen(
-    listener: StampingListener, protocol: Callable[[], Connection], tls: ssl.SSLContext | None
-) -> asyncio.Server:
-    return await asyncio.get_running_loop().create_server(
-        protocol,
-        sock=listener,
-        backlog=_ACCEPT_BACKLOG,
-        ssl=tls,
-        ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS if tls else None,
-    )
-
-
 def _listener(address: Address) -> StampingListener:
     try:
         family, kind, *_, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
@@ -78,14 +75,3 @@ def _listener(address: Address) -> StampingListener:
         hint = "port 0 selects a free port: --listen 127.0.0.1:0"
         raise ListenError(f"cannot listen on {address}: {error.strerror or error}", hint=hint) from error
     return listener
-
-
-def _base_url(address: Address, server: asyncio.Server, *, scheme: str) -> str:
-    port = server.sockets[0].getsockname()[1]
-    return f"{scheme}://{Address(address.host, port)}/v1"
-
-
-def _freeze_garbage_collector() -> None:
-    """Exempt the objects created so far from garbage collection, which would delay tokens."""
-    gc.collect()
-    gc.freeze()
