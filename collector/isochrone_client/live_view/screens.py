@@ -244,7 +244,7 @@ def _help(width: int) -> list[Text]:
 
 
 def _title(view: View, width: int) -> Text:
-    """What is shown, and on the right the age of the answers, why there are no newer ones, or the progress."""
+    """The subject, and on the right the age of the answers, the length of an outage, or the progress of a demo."""
     answers, story = view.answers, view.story
     window, metric = answers.question.window, answers.question.metric
     last = f"last {window}" if window[:1].isdigit() and window[-1:] in _DURATION_UNITS else window

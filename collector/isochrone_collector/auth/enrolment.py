@@ -36,7 +36,7 @@ DEFAULT_LIFETIMES_US = {Role.VANTAGE: 365 * DAY_US, Role.READER: 365 * DAY_US, R
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _ID_BITS = 63
-# Of tokens that are not open, of one address. Of all addresses, the connections for joining are the limit.
+# The rate for tokens of one address that are not open; the connections for joining limit all addresses together.
 _LOOK_UPS_PER_SECOND = 5.0
 
 _log = structlog.get_logger()

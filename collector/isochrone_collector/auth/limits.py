@@ -189,7 +189,7 @@ class RefusalPause:
 
 
 class StreamCounts:
-    """At most `each` streams of a key at once; more are refused."""
+    """A limit of `each` streams of a key at once; more are refused."""
 
     def __init__(self, *, each: int) -> None:
         self._each = each
@@ -241,7 +241,7 @@ def network_of(host: str) -> str:
 async def _acquire(semaphore: asyncio.Semaphore) -> None:
     """Acquire a semaphore. Raises `ResourceExhausted` after 10 s."""
     try:
-        # Without a timer if there is no need to wait.
+        # There is no timer if no wait is needed.
         async with asyncio.timeout(_WAIT_S if semaphore.locked() else None):
             await semaphore.acquire()
     except TimeoutError:
