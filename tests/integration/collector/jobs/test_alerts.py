@@ -209,6 +209,34 @@ async def test_attempts_end(oncall: Bench, receiver: Receiver, database_url: str
         assert connection.execute("SELECT count(*) FROM alert_delivery WHERE is_open").fetchone() == (0,)
 
 
+async def test_the_end_of_a_known_problem_arrives_after_three_days(oncall: Bench, receiver: Receiver) -> None:
+    """A receiver that is away for three days still gets the end."""
+    await oncall.fails("openai/a")
+    await oncall.passes()
+    await oncall.recovers("openai/a")
+    receiver.answers[:] = [503] * 1000
+    for _ in range(72):
+        await oncall.passes(HOUR_US)
+    receiver.answers.clear()
+    for _ in range(5):
+        await oncall.passes(HOUR_US)
+    assert events(receiver)[-1][0] == "resolve"
+    assert (await oncall.listed())[0].delivered_at
+
+
+async def test_pauses_between_attempts_grow(database_url: str, receiver: Receiver) -> None:
+    """Few attempts are made until an alert is given up; it stays listed with its error."""
+    async with a_bench(database_url, webhook(receiver)) as bench:
+        receiver.answers[:] = [503] * 100
+        await bench.raise_test()
+        for _ in range(2 * DAY_US // (10 * MINUTE_US)):
+            await bench.passes(10 * MINUTE_US)
+        [alert] = await bench.listed()
+    assert alert.attempts == len(receiver.received)
+    assert 10 <= alert.attempts <= 16
+    assert alert.last_error == "503 Service Unavailable"
+
+
 async def test_a_silenced_problem_is_announced_when_the_silence_ends(oncall: Bench, receiver: Receiver) -> None:
     """What lasts on is sent at the end of the silence, what is over is not; both are listed as silenced meanwhile."""
     await oncall.silencing.add(
