@@ -90,8 +90,9 @@ def test_the_keys_lead_through_the_view(measured: Collector) -> None:
         terminal.wait_for(lambda text: "over a fresh connection" in text.splitlines()[0], SECONDS, "the next metric")
         terminal.press("\x1a")
         eventually(SECONDS, lambda: state_of(terminal.process.pid) == "T", "stopped")
-        assert terminal.echoes()
+        assert_given_back(terminal)
         terminal.process.send_signal(signal.SIGCONT)
+        eventually(SECONDS, terminal.is_alternate, "the screen again")
         eventually(SECONDS, lambda: not terminal.echoes(), "the keyboard again")
         terminal.press("q")
         assert terminal.process.wait(SECONDS) == 0

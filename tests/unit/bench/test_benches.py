@@ -16,6 +16,7 @@ from bench import aiperf
 from bench.accuracy import compare
 from bench.neighbours import BUSY, busy_neighbours, goals_of, measured
 from bench.page import visitors
+from bench.page.__main__ import Usage, core_pct
 from bench.page.browsing import transferred_kib
 from bench.page.visitors import PLAN, Pacing
 from bench.processes import cpu_seconds
@@ -238,6 +239,11 @@ def test_files_and_answers_are_counted_as_transferred() -> None:
         ),
     ]
     assert transferred_kib(events) == (3.0, 0.5)
+
+
+def test_a_share_of_a_core_is_that_of_all_periods() -> None:
+    """Longer periods weigh more."""
+    assert core_pct([Usage(cpu_s=1, seconds=10), Usage(cpu_s=6, seconds=30)]) == 17.5
 
 
 def test_a_race_shows_the_stalls_that_its_members_share() -> None:

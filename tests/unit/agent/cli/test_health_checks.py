@@ -1,13 +1,19 @@
 """Checks of the agent's doctor that need no collector."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from isochrone_agent.cli import health_checks
 from isochrone_agent.settings import load_settings
+from isochrone_common import identity_file
+from isochrone_common.address import Address
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_common.credentials import Credential
+from isochrone_common.identity_file import Identity
 from isochrone_wire.model import Plan, Target
+from isochrone_wire.operations import Role
 
 SETTINGS = load_settings(None, {"vantage": "us-1", "region": "us-east-2", "collector": "127.0.0.1:1"})
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="http://127.0.0.1:8000/v1")
@@ -43,6 +49,17 @@ OURS, THEIRS = bytes(32), bytes([1] * 32)
 def test_a_spool_needs_room(gib: float, verdict: str) -> None:
     """Less than 512 MiB free is a warning, less than 64 MiB a failure."""
     assert health_checks.judge_disk(int(gib * GIB), where="/data").verdict == verdict
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [(0o600, "ok"), (0o400, "ok"), (0o640, "fail"), (0o604, "fail")])
+def test_an_identity_is_a_secret(tmp_path: Path, mode: int, verdict: str) -> None:
+    """A process that can read the identity file, of the same group or any, can push as this vantage."""
+    key = str(Credential(id=1, secret=bytes(32)))
+    joined = Identity(address=Address("::1", 4600), name="us-1", role=Role.VANTAGE, region="us", credential=key)
+    settings = replace(SETTINGS, data_dir=tmp_path, identity=joined)
+    identity_file.write(settings.identity_path, joined)
+    settings.identity_path.chmod(mode)
+    assert health_checks.check_identity(settings).verdict == verdict
 
 
 @pytest.mark.parametrize(

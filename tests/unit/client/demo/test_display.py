@@ -53,6 +53,13 @@ def test_the_screen_fits(width: int, height: int) -> None:
             assert line.removeprefix("try ").strip() in SUGGESTIONS
 
 
+def test_a_small_screen_begins_the_newest_event() -> None:
+    """If there is no room for all of the newest event, its beginning is shown, up to a whole word."""
+    *_, first, last, _keys = lines(60, 14)
+    assert first == "92 s: the route chat switches in eu-central-1:"
+    assert last == "  tencent/hunyuan-turbos breaks the objective and …"
+
+
 def test_a_large_screen_has_everything() -> None:
     """With room, all events are shown in their order, and all commands with one prompt."""
     shown = lines(140, 50)

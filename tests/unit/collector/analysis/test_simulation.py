@@ -30,6 +30,7 @@ from isochrone_collector.analysis.stats.arrays import ragged
 from isochrone_collector.analysis.stats.long_run_variance import independent
 from isochrone_collector.analysis.stats.shifts import paired_shifts
 from isochrone_wire.model import SECOND_US
+from testdata.columns import present
 from testdata.series import SERIES
 
 # Other tests and processes share these cores.
@@ -278,6 +279,15 @@ def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
         if found.low is not None and found.high is not None:
             assert found.low <= found.value <= found.high
         assert (found.low is None) == (found.n_eff < {0.5: 6, 0.95: 59}[share])
+
+
+def test_a_level_that_swings_is_worth_few_rounds() -> None:
+    """Two days that rise and fall by 30 % are worth few independent rounds, and a p95 has no interval."""
+    rounds = np.repeat(SERIES["day and night"][:, np.newaxis], 3, axis=1)
+    [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
+    replay = policy("static", NAMES).play(member_input)
+    assert present(present(replay.ttft.quantile(0.5)).n_eff) < 15
+    assert present(replay.ttft.quantile(0.95)).low is None
 
 
 A, B = 11, 12

@@ -158,6 +158,9 @@ def test_contradicting_signs_are_mixed(median_difference: float, faster_share: f
     reason = f"slower by 40 ms (30 to 50) by the centre of all rounds, but {but}: no single size describes these rounds"
     assert decided(SLOWER, **more) == ((Decision.MIXED, reason) if but else (Decision.SLOWER, ""))
     assert decided(EQUAL, **more) == (Decision.EQUIVALENT, "")
+    unclear = Shift(estimate=10 * MS, low=-10 * MS, high=30 * MS)
+    assert decided(unclear, **more) == decided(unclear)
+    assert decided(unclear)[0] is Decision.UNDECIDED
 
 
 def test_a_rate_can_be_mixed_too() -> None:
