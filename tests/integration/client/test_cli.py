@@ -237,6 +237,23 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeCollector, command:
     )
 
 
+@pytest.mark.parametrize(
+    ("sentence", "hint"),
+    [
+        ("unknown use 'vioce'; known: voice", "`isochrone slo` shows all uses"),
+        ("there is no generation 9 of 'chat' in 'us-east-2'", "`isochrone routes history` lists the generations"),
+        ("unknown region 'mars'; known: us-east-2", "`isochrone vantages` lists them"),
+        ("unknown client region 'mars'; known: us-east-2", "`isochrone routes` shows the tables of all regions"),
+        ("unknown route 'chatt'; known: chat", "`isochrone routes` shows the tables of all routes"),
+    ],
+)
+def test_the_hint_fits_the_unknown_name(observatory: FakeCollector, sentence: str, hint: str) -> None:
+    """The hint names the command that lists names of that kind."""
+    observatory.failure = ("unknown-name", sentence)
+    result = run(observatory, "slo")
+    assert (result.exit_code, f"hint: {hint}" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(("kind", "exit_code"), [("internal", 1), ("bad-request", 2), ("database-unavailable", 3)])
 def test_failures_are_sentences(observatory: FakeCollector, kind: str, exit_code: int) -> None:
     """Each failure of the collector gives one sentence, a hint, an exit code and no traceback."""

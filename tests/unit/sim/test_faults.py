@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from isochrone_sim.faults import FAULTS, fault_models
+from isochrone_sim.requests import Request
 from isochrone_sim.response import Timeline
-from isochrone_sim.script import Channel
-from unit.sim.stream_reader import WORLD, ReadResponse, reply_to, response_to
+from isochrone_sim.script import Channel, Ending
+from isochrone_sim.server.service import Service
+from unit.sim.stream_reader import ARRIVAL, WORLD, ReadResponse, read, reply_to, response_to
 
 BROKEN = ["401", "403", "404", "429", "500", "503", "html", "silence", "headers-only", "stall", "cut", "reset"]
 BROKEN += ["truncated", "in-band-error", "in-band-error-first", "garbage", "invalid-utf8", "huge-line", "role-only"]
@@ -88,8 +90,9 @@ def test_html_is_a_page() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_silence_sends_nothing(*, stream: bool) -> None:
-    """Not a byte, streamed or not."""
-    assert (played("silence", stream=stream).frames, played("silence", stream=stream).ttft_us) == ((), None)
+    """Not a byte, streamed or not, and the connection is left open."""
+    timeline = played("silence", stream=stream)
+    assert (timeline.frames, timeline.ending, timeline.ttft_us) == ((), Ending.HANG, None)
 
 
 def test_errors_in_band() -> None:
@@ -156,6 +159,15 @@ def test_endings_that_are_fine(name: str, *, has_usage: bool, done: bool) -> Non
     """A finish reason is there in any case; usage and end marker as the name says."""
     parsed = answered(name).parsed
     assert (parsed.finished, bool(parsed.counts), data(name)[-1] == b"[DONE]") == (["stop"], has_usage, done)
+
+
+def test_usage_in_the_last_choice() -> None:
+    """Usage stands beside the finish reason, even when nobody asks for it."""
+    asked = {"model": "fault-usage-in-choice", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    request = Request(method="POST", path="/v1/chat/completions", body=json.dumps(asked).encode())
+    *_, line = read("openai-chat", Service(WORLD).answer(request, ARRIVAL)).body.split(b"\n\n")[:-1]
+    last = json.loads(line.removeprefix(b"data: "))
+    assert (last["choices"][0]["finish_reason"], last["usage"]["completion_tokens"]) == ("stop", 40)
 
 
 def test_after_the_end() -> None:

@@ -344,6 +344,16 @@ def test_the_public_sees_the_status(public: Public) -> None:
     assert [word for word in ("us-1", "sg-1", "http://", "overloaded", "usd", "version") if word in text] == []
 
 
+def test_the_status_is_compressed(public: Public) -> None:
+    """It is compressed for clients that accept it, and shared caches learn of that, also with 304."""
+    packed, plain = (public.http.get("/v1/status", headers={"Accept-Encoding": coding}) for coding in ("gzip", "br"))
+    assert [one.headers.get("content-encoding") for one in (packed, plain)] == ["gzip", None]
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    known = public.http.get("/v1/status", headers={"If-None-Match": "*"})
+    assert [one.headers["vary"] for one in (packed, plain, known)] == ["Accept-Encoding"] * 3
+    assert known.status_code == 304
+
+
 def test_every_other_path_needs_a_credential(public: Public) -> None:
     """The allow list is the status and its badges: all other paths answer 401 without a credential."""
     document = public.http.get("/v1/openapi.json", headers=public.operator).raise_for_status().json()

@@ -183,6 +183,7 @@ def test_an_answer_is_compressed_for_clients_that_accept_it(http: httpx.Client) 
     assert int(packed.headers["content-length"]) < len(plain.content) / 2
     known = http.get(path, headers={"If-None-Match": plain.headers["etag"]})
     assert (known.status_code, known.headers.get("content-encoding")) == (304, None)
+    assert known.headers["vary"] == "Accept-Encoding"
     small = http.get(f"/v1/alerts?window={WINDOW}")
     assert (small.status_code, small.headers.get("content-encoding")) == (200, None)
     assert "content-encoding" not in http.get("/v1/leaderboard?window=24").headers

@@ -162,7 +162,7 @@ def test_lost_batches_are_named(collector: Collector) -> None:
 
 def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push,
-    after its target is no longer planned.
+    after its target is no longer planned. What an agent kept of such a target is stored, too.
     """
     samples = (
         a_sample(collector),
@@ -182,6 +182,7 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
     assert (second.stored, second.duplicate, second.rejected) == (0, 2, 4)
     assert second.rejections == first.rejections
     assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (5,)]
+    assert collector.call.push(replace(batch, seq=2, samples=samples[:1])).stored == 1
 
 
 def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> None:

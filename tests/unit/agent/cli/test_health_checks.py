@@ -7,6 +7,7 @@ import pytest
 
 from isochrone_agent.cli import health_checks
 from isochrone_agent.settings import load_settings
+from isochrone_agent.spool.spool import Spool
 from isochrone_common import identity_file
 from isochrone_common.address import Address
 from isochrone_common.cli.health_check import CheckResult, Verdict, fail, ok, warn, worst
@@ -39,6 +40,27 @@ async def test_an_invalid_base_url_is_a_failed_check(base_url: str, words: str) 
     assert (
         await health_checks.check_names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET,)))
     ).sentence == "127.0.0.1"
+
+
+def test_targets_without_a_key_are_a_failure_with_a_hint() -> None:
+    """The hint says what becomes of them until they have one; a plan may also need no key."""
+    keyed = replace(TARGET, credential="nowhere-defined")
+    plan = Plan(version=1, baseline="us-east-2", targets=(keyed, TARGET))
+    found = health_checks.check_keys(SETTINGS, plan)
+    assert (found.verdict, found.sentence.startswith("p/m needs the credential")) == (Verdict.FAIL, True)
+    assert found.hint.startswith("write a [nowhere-defined] table")
+    assert found.hint.endswith("; until then these targets are skipped_not_ready")
+    without = health_checks.check_keys(SETTINGS, replace(plan, targets=(TARGET,)))
+    assert (without.verdict, without.sentence) == (Verdict.OK, "no target needs a key")
+
+
+def test_the_first_problems_of_a_spool_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three problems of a damaged spool are in the sentence, and the hint names the command that lists all."""
+    monkeypatch.setattr(health_checks, "verify_spool", lambda _path: ["a", "b", "c", "d"])
+    Spool(tmp_path / "spool.sqlite3").close()
+    found = health_checks._check_samples(tmp_path / "spool.sqlite3")
+    assert (found.verdict, found.sentence) == (Verdict.FAIL, "a; b; c")
+    assert "`isochrone-agent spool verify` lists all problems" in found.hint
 
 
 GIB = 1 << 30
