@@ -41,6 +41,20 @@ async def test_a_region_is_one_document(shared_web: Web) -> None:
 
 
 @shares_web
+async def test_the_overview_has_every_table(shared_web: Web) -> None:
+    """The overview has each table in force, with its weights, under the newest generation of all of them."""
+    told = (await shared_web.get("/v1/routes")).json()
+    assert (told["generation"], told["routes"]) == (48, ["batch", "chat", "voice"])
+    assert told["client_regions"] == ["eu-central-1", "us-east-2"]
+    assert [(one["client_region"], one["route"], one["generation"]) for one in told["tables"]] == [
+        ("eu-central-1", "chat", 46),
+        ("us-east-2", "chat", 48),
+        ("us-east-2", "voice", 47),
+    ]
+    assert told["tables"][1]["weights"] == {entry.target: entry.weight for entry in CHAT.entries}
+
+
+@shares_web
 @pytest.mark.parametrize(
     "path", ["/v1/routes", US, "/v1/routes/mars", "/v1/diff", "/v1/openapi.json", "/healthz", "/readyz", "/nowhere"]
 )

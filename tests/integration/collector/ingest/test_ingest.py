@@ -352,7 +352,9 @@ def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> No
 
 
 def test_cut_database_connections_lose_nothing(collector: Collector) -> None:
-    """Database connections are cut again and again during pushes; retried until accepted, each batch is stored once."""
+    """Database connections are cut again and again during pushes; retried until accepted, each batch is stored once.
+    After the last cut the collector opens new connections, so that no further push fails.
+    """
     sample = a_sample(collector)
     batches = [Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(sample,) * 20) for seq in range(1, 301)]
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
@@ -376,6 +378,9 @@ def test_cut_database_connections_lose_nothing(collector: Collector) -> None:
     assert [push.result() for push in pushing] == [20] * 300
     assert rows(collector, "SELECT count(*), count(DISTINCT (seq, idx)) FROM sample") == [(6000, 6000)]
     assert rows(collector, "SELECT count(*), sum(stored) FROM ingest_batch") == [(300, 6000)]
+    rows(collector, cut.replace("(pid)", "(pid, 5000)") + " AND datname = current_database()")
+    assert collector.call.push(replace(batches[0], seq=301)).stored == 20
+    assert collector.call.push(batches[0]).duplicate == 20
 
 
 def test_two_collectors_share_a_database(collector: Collector, start_collector: StartCollector) -> None:

@@ -39,7 +39,7 @@ def lines(width: int, height: int, story: Story = STORY) -> list[str]:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_screen_fits(width: int, height: int) -> None:
     """No line is wider than the terminal, each target has its line, and there is room for an incident, the page, and an
-    event or a command; a line to copy is never cut.
+    event or a command; a line to copy is never cut, and no word is broken.
     """
     shown = lines(width, height)
     assert len(shown) <= height
@@ -48,7 +48,9 @@ def test_the_screen_fits(width: int, height: int) -> None:
         assert sum(line[2:].startswith((f"{target} ", f"{target.partition('/')[2]} ")) for line in shown) == 1
     assert STORY.address in shown
     assert any(line.startswith("open incident: moonshot/kimi-k2.5") for line in shown)
+    words = set(" ".join(lines(200, 60)).replace("/", " ").split()) | {"equal", "…"}
     for line in re.sub(r" \\\n +", " ", "\n".join(shown)).splitlines():
+        assert set(line.replace("/", " ").split()) <= words, line
         if "isochrone " in line:
             assert line.removeprefix("try ").strip() in SUGGESTIONS
 
