@@ -32,7 +32,7 @@ EXTRA = (
     "isochrone_agent.otlp",
     "isochrone.routing.httpx",
     "isochrone.litellm.",
-    "isochrone_client.mcp.",
+    "isochrone_client.mcp",
     "isochrone_client.kubernetes.",
 )
 LIST_HEAVY = f"""
