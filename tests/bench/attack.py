@@ -79,7 +79,7 @@ QUICK = Size(
             ("large_fields", 4, 60),
             ("plans", 1, 60),
         ),
-        "guesses and joins": (("guesses", 0, 2), ("junk_joins", 300, 2)),
+        "guesses and joins": (("guesses", 0, 5), ("junk_joins", 300, 5)),
     },
     warm_seconds=1,
     idle_seconds=0.5,
