@@ -49,11 +49,6 @@ class ChangeEvent:
     stale_since_at: int | None
 
 
-"""Shortest time between two notices."""
-
-"""The time between the requests of two pages, if all pages ask at even intervals."""
-
-
 class Changes:
     """The shared source of notices. `state` returns the newest generation and since when the database is away."""
 

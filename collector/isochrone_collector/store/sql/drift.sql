@@ -2,8 +2,8 @@
 
 -- The round medians in which changes are searched, by target and region. A probe that was cut off by a timeout counts
 -- with its limit; rounds in which half of the probes or more were cut off are marked. A round without a value of a
--- metric is NaN. The lowest of the traits is whether the
--- values are valid. `analysis.probe_records.round_medians` computes the same of probes in memory.
+-- metric is NaN. The lowest of the traits is whether the values are valid. `analysis.probe_records.round_medians`
+-- computes the same of probes in memory.
 -- name: round_medians
 SELECT
     target_id,
