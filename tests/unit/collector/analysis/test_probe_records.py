@@ -13,6 +13,7 @@ from isochrone_collector.analysis.probe_records import (
     joined,
     round_medians,
 )
+from isochrone_common.probe_metrics import OUTCOMES
 from isochrone_wire.answers import Window
 
 TARGETS = (3, 5, 8)
@@ -57,3 +58,23 @@ def test_two_minutes_of_62_000_probes_per_second_fit() -> None:
     unsettled = UnsettledRounds()
     unsettled.add("us", np.zeros(1_000, RECORD))
     assert unsettled.nbytes * 62 * 120 <= MAX_BYTES
+
+
+def test_outcomes_keep_their_places() -> None:
+    """Stored traits have the place of the outcome: new outcomes are added at the end."""
+    stored = (
+        "ok",
+        "throttled",
+        "http_error",
+        "connect_failed",
+        "timed_out",
+        "stalled",
+        "truncated",
+        "garbled",
+        "skipped_overlap",
+        "skipped_budget",
+        "skipped_throttled",
+        "skipped_paused",
+        "skipped_not_ready",
+    )
+    assert OUTCOMES[: len(stored)] == stored
