@@ -207,20 +207,16 @@ def probe_records(columns: SampleColumns, vantage_id: int) -> Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationContext:
-    """The context of validation: the ids of all known `targets`, and the `window` of rounds that have a partition.
-
-    Unless `final`, the targets may be out of date: another collector may have applied a plan with more of them.
-    """
+    """The context of validation: the ids of all known `targets`, and the `window` of rounds that have a partition."""
 
     targets: frozenset[int]
     window: Window
-    final: bool
 
 
 def encode(batch: PushBatch, context: ValidationContext) -> EncodedBatch | None:
-    """Return the encoded batch; `None` when it has unknown targets and the context is not final."""
+    """Return the encoded batch; `None` when it has unknown targets."""
     columns = batch.decode_columns()
-    if not context.final and not columns.targets() <= context.targets:
+    if not columns.targets() <= context.targets:
         return None
     validated = validate(batch, columns, known_targets=context.targets, window=context.window)
     origin = Origin(

@@ -42,7 +42,7 @@ from isochrone_collector.ingest.validation import (
 from isochrone_collector.ingest.vantage_owner import LostBatches, VantageOwners
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
-from isochrone_collector.store.batches import MAX_ROWS, BatchKey, EncodedBatch, LedgerRow, RecentBatches
+from isochrone_collector.store.batches import MAX_ROWS, EncodedBatch, LedgerRow, RecentBatches
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import HeartbeatReport
 from isochrone_wire.answers import Window
@@ -199,11 +199,14 @@ class Ingest:
 
     async def _encode_and_commit(self, batch: PushBatch, commits: _Commits) -> Receipt:
         with commits.announce(batch.sample_count):
-            encoded = await self._encode(batch, final=False)
+            encoded = await self._encode(batch)
             if encoded is None:
                 # Another collector may have applied the plan that has these targets.
                 await self._plans.refresh_after_now()
-                encoded = await self._encode_with_unknown_targets(batch)
+                if unknown := batch.decode_columns().targets() - self._plans.known_targets:
+                    raise UnknownTargets(unknown)
+                encoded = await self._encode(batch)
+                assert encoded is not None
         is_current = (encoded.newest_round_at or 0) > batch.received_at - _BACKLOG_US
         if self._disk_level() >= DiskLevel.NO_BACKLOG and not is_current:
             # There is room for current samples only.
@@ -213,23 +216,9 @@ class Ingest:
             return self._receipt_of_duplicate(batch, encoded, earlier)
         return self._receipt(batch, stored=encoded.stored, rejections=_rejections(encoded.rejections))
 
-    async def _encode_with_unknown_targets(self, batch: PushBatch) -> EncodedBatch:
-        """Return the encoded batch. Raises `UnknownTargets` if targets are still unknown, unless it is stored."""
-        unknown = batch.decode_columns().targets() - self._plans.known_targets
-        if unknown and not await self._is_stored(batch):
-            raise UnknownTargets(unknown)
-        encoded = await self._encode(batch, final=True)
-        assert encoded is not None
-        return encoded
-
-    async def _is_stored(self, batch: PushBatch) -> bool:
-        key = BatchKey(vantage_id=batch.vantage.id, epoch=batch.epoch, seq=batch.seq)
-        async with self._database.connection() as connection:
-            return await batches.is_claimed(connection, key)
-
-    async def _encode(self, batch: PushBatch, *, final: bool) -> EncodedBatch | None:
-        """Return the encoded batch; `None` when it has unknown targets and this is not `final`."""
-        context = ValidationContext(targets=self._plans.known_targets, window=self.window, final=final)
+    async def _encode(self, batch: PushBatch) -> EncodedBatch | None:
+        """Return the encoded batch; `None` when it has unknown targets."""
+        context = ValidationContext(targets=self._plans.known_targets, window=self.window)
         if batch.sample_count <= _SMALL_SAMPLES:
             return encode(batch, context)
         async with self._encoder_slots:

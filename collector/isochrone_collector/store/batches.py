@@ -168,11 +168,6 @@ async def stored_rounds(
     return await fetch(connection, "stored_rounds", StoredRow, **asked, from_at=min(instants), until_at=max(instants))
 
 
-async def is_claimed(connection: Connection, key: BatchKey) -> bool:
-    """Return whether a batch is in the ledger."""
-    return bool(await _earlier(connection, [key]))
-
-
 async def missing(connection: Connection, vantage_id: int, asked: BatchRange) -> list[BatchRange]:
     """Return the batches of a range that are not in the ledger, in ranges."""
     parameters = {"vantage_id": vantage_id, **asdict(asked)}

@@ -25,7 +25,7 @@ from isochrone_wire.model import DAY_US, Batch, Outcome, Sample, Vantage
 
 NOW_AT = 1_795_248_000_000_000
 CRITERIA = ValidationContext(
-    targets=frozenset({7, 8}), window=Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + DAY_US), final=False
+    targets=frozenset({7, 8}), window=Window(from_at=NOW_AT - DAY_US, until_at=NOW_AT + DAY_US)
 )
 STARTED_WITHIN_S = 30.0
 
@@ -89,13 +89,11 @@ async def until_gone(pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("final", [True, False])
-async def test_the_process_packs_as_the_thread_does(encoder: RowEncoder, *, final: bool) -> None:
+async def test_the_process_packs_as_the_thread_does(encoder: RowEncoder) -> None:
     """A batch gets the same rows in the process as in a thread, with late and rejected samples and unknown targets."""
-    context = replace(CRITERIA, final=final)
     for batch in (a_batch(), a_batch(target_id=9)):
-        assert await encoder.encode(batch, context) == encode(batch, context)
-    encoded = await encoder.encode(a_batch(), context)
+        assert await encoder.encode(batch, CRITERIA) == encode(batch, CRITERIA)
+    encoded = await encoder.encode(a_batch(), CRITERIA)
     assert encoded is not None
     assert (encoded.rows.rows, encoded.late_rows.rows, len(encoded.rejections)) == (200, 1, 1)
 

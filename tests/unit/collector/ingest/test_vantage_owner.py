@@ -31,7 +31,7 @@ def encoded(*rounds: int) -> EncodedBatch:
     window = Window(from_at=NOW_AT, until_at=NOW_AT + DAY_US)
     found = encode(
         decode_push(codec.encode(batch).SerializeToString(), NOW_AT),
-        ValidationContext(targets=frozenset({7}), window=window, final=True),
+        ValidationContext(targets=frozenset({7}), window=window),
     )
     assert found is not None
     return found
