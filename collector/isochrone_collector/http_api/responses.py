@@ -12,8 +12,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -38,6 +37,7 @@ from isochrone_collector.errors import (
     Unauthenticated,
     UnknownName,
 )
+from isochrone_collector.recent_values import RecentValues
 from isochrone_wire.json_format import json_text, plain_text, to_json_value
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.queries.documents import FORMATS
@@ -78,32 +78,25 @@ def encode_line(value: object) -> bytes:
 
 
 class EncodedTables:
-    """The newest encodings, by the entity tags of their tables."""
+    """The recent encodings, by the entity tags of their tables."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._encoded = RecentValues[bytes](_MAX_ENTRIES)
 
     def region(self, region: RegionTables) -> bytes:
         """Encode the tables of a region without the fields that are headers: equal tables give equal bytes."""
         key = (region.client_region, *(table.etag for table in region.tables))
-        return self._once(
+        return self._encoded.get(
             key,
             lambda: encode_line({name: one for name, one in to_json_value(region).items() if name not in _VOLATILE}),
         )
 
     def event(self, table: RouteTable) -> bytes:
         """Encode a table as a server-sent event; its id is the generation."""
-        return self._once(
+        return self._encoded.get(
             ("event", table.etag),
             lambda: b"id: %d\nevent: table\ndata: %s\n\n" % (table.generation, encode(table)),
         )
-
-    def _once(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        if key not in self._entries:
-            self._entries[key] = make()
-            if len(self._entries) > _MAX_ENTRIES:
-                self._entries.popitem(last=False)
-        return self._entries[key]
 
 
 class JsonResponse(Response):

@@ -1,7 +1,6 @@
 """Requests and resources as protobuf messages of `envoy.proto`."""
 
 from base64 import b64encode
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
+from isochrone_collector.recent_values import RecentValues
 from isochrone_collector.xds import envoy_pb2
 from isochrone_collector.xds.stream_state import CLUSTERS, ROUTES, Request, Resource, Response
 
@@ -34,19 +34,14 @@ _MAX_ENTRIES = 1_024
 
 
 class EncodedResources:
-    """The newest encodings; each resource is encoded once for all streams."""
+    """The recent encodings; each resource is encoded once for all streams."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[tuple[str, str], envoy_pb2.TypedConfig] = OrderedDict()
+        self._encoded = RecentValues[envoy_pb2.TypedConfig](_MAX_ENTRIES)
 
     def of(self, resource: Resource) -> envoy_pb2.TypedConfig:
         """Return a resource as a message."""
-        key = resource.name, resource.version
-        if key not in self._entries:
-            self._entries[key] = encode(resource.document)
-            if len(self._entries) > _MAX_ENTRIES:
-                self._entries.popitem(last=False)
-        return self._entries[key]
+        return self._encoded.get((resource.name, resource.version), lambda: encode(resource.document))
 
     def response(self, response: Response) -> envoy_pb2.DiscoveryResponse:
         """Return a response with the state of the world."""

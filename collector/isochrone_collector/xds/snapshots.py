@@ -6,14 +6,15 @@ consumers change to a table with other weights, so that a fleet of Envoys does n
 Resources that an Envoy rejected are counted, and logged with the reason once per version, at a bounded rate.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from isochrone_collector.auth.limits import RefusalLog
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.recent_values import RecentValues
 from isochrone_collector.xds.stream_state import (
     CLUSTERS,
     ROUTES,
@@ -51,8 +52,8 @@ class Snapshots:
         self._publisher = publisher
         self._plans = plans
         self._clock = clock
-        self._envoys: OrderedDict[tuple[str, int], _Envoy] = OrderedDict()
-        self._resources: OrderedDict[Hashable, Resources] = OrderedDict()
+        self._envoys = RecentValues[_Envoy](MAX_ENVOYS)
+        self._resources = RecentValues[Resources](_MAX_RESOURCES)
         self._plan: Plan | None = None
         self._planned: dict[str, RouteEntry] = {}
         self._in_force: dict[str, tuple[int, tuple[RouteTable, ...]]] = {}
@@ -82,13 +83,8 @@ class Snapshots:
 
     def _envoy(self, client_region: str, node_id: str) -> _Envoy:
         digest = int.from_bytes(blake2b(node_id.encode(), digest_size=_SHARE_BITS // 8).digest())
-        key = client_region, digest
-        if key not in self._envoys:
-            self._envoys[key] = _Envoy(FollowedTables(share=digest / 2**_SHARE_BITS))
-            if len(self._envoys) > MAX_ENVOYS:
-                self._envoys.popitem(last=False)
-        self._envoys.move_to_end(key)
-        return self._envoys[key]
+        share = digest / 2**_SHARE_BITS
+        return self._envoys.get((client_region, digest), lambda: _Envoy(FollowedTables(share=share)))
 
     def _tables(self, client_region: str) -> tuple[RouteTable, ...]:
         """The tables in force in a region, looked up once per generation and plan; every stream asks for them."""
@@ -104,11 +100,7 @@ class Snapshots:
     def _made(self, client_region: str, tables: tuple[RouteTable, ...]) -> Resources:
         """The resources of tables, made once for all Envoys. Raises `UnknownName`."""
         key = client_region, self._plans.version, *((table.etag, table.state) for table in tables)
-        if key not in self._resources:
-            self._resources[key] = resources_of(client_region, tables)
-            if len(self._resources) > _MAX_RESOURCES:
-                self._resources.popitem(last=False)
-        return self._resources[key]
+        return self._resources.get(key, lambda: resources_of(client_region, tables))
 
 
 _KIND_OF = {CLUSTERS: "clusters", ROUTES: "routes"}
