@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fixtures.browser import Browser
+from fixtures.browser import NARROW, WIDE, Browser
 from fixtures.fake_collector import DIFFERENTIALS, FakeCollector
 from isochrone_client.cli import cli
 
@@ -108,7 +108,9 @@ def test_nothing_is_cut_off(browser: Browser, request: pytest.FixtureRequest, na
     assert browser.cut_off() == []
     scrolling = "[...document.querySelectorAll('*')].filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)"
     own = f"{scrolling}.filter((e) => getComputedStyle(e).overflowX === 'auto').every((e) => e.tabIndex === 0)"
-    assert browser.evaluate(own) is True
+    for width in (WIDE, NARROW):
+        browser.resize(width)
+        assert browser.evaluate(own) is True
 
 
 def test_the_verdict_comes_first(browser: Browser, page: Path, empty: Path) -> None:
