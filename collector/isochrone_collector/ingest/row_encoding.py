@@ -218,7 +218,7 @@ def encode(batch: PushBatch, context: ValidationContext) -> EncodedBatch | None:
     columns = batch.decode_columns()
     if not columns.targets() <= context.targets:
         return None
-    validated = validate(batch, columns, known_targets=context.targets, window=context.window)
+    validated = validate(batch, columns, window=context.window)
     origin = Origin(
         vantage_id=batch.vantage.id,
         region=batch.vantage.region,

@@ -13,8 +13,7 @@ A batch that is invalid as a whole is a `BadRequest`. Heartbeats are cut to what
 invalid value must not fail the samples of the same push.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite
 from operator import attrgetter
@@ -91,22 +90,14 @@ _LONGEST = np.array([LENGTHS[name] for name in TEXTS])
 _INSTANTS = [COLUMN["round_at"], COLUMN["dispatched_at"]]
 
 
-def fails_fast_validation(columns: SampleColumns, *, now_at: int, known_targets: AbstractSet[int]) -> Flags:
+def fails_fast_validation(columns: SampleColumns, *, now_at: int) -> Flags:
     """Return a flag per sample. `now_at` is the collector's clock, in microseconds since the epoch."""
     beyond = ((columns.numbers < _LOWEST) | (columns.numbers > _HIGHEST)) & columns.present
     # NaN compares false with both bounds, so test for "not within" instead of "beyond".
     within = (columns.rates >= _LOWEST_RATE) & (columns.rates <= _HIGHEST_RATE)
     instants = columns.numbers[:, _INSTANTS]
     absurd = (instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US)
-    faults = _in_any(beyond) | _in_any(~within & columns.rated) | _in_any(absurd) | _bad_texts(columns)
-    return faults | _unknown_targets(columns, known_targets)
-
-
-def _unknown_targets(columns: SampleColumns, known_targets: AbstractSet[int]) -> Flags:
-    unknown = columns.targets() - known_targets
-    if not unknown:
-        return np.zeros(len(columns), np.bool_)
-    return np.isin(columns.numbers[:, COLUMN["target_id"]], list(unknown))
+    return _in_any(beyond) | _in_any(~within & columns.rated) | _in_any(absurd) | _bad_texts(columns)
 
 
 def _bad_texts(columns: SampleColumns) -> Flags:
@@ -202,10 +193,10 @@ def _faults_of(batch: PushBatch) -> Iterator[tuple[bool, str]]:
     yield samples > MAX_SAMPLES, f"the batch has {samples} samples, and the limit is {MAX_SAMPLES}: split it"
 
 
-def validate(batch: PushBatch, columns: SampleColumns, *, known_targets: AbstractSet[int], window: Window) -> Validated:
+def validate(batch: PushBatch, columns: SampleColumns, *, window: Window) -> Validated:
     """Check every sample of a batch, decoded as `columns`. `window` is the span of rounds that have a partition."""
-    fails = fails_fast_validation(columns, now_at=batch.received_at, known_targets=known_targets)
-    rejections = tuple(_rejections(batch, np.flatnonzero(fails).tolist(), known_targets))
+    fails = fails_fast_validation(columns, now_at=batch.received_at)
+    rejections = tuple(_rejections(batch, np.flatnonzero(fails).tolist()))
     is_accepted = np.ones(len(columns), np.bool_)
     is_accepted[[rejection.index for rejection in rejections]] = False
     rounds = columns.numbers[:, COLUMN["round_at"]]
@@ -218,19 +209,17 @@ def validate(batch: PushBatch, columns: SampleColumns, *, known_targets: Abstrac
     )
 
 
-def _rejections(batch: PushBatch, places: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
+def _rejections(batch: PushBatch, places: Iterable[int]) -> Iterator[Rejection]:
     for index in places:
         sample = batch.decode_sample(index)
         if isinstance(sample, str):
             yield Rejection(index=index, reason=f"unreadable: {sample}")
-        elif reason := rejection_reason(sample, now_at=batch.received_at, known_targets=known_targets):
+        elif reason := rejection_reason(sample, now_at=batch.received_at):
             yield Rejection(index=index, reason=reason)
 
 
-def rejection_reason(sample: Sample, *, now_at: int, known_targets: Collection[int]) -> str | None:
+def rejection_reason(sample: Sample, *, now_at: int) -> str | None:
     """Return the named reason why a sample is rejected, or `None`."""
-    if sample.target_id not in known_targets:
-        return f"unknown_target: {sample.target_id}"
     for field, instant in (("round_at", sample.round_at), ("dispatched_at", sample.dispatched_at)):
         if abs(instant - now_at) > MAX_DISTANCE_US:
             return f"absurd_time: {field} = {instant} is more than {MAX_DISTANCE_US // DAY_US} days from now"

@@ -34,11 +34,11 @@ def batch(**change: Any) -> PushBatch:
 
 
 def validated_of(batch: PushBatch) -> Validated:
-    return validate(batch, batch.decode_columns(), known_targets={7}, window=WINDOW)
+    return validate(batch, batch.decode_columns(), window=WINDOW)
 
 
 def reason_of(sample: Sample) -> str | None:
-    return rejection_reason(sample, now_at=NOW_AT, known_targets={7})
+    return rejection_reason(sample, now_at=NOW_AT)
 
 
 def test_a_plain_sample_is_accepted() -> None:
@@ -50,7 +50,6 @@ def test_a_plain_sample_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"target_id": 8}, "unknown_target: 8"),
         ({"round_at": 0}, "absurd_time: round_at = 0 is more than 400 days from now"),
         ({"round_at": NOW_AT + 401 * DAY_US}, "absurd_time: round_at"),
         ({"dispatched_at": 2**63 - 1}, "absurd_time: dispatched_at"),
@@ -136,14 +135,14 @@ def test_a_huge_sample_is_refused_before_it_is_decoded() -> None:
 def test_the_counts_add_up() -> None:
     """Fresh, late and rejected samples together are the samples pushed, each at its own place."""
     old = replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US)
-    message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, target_id=8), old, SAMPLE)))
+    message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, ttft_us=-5), old, SAMPLE)))
     message.samples[1].outcome = 99
     validated = validated_of(decode_push(message.SerializeToString(), NOW_AT))
     assert validated.fresh.tolist() == [0, 4]
     assert validated.late == ((3, "too_old"),)
     assert [(r.index, r.reason) for r in validated.rejections] == [
         (1, "unreadable: Sample.outcome: 99"),
-        (2, "unknown_target: 8"),
+        (2, "out_of_bounds: ttft_us = -5 (0 to 86400000000)"),
     ]
 
 
