@@ -86,7 +86,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     parsed = {
         field: parse(str(values[option]))
         for option, (field, parse) in _PARSERS.items()
-        if values.get(option) not in (None, "")
+        if values.get(option) is not None
     }
     return Settings(
         vantage=_vantage(values, identity, data_dir),
@@ -218,11 +218,15 @@ def _metrics_address(text: str) -> Address | None:
 
 def _otlp_endpoint(text: str) -> str | None:
     """Check the URL, which an error does not repeat because it may contain a password."""
-    if text == "off":
+    if text in ("", "off"):
         return None
     if not is_http_url(text):
         raise SettingsError("--otlp-endpoint is not an http or https URL", hint="--otlp-endpoint http://127.0.0.1:4318")
     return text
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _drain(text: str) -> Drain:
@@ -233,10 +237,10 @@ def _drain(text: str) -> Drain:
 
 # The options that need no other one: the field, and the function that reads the text. `SettingsError` is raised.
 _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "credentials": ("credentials", Path),
-    "policy": ("policy", Path),
-    "ca_file": ("ca_file", Path),
-    "plan": ("plan", Path),
+    "credentials": ("credentials", _path),
+    "policy": ("policy", _path),
+    "ca_file": ("ca_file", _path),
+    "plan": ("plan", _path),
     "concurrency": ("concurrency", int),
     "metrics_listen": ("metrics", _metrics_address),
     "spool_limit": ("spool_limit_bytes", parse_size),

@@ -170,3 +170,6 @@ def test_limit_and_order_come_from_flags_or_file(tmp_path: Path) -> None:
     assert (settings.spool_limit_bytes, settings.drain) == (5_000_000, Drain.OLDEST)
     with pytest.raises(SettingsError, match="drain 'sideways' is not valid"):
         load_settings(None, options | {"drain": "sideways"})
+    for empty in ("spool_limit", "drain", "keep_delivered"):
+        with pytest.raises(SettingsError):
+            load_settings(None, options | {empty: ""})
