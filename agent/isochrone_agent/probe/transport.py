@@ -221,10 +221,6 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(_os_reason(error)) from error
 
-    async def connect_unix_socket(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
-        """Not supported."""
-        raise httpcore.UnsupportedProtocol("unix sockets are not supported")
-
     async def sleep(self, seconds: float) -> None:
         """Required by httpcore for its retries, which this agent does not use."""
         await asyncio.sleep(seconds)
