@@ -38,9 +38,9 @@ Command = Callable[..., None]
 
 
 def _lifetime(context: click.Context, parameter: click.Parameter, written: str | None) -> int | None:
-    if written is None or written == "none":
-        return None if written is None else 0
-    return microseconds(context, parameter, written)
+    if written is None:
+        return None
+    return 0 if written == "none" else microseconds(context, parameter, written)
 
 
 _overlap = click.option(
