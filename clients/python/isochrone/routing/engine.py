@@ -300,7 +300,7 @@ def retry_after_s(headers: Headers) -> float | None:
     try:
         until, now = (parsedate_to_datetime(found[name]) for name in (b"retry-after", b"date"))
         return max(0.0, (until - now).total_seconds())
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None
 
 
