@@ -10,10 +10,9 @@ from typing import IO, Any, TypeVar, cast
 
 import click
 
-from isochrone_common import enrolment, identity_file
+from isochrone_common import identity_file
 from isochrone_common.address import Address, parse_address
 from isochrone_common.credentials import parse_join_token
-from isochrone_common.enrolment import EnrolmentError
 from isochrone_common.identity_file import Identity
 from isochrone_common.trust import ClientCertificate, Trust, client_certificate, read_authorities
 from isochrone_wire import __version__
@@ -98,6 +97,10 @@ def join(
     With `own_folder`, the folder must belong to this user: the program that will read the identity runs as its owner.
     `plan_key` becomes part of the identity. Raises `JoinSettingsError`, and `EnrolmentError`.
     """
+    # It loads gRPC, which a help and the other commands of the module do without.
+    from isochrone_common import enrolment  # noqa: PLC0415
+    from isochrone_common.enrolment import EnrolmentError  # noqa: PLC0415
+
     _check_folder(path.parent, elsewhere, own_folder=own_folder)
     joined = enrolment.join(
         request.address, request.token, version=__version__, authorities=request.authorities, client=request.client

@@ -42,8 +42,10 @@ def modules_after(statement: str) -> set[str]:
 
 
 def test_reading_needs_the_base_install_only() -> None:
-    """No reading command imports a package that an agent's machine does not have, and none imports gRPC."""
-    loads = "; ".join(f"COMMANDS[{name!r}].load()" for name in READING)
+    """No reading command imports a package that an agent's machine does not have, and none imports gRPC; nor do those
+    that name collectors.
+    """
+    loads = "; ".join(f"COMMANDS[{name!r}].load()" for name in (*READING, "context", "join"))
     loaded = modules_after(f"from isochrone_client.cli import COMMANDS; {loads}")
     assert {module for module in HEAVY if module in loaded} == set()
     assert {"grpc", "google"} & loaded == set()
