@@ -115,8 +115,8 @@ class ProbeCounts:
         if sample.outcome is Outcome.OK:
             self.last_success_at = max(self.last_success_at, sample.dispatched_at)
         limits = sample.ratelimit
-        is_stated = any(getattr(limits, name, None) is not None for name in LIMITS)
-        if is_stated and sample.dispatched_at >= self.limits_at:
+        is_newest = limits is not None and sample.dispatched_at >= self.limits_at
+        if is_newest and any(getattr(limits, name) is not None for name in LIMITS):
             self.limits, self.limits_at = limits, sample.dispatched_at
         for place, histogram in enumerate(HISTOGRAMS):
             if (value := value_of(sample, histogram)) is not None:
