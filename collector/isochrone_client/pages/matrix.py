@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -133,17 +133,6 @@ def matrix_of(
 
     cells = {(target, region): cell((target, region)) for target in names for region in (baseline, *others)}
     return Matrix(metric=metric, baseline=baseline, regions=tuple(others), targets=tuple(names), cells=cells)
-
-
-def marked(
-    matrix: Matrix, *, failing: Collection[Place] = (), stale: Collection[Place] = (), changed: Mapping[Place, float]
-) -> Matrix:
-    """The matrix with the places that fail, that have no new round, and whose difference has changed by so much."""
-    cells = {
-        place: replace(cell, is_failing=place in failing, is_stale=place in stale, changed=changed.get(place))
-        for place, cell in matrix.cells.items()
-    }
-    return replace(matrix, cells=cells)
 
 
 def by_place(rows: Iterable[Differential]) -> dict[Place, Differential]:
