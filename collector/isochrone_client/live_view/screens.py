@@ -295,22 +295,31 @@ def _pointed(line: Text, *, is_selected: bool) -> Text:
 
 def _below(view: View, width: int, room: int) -> list[Text]:
     """The failure, the open incidents, the newest events and the rest of a demo, as far as there is room."""
-    incidents, story = [open_incident(one) for one in view.answers.incidents], view.story
+    lines = _problems(view, width)
+    if view.story:
+        return _below_story(view.story, lines, width, room)
+    event = view.answers.newest_event
+    if event is not None:
+        at = moment(event.raised_at, now_at=view.now_at)
+        lines += _folded(f"{at} {event.subject}: {event.sentence}", width)
+    return [Text(""), *lines][: max(room, 0)] if lines else []
+
+
+def _problems(view: View, width: int) -> list[Text]:
+    incidents = [open_incident(one) for one in view.answers.incidents]
     lines = [Text(shorten(view.failure, width, placeholder=_CUT), style="yellow")] if view.failure else []
     shown = (shorten(f"open incident: {one}", width, placeholder=_CUT) for one in incidents[:_MOST_INCIDENTS])
     lines += [Text(line, style="bold red") for line in shown]
     if len(incidents) > _MOST_INCIDENTS:
         lines.append(Text(f"and {len(incidents) - _MOST_INCIDENTS} more: isochrone incidents", style="bold red"))
-    if story is None:
-        event = view.answers.newest_event
-        if event is not None:
-            at = moment(event.raised_at, now_at=view.now_at)
-            lines += _folded(f"{at} {event.subject}: {event.sentence}", width)
-        return [Text(""), *lines][: max(room, 0)] if lines else []
+    return lines
+
+
+def _below_story(story: Story, problems: list[Text], width: int, room: int) -> list[Text]:
     address = [[Text(story.address, style="dim")]] if len(story.address) <= width else []
     events = [_folded(event, width, style="bold") for event in reversed(story.events)]
     advice = [[Text(part, style="cyan") for part in continued(line, width - len(_PROMPT))] for line in story.advice]
-    *others, newest, commands = taken(([[line] for line in lines], address, events, advice), room)
+    *others, newest, commands = taken(([[line] for line in problems], address, events, advice), room)
     below = [line for section in (*others, newest[::-1]) for item in section for line in item]
     for place, line in enumerate(line for item in commands for line in item):
         below.append(Text(" " * len(_PROMPT) if place else _PROMPT, style="dim").append_text(line))
