@@ -71,24 +71,7 @@ def families(
         ["reason"],
         (([reason], left_out.get(reason, 0)) for reason in REASONS),
     )
-    yield _gauge(
-        "isochrone_incident_open",
-        "1 for every region from which an open incident's target fails.",
-        ["kind", *probe_metrics.LABELS],
-        ((labels, 1) for labels in alerts.incidents),
-    )
-    yield _gauge(
-        "isochrone_alerts_overdue",
-        "Alerts that a receiver has not accepted, without those that silences hold or that wait for a group.",
-        ["receiver"],
-        (([receiver], number) for receiver, number in alerts.overdue.items()),
-    )
-    yield _counter(
-        "isochrone_alert_deliveries",
-        "Alerts that this collector sent: delivered, given up, and failed, once for each attempt.",
-        ["receiver", "result"],
-        (([receiver, result], n) for receiver, numbers in deliveries.items() for result, n in numbers.items()),
-    )
+    yield from _of_alerts(alerts, deliveries)
     yield _counter(
         "isochrone_job_failures",
         "Runs of a job that failed.",
@@ -101,26 +84,49 @@ def families(
         ["job"],
         (([name], one.failures) for name, one in jobs.items()),
     )
-    yield _gauge(
-        "isochrone_pool_connections",
-        "Connections to PostgreSQL.",
-        ["state"],
-        (([state], pool.get(name, 0)) for name, state in _POOL.items()),
-    )
+    yield from _of_pool(pool)
     corrected_s = clock.verdict.correction_us / SECOND_US
-    waited_s, errors = pool.get("requests_wait_ms", 0) / 1000, pool.get("connections_errors", 0)
     gauges: list[tuple[str, str, float]] = [
-        ("isochrone_incident_open_left_out", "Regions of open incidents above the limit of series.", alerts.left_out),
         ("isochrone_plan_version", "The plan in force, 0 before the first.", plan_version),
         ("isochrone_clock_trusted", "1, or 0 while jobs are paused.", not clock.reason),
         ("isochrone_clock_correction_seconds", "Added to the wall clock.", corrected_s),
         ("isochrone_credentials_expiring", "Names whose credential is about to expire, not renewed.", expiring),
-        ("isochrone_pool_waiting", "Requests that wait for a connection.", pool.get("requests_waiting", 0)),
     ]
     if disk is not None:
         gauges.append(("isochrone_disk_free_bytes", "Free on the database's disk.", disk.free_bytes))
         gauges.append(("isochrone_disk_level", "0 to 3: ok, low, no backlog, full.", disk.level))
     yield from (GaugeMetricFamily(name, documentation, value=value) for name, documentation, value in gauges)
+
+
+def _of_alerts(alerts: AlertState, deliveries: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    yield _gauge(
+        "isochrone_incident_open",
+        "1 for every region from which an open incident's target fails.",
+        ["kind", *probe_metrics.LABELS],
+        ((labels, 1) for labels in alerts.incidents),
+    )
+    above = "Regions of open incidents above the limit of series."
+    yield GaugeMetricFamily("isochrone_incident_open_left_out", above, value=alerts.left_out)
+    yield _gauge(
+        "isochrone_alerts_overdue",
+        "Alerts that a receiver has not accepted, without those that silences hold or that wait for a group.",
+        ["receiver"],
+        (([receiver], number) for receiver, number in alerts.overdue.items()),
+    )
+    yield _counter(
+        "isochrone_alert_deliveries",
+        "Alerts that this collector sent: delivered, given up, and failed, once for each attempt.",
+        ["receiver", "result"],
+        (([receiver, result], n) for receiver, numbers in deliveries.items() for result, n in numbers.items()),
+    )
+
+
+def _of_pool(pool: Mapping[str, int]) -> Iterator[Metric]:
+    states = (([state], pool.get(name, 0)) for name, state in _POOL.items())
+    yield _gauge("isochrone_pool_connections", "Connections to PostgreSQL.", ["state"], states)
+    waiting, waited_s = pool.get("requests_waiting", 0), pool.get("requests_wait_ms", 0) / 1000
+    errors = pool.get("connections_errors", 0)
+    yield GaugeMetricFamily("isochrone_pool_waiting", "Requests that wait for a connection.", value=waiting)
     yield CounterMetricFamily("isochrone_pool_wait_seconds", "Time spent waiting for a connection.", value=waited_s)
     yield CounterMetricFamily("isochrone_pool_connect_errors", "Connections that could not be made.", value=errors)
 
