@@ -14,7 +14,7 @@ class Wiretap(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, to_port: int) -> None:
-        self.recorded = b""
+        self.recorded = bytearray()  # extended in place, as both directions of all connections are at once
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
         self.port: int = self.server_address[1]
         self._to_port = to_port

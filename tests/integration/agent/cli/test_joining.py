@@ -98,7 +98,7 @@ def test_secrets_are_nowhere_but_where_they_belong(
         agent = start_agent(vantage="us-1", folder=folder, more=keys)
         eventually(30, lambda: rows(collector) >= 2, "samples in PostgreSQL")
         assert agent.stop() == 0
-        recorded = tap.recorded
+        recorded = bytes(tap.recorded)
     credential = parse_credential(identity_file.read(file).credential)
     spool = b"".join(path.read_bytes() for path in folder.glob("spool*") if path.is_file())
     places = {
