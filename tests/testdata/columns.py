@@ -79,9 +79,6 @@ def independent_quantile(values: Sequence[float], share: float, *, censored: Seq
     )
 
 
-_NAN = float("nan")
-
-
 def requests_of(
     ttft_us: Sequence[float],
     ending: Sequence[Ending] = (),
@@ -100,7 +97,7 @@ def requests_of(
         round_at=np.arange(n, dtype=np.int64) * every_us,
         ending=np.array(ending or [Ending.ANSWERED] * n, np.int8),
         ttft_us=np.array(ttft_us, np.float64),
-        e2e_us=np.array(e2e_us or [_NAN] * n, np.float64),
-        ceiling_us=np.array(ceiling_us or [_NAN] * n, np.float64),
-        tokens_per_second=np.array(speed or [_NAN] * n, np.float64),
+        e2e_us=np.array(e2e_us or [NAN] * n, np.float64),
+        ceiling_us=np.array(ceiling_us or [NAN] * n, np.float64),
+        tokens_per_second=np.array(speed or [NAN] * n, np.float64),
     )
