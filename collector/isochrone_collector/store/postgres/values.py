@@ -63,6 +63,10 @@ def register(connection: AsyncConnection[Any] | Connection[Any]) -> None:
     connection.adapters.register_loader("timestamptz", _InstantLoader)
 
 
+# Checked first, because a commit has thousands of these, and abstract classes are slow to check.
+_PLAIN = frozenset({str, float, bytes, bool, type(None), Jsonb})
+
+
 def parameters_of(given: Mapping[str, object]) -> dict[str, object]:
     """Return the parameters of a statement: numbers named `at` or `…_at`, alone or in lists, are instants; mappings and
     their lists are JSON, tuples are arrays, sets are sorted arrays, and members of enums are their values.
@@ -71,6 +75,10 @@ def parameters_of(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _parameter(value: object, *, is_instant: bool) -> object:
+    if type(value) is int:
+        return Instant(value) if is_instant else value
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, list | tuple | AbstractSet):
         listed = sorted(value) if isinstance(value, AbstractSet) else value
         return [_parameter(one, is_instant=is_instant) for one in listed]
@@ -78,7 +86,7 @@ def _parameter(value: object, *, is_instant: bool) -> object:
         return value.value
     if isinstance(value, Mapping):
         return Jsonb(dict(value))
-    return Instant(value) if is_instant and isinstance(value, int) else value
+    return value
 
 
 def columns_of(rows: Iterable[object], *names: str) -> dict[str, list[object]]:
