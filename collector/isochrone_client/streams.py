@@ -18,7 +18,6 @@ from isochrone_wire.fleet import SampleList, StoredSample
 from isochrone_wire.routes import RouteTable
 
 _RETRY_SECONDS = 1.0
-_MAX_DOUBLINGS = 3
 _EXPORT_ATTEMPTS = 30
 _AWAY = (UnreachableError, SlowError)
 # A collector that has just started may not have its tables yet, or may be limiting requests.
@@ -29,11 +28,12 @@ class _Outage:
     """The failures in a row of one stream; `report` receives a sentence when the collector is lost and when it is back.
 
     The first failure is not reported, and repeated at once: collectors close connections that grow old. Later ones wait
-    for half a second to a second, and twice as long after each further failure, up to eight seconds.
+    for half a second to a second, and twice as long after each further failure, as often as `doublings`.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], *, doublings: int) -> None:
         self._report = report
+        self._doublings = doublings
         self._failures = 0
 
     def fail(self, why: str, *, after: str = "") -> None:
@@ -42,7 +42,7 @@ class _Outage:
         if self._failures == 2:  # noqa: PLR2004  # the first failure that is reported
             self._report(f"{why}; continuing{after} when it is back")
         if self._failures > 1:
-            doublings = min(self._failures - 2, _MAX_DOUBLINGS)
+            doublings = min(self._failures - 2, self._doublings)
             time.sleep(_RETRY_SECONDS * 2**doublings * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     def end(self, *, after: str = "") -> None:
@@ -58,7 +58,7 @@ class SampleStream:
     def __init__(self, client: ReadClient, selection: Selection, *, report: Callable[[str], None]) -> None:
         self._client = client
         self._selection = selection
-        self._outage = _Outage(report)
+        self._outage = _Outage(report, doublings=0)
         # The instant of receipt of each sample that the collector may send again, by the sample's id.
         self._seen: dict[str, int] = {}
         self._resume_at = 0
@@ -140,7 +140,7 @@ class TableStream:
         self._route = route
         self._cursor = TableCursor(generation=after)
         self._report = report
-        self._outage = _Outage(report)
+        self._outage = _Outage(report, doublings=3)
         self._has_begun = has_begun
         self._is_waiting = False
 
