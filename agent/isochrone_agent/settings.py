@@ -241,7 +241,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "policy": ("policy", _path),
     "ca_file": ("ca_file", _path),
     "plan": ("plan", _path),
-    "concurrency": ("concurrency", int),
+    "concurrency": ("concurrency", lambda text: int(float(text))),  # TOML may write 8.0
     "metrics_listen": ("metrics", _metrics_address),
     "spool_limit": ("spool_limit_bytes", parse_size),
     "keep_delivered": ("keep_delivered_bytes", lambda text: 0 if text.strip() == "0" else parse_size(text)),

@@ -246,7 +246,8 @@ def command(
         raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
-    key = Credential(name=spec.model, hosts=(), env=spec.key_env).read() if spec.key_env else None
+    credential = Credential(name=spec.model, hosts=(), env=spec.key_env)
+    key = credential.read(otherwise=", or choose another variable with --key-env") if spec.key_env else None
     targets = [
         spec.target(
             Workload(

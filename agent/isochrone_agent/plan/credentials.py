@@ -104,12 +104,13 @@ class Credential:
         allowed = ", ".join(map(str, self.origins))
         return f"{target.name} would send the credential {self.name!r} to {wanted}; allowed: {allowed}"
 
-    def read(self) -> str:
-        """Read the key. Raises `CredentialError` if it is missing or malformed."""
+    def read(self, *, otherwise: str = "") -> str:
+        """Read the key. Raises `CredentialError` if it is missing, with the remedy `otherwise` too, or malformed."""
         if self.env is not None:
             key = os.environ.get(self.env, "").strip()
             if not key:
-                raise CredentialError(f"the environment variable {self.env} is not set", hint=f"export {self.env}=…")
+                hint = f"export {self.env}=…{otherwise}"
+                raise CredentialError(f"the environment variable {self.env} is not set", hint=hint)
             return validate_key(key, f"the environment variable {self.env}")
         path = Path(self.file or "")
         hint = f"write the key to {path}, and make the file readable by the agent's user only"

@@ -30,7 +30,8 @@ OPTIONS = dict.fromkeys(
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     """A value of the settings file is used unless a flag overrides it."""
     path = tmp_path / "agent.toml"
-    path.write_text('vantage = "sg-1"\nregion = "ap-southeast-1"\nconcurrency = 4\n')
+    path.write_text('vantage = "sg-1"\nregion = "ap-southeast-1"\nconcurrency = 4.0\n')
+    assert load_settings(path, OPTIONS).concurrency == 4
     settings = load_settings(path, OPTIONS | {"concurrency": 2})
     assert (settings.vantage.name, settings.vantage.region, settings.concurrency) == ("sg-1", "ap-southeast-1", 2)
 

@@ -116,7 +116,14 @@ def test_limits_are_checked_before_any_request(fault_simulator: Simulator, optio
     assert len(fault_simulator.truth()) == before
 
 
-@pytest.mark.parametrize(("key", "words"), [("", "A_KEY is not set"), ("sk-SECRET\nb", "A_KEY contains more than one")])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("", "or choose another variable with --key-env"),
+        ("", "A_KEY is not set"),
+        ("sk-SECRET\nb", "A_KEY contains more than one"),
+    ],
+)
 def test_a_bad_key_is_an_error_before_any_request(fault_simulator: Simulator, key: str, words: str) -> None:
     """The error names the variable and not its value, the exit code is 2, and nothing is sent."""
     before = len(fault_simulator.truth())
