@@ -270,7 +270,8 @@ def policy_inputs(recordings: Sequence[RecordedRounds]) -> list[PolicyInput]:
 
 def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
     """Parse a policy of these members, of which `best` is the best over all regions. Raises `PolicyError`."""
-    kind, _, argument = (part.strip() for part in text.strip().partition(":"))
+    kind, _, argument = text.strip().partition(":")
+    argument = argument.strip()
     match kind:
         case "static":
             member = _member(argument, members) if argument else best

@@ -191,10 +191,11 @@ def record_type(*names: str) -> np.dtype[np.void]:
     return np.dtype([(name, wholes.get(name, ">f8")) for name in dict.fromkeys(("place", "traits", *names))])
 
 
-async def read(connection: Connection, scope: Scope, *names: str, most: int | None = None) -> ProbeColumns:
+async def read(connection: Connection, scope: Scope, *names: str, most: float | None = None) -> ProbeColumns:
     """Return some columns, and the traits, of the probes of a scope. Raises `BadRequest` if there are too many."""
     regions, fields = await region_names(connection, scope), record_type(*names)
-    statement, most = query("probe_columns").format(record=record_of(fields)), most or MAX_PROBES
+    statement = query("probe_columns").format(record=record_of(fields))
+    most = MAX_PROBES if most is None else most
     rows: list[_PartRow] = []
     from_at, days, many = scope.window.from_at, 1, 0
     # The server holds the columns of a target in memory before it sends them, which a whole month would exceed. So the

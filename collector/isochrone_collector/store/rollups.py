@@ -10,6 +10,7 @@ The laws:
 
 import asyncio
 from collections.abc import Iterable
+from math import inf
 from operator import attrgetter
 
 import numpy as np
@@ -90,7 +91,7 @@ async def portions(database: Database) -> list[tuple[int, ...]]:
 
 async def from_samples(connection: Connection, scope: Scope) -> tuple[list[JoinedRow], list[OutcomeRow]]:
     """Summarise the samples of a scope as those of one bucket."""
-    return await asyncio.to_thread(_summarised, await read(connection, scope, *_COLUMNS))
+    return await asyncio.to_thread(_summarised, await read(connection, scope, *_COLUMNS, most=inf))
 
 
 def _summarised(probes: ProbeColumns) -> tuple[list[JoinedRow], list[OutcomeRow]]:
