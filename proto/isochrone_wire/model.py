@@ -37,6 +37,9 @@ class Outcome(StrEnum):
     SKIPPED_THROTTLED = "skipped_throttled"
     SKIPPED_PAUSED = "skipped_paused"
     SKIPPED_NOT_READY = "skipped_not_ready"
+    STREAM_ERROR = "stream_error"
+    FILTERED = "filtered"
+    EMPTY = "empty"
 
     @property
     def skipped(self) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
-from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement
+from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.signals import Failed, Opened, Sent
 from isochrone_common.sse import SseDecoder, SseOverflow
 from isochrone_wire.model import Outcome, Price, Sample
 

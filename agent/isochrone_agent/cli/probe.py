@@ -16,12 +16,12 @@ from isochrone_agent.cli.probe_report import Burst, LinearFit, Verdict, fit, jud
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.credentials import Credential
-from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import tls_context
 from isochrone_agent.settings import dial_options
 from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
+from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.providers import CATALOGUE, Provider
 from isochrone_wire.durations import parse_us
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (

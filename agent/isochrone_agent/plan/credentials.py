@@ -27,8 +27,8 @@ from pathlib import Path
 
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, Url, is_address, parse_url
-from isochrone_agent.probe.dialects.providers import CATALOGUE
 from isochrone_agent.settings import suggestion
+from isochrone_common.dialects.providers import CATALOGUE
 from isochrone_wire.model import Target
 from isochrone_wire.text import shortened
 

@@ -13,9 +13,9 @@ from isochrone_agent.errors import AgentError, PlanRefused, SettingsError, Spool
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.policy import limit_violations
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
-from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common import plan_signature
+from isochrone_common.dialects import DIALECTS
 from isochrone_common.files import FileWatch
 from isochrone_common.plan_signature import SignatureError
 from isochrone_wire.codec import CodecError

@@ -45,10 +45,10 @@ from isochrone_agent.probe.destinations import (
     parse_prefix,
     parse_url,
 )
-from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.settings import Settings, suggestion
+from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire import workloads
 from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target

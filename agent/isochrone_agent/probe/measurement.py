@@ -25,7 +25,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_common.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200

@@ -17,15 +17,15 @@ import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
-from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
-from isochrone_agent.probe.dialects.base import error_sentence, in_band_failure, make_nonce, parse_json, stated_wait_us
-from isochrone_agent.probe.dialects.providers import quirks_of
-from isochrone_agent.probe.dialects.signals import Failed, Sent
 from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, expects_tls, is_tls_record
 from isochrone_agent.settings import DialOptions
+from isochrone_common.dialects import DIALECTS, Dialect, Request
+from isochrone_common.dialects.base import error_sentence, in_band_failure, make_nonce, parse_json, stated_wait_us
+from isochrone_common.dialects.providers import quirks_of
+from isochrone_common.dialects.signals import Failed, Sent
 from isochrone_common.sse import SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 

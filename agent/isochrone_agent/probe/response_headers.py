@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from isochrone_agent.probe.dialects.signals import Opened
+from isochrone_common.dialects.signals import Opened
 from isochrone_wire.model import DAY_US, SECOND_US, RateLimit
 
 _MAX_CHARS = 120

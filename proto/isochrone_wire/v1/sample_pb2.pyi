@@ -39,6 +39,9 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_SKIPPED_THROTTLED: _Outcome.ValueType  # 11
     OUTCOME_SKIPPED_PAUSED: _Outcome.ValueType  # 12
     OUTCOME_SKIPPED_NOT_READY: _Outcome.ValueType  # 13
+    OUTCOME_STREAM_ERROR: _Outcome.ValueType  # 14
+    OUTCOME_FILTERED: _Outcome.ValueType  # 15
+    OUTCOME_EMPTY: _Outcome.ValueType  # 16
 
 class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper): ...
 
@@ -56,6 +59,9 @@ OUTCOME_SKIPPED_BUDGET: Outcome.ValueType  # 10
 OUTCOME_SKIPPED_THROTTLED: Outcome.ValueType  # 11
 OUTCOME_SKIPPED_PAUSED: Outcome.ValueType  # 12
 OUTCOME_SKIPPED_NOT_READY: Outcome.ValueType  # 13
+OUTCOME_STREAM_ERROR: Outcome.ValueType  # 14
+OUTCOME_FILTERED: Outcome.ValueType  # 15
+OUTCOME_EMPTY: Outcome.ValueType  # 16
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 class _TokenSource:

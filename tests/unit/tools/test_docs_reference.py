@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from isochrone_agent.probe.dialects import providers
 from isochrone_collector.store.job_state import Channel
+from isochrone_common.dialects import providers
 from isochrone_wire.plan_document import document
 from tools import docs_reference
 from tools.docs_reference import PARTS, PROGRAMS

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent.plan.budget import max_round_cost
-from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
 from isochrone_collector.plans import diff
+from isochrone_common.dialects import DIALECTS, NO_QUIRKS
 from isochrone_wire import durations
 from isochrone_wire.answers import Absence, Metric, Order, Window
 from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides

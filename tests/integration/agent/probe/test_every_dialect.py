@@ -8,8 +8,8 @@ import pytest
 
 from fixtures.simulator import Simulator, running
 from isochrone_agent.clock import now_at
-from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
+from isochrone_common.dialects import DIALECTS
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=10_000_000, first_token_us=1_000_000, gap_us=500_000, total_us=20_000_000)

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from isochrone_agent.probe import measurement, socket_observer
-from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.socket_observer import Stamp
+from isochrone_common.dialects.openai_chat import OpenAIChat
+from isochrone_common.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_common.sse import Event
 from testdata.transcripts import OPENAI_CHAT
 
-AGENT_TESTS = Path(__file__).parents[1]
+UNIT_TESTS = Path(__file__).parents[2]
 
 
 def laws(name: str) -> ModuleType:
     """Load another test module of the agent by its name."""
-    spec = importlib.util.spec_from_file_location(f"laws_{name}", next(AGENT_TESTS.rglob(f"{name}.py")))
+    spec = importlib.util.spec_from_file_location(f"laws_{name}", next(UNIT_TESTS.rglob(f"{name}.py")))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

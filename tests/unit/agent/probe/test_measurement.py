@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_agent.probe.measurement import (
     _NEXT,
     KERNEL_RESOLUTION_NS,
@@ -26,6 +25,7 @@ from isochrone_agent.probe.measurement import (
     time_resolution_ns,
     tokens_per_second,
 )
+from isochrone_common.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
 
 MS = 1_000_000

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe.dialects import DIALECTS, Quirks
-from isochrone_agent.probe.dialects.base import NO_QUIRKS, error_sentence, in_band_failure, make_nonce, stated_wait_us
-from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
-from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
 from isochrone_agent.probe.measurement import Measurement
+from isochrone_common.dialects import DIALECTS, Quirks
+from isochrone_common.dialects.base import NO_QUIRKS, error_sentence, in_band_failure, make_nonce, stated_wait_us
+from isochrone_common.dialects.providers import CATALOGUE, Provider, quirks_of
+from isochrone_common.dialects.signals import Failed, Opened, Sent
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
 from isochrone_wire.workloads import supported_efforts
 from testdata.transcripts import EVERY, FULL, ROLE, Transcript, arrivals, replay, sse, whole

@@ -10,8 +10,8 @@ Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is ada
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
+from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens

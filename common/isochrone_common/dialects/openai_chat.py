@@ -9,8 +9,8 @@ which.
 
 from typing import Any
 
-from isochrone_agent.probe.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
+from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import SECOND_US, Target
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from isochrone_agent.probe.dialects.base import NO_QUIRKS, Quirks
+from isochrone_common.dialects.base import NO_QUIRKS, Quirks
 from isochrone_wire.model import Target
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from isochrone_agent.probe.dialects.signals import Failed, Signal
+from isochrone_common.dialects.signals import Failed, Signal
 from isochrone_common.sse import Event
 from isochrone_wire.model import SECOND_US, Outcome, Target
 
