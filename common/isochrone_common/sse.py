@@ -4,8 +4,10 @@ The laws:
 
 1. The boundaries of the reads never change the events.
 2. A line ends at LF, CRLF or a lone CR only; U+2028 and similar characters are ordinary text.
-3. An event ends at a blank line. Data without one at the end of the stream is not an event.
+3. An event ends at a blank line. Data without one at the end of the stream is an event for `end` only.
 4. Memory is bounded: a line or an event larger than `limit` bytes is an `SseOverflow`.
+5. Beyond the grammar, a field `error` is an event of that name (llama.cpp sends it), and the first `UNFRAMED_BYTES` of
+   lines that have no field of an event are kept: some servers send their error body without framing.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
@@ -13,7 +15,10 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 
 from dataclasses import dataclass
 
 LIMIT_BYTES = 1 << 20
+UNFRAMED_BYTES = 8 << 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A comment has an empty name.
+_IGNORED = (b"", b"id", b"retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class SseOverflow(ValueError):  # noqa: N818  # named for the event; it becomes 
 class SseDecoder:
     """Decodes the reads of one stream into events. `limit` is the maximum size of a line or an event in bytes."""
 
-    __slots__ = ("_after_cr", "_at_start", "_data", "_limit", "_line", "_line_size", "_name", "_size")
+    __slots__ = ("_after_cr", "_at_start", "_data", "_limit", "_line", "_line_size", "_name", "_size", "_unframed")
 
     def __init__(self, *, limit: int = LIMIT_BYTES) -> None:
         self._limit = limit
@@ -42,6 +47,21 @@ class SseDecoder:
         self._name = b""
         self._after_cr = False
         self._at_start = True
+        self._unframed = bytearray()
+
+    @property
+    def unframed(self) -> bytes:
+        """The lines so far that have no field of an event, at most `UNFRAMED_BYTES`, with an object that has begun."""
+        begun = b"".join(self._line)[:UNFRAMED_BYTES] if self._line and self._line[0].startswith(b"{") else b""
+        return bytes(self._unframed) + begun
+
+    def end(self) -> list[Event]:
+        """Return the event that the end of the stream completes, if any."""
+        line, self._line, self._line_size = b"".join(self._line), [], 0
+        if line:
+            self._take(line)
+        event = self._dispatch()
+        return [event] if event else []
 
     def receive(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete. Raises `SseOverflow`."""
@@ -89,6 +109,11 @@ class SseDecoder:
             self._data.append(value)
         elif field == b"event":
             self._name = value
+        elif field == b"error":
+            self._name = field
+            self._data.append(value)
+        elif field not in _IGNORED:
+            self._unframed += (line + b"\n")[: UNFRAMED_BYTES - len(self._unframed)]
         return None
 
     def _dispatch(self) -> Event | None:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
-from isochrone_agent.probe.measurement import IllegalSignal, Measurement
+from isochrone_agent.probe.measurement import Measurement
 from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.signals import Failed, Opened, Sent
 from isochrone_common.sse import SseDecoder, SseOverflow
@@ -51,7 +51,10 @@ def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
             for received in decoder.receive(data):
                 for signal in DIALECTS[dialect].interpret(received):
                     measurement.observe(signal, at_ns)
-    except (IllegalSignal, SseOverflow, ValueError) as error:
+        for received in decoder.end():
+            for signal in DIALECTS[dialect].interpret(received):
+                measurement.observe(signal, at_ns)
+    except SseOverflow as error:
         measurement.observe(Failed(outcome=Outcome.GARBLED, error=str(error)), at_ns)
     return measurement.sample(target_id=1, round_at=0, dispatched_at=0, price=PRICE)
 
@@ -129,7 +132,6 @@ TOOL = '{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"
 LAST_WITH_USAGE = USAGE.replace("[]", '[{"delta":{"content":null},"finish_reason":"length"}]')
 FAILURE = '{"error":{"message":"overloaded, key sk-abcdef123456","type":"server_error"}}'
 OVERLOADED = "error inside the stream: overloaded, key ***"
-AFTER_THE_END = "unexpected Answer in the state 'done'"
 
 chat = partial(Transcript, "openai-chat")
 OPENAI_CHAT = [
@@ -151,9 +153,9 @@ OPENAI_CHAT = [
         reasoning_tokens=37,
     ),
     chat("tool-call", sse(ROLE, TOOL, TOOL, TOOL, STOP, USAGE, DONE)),
-    chat("role-only", sse(ROLE, STOP, DONE), outcome=Outcome.GARBLED, chunks=0, output_tokens=None),
+    chat("role-only", sse(ROLE, STOP, DONE), outcome=Outcome.EMPTY, chunks=0, output_tokens=None),
     chat("cut", sse(ROLE, ONE, TWO), outcome=Outcome.TRUNCATED, chunks=2, output_tokens=3),
-    chat("in-band-error", sse(ROLE, ONE, FAILURE), outcome=Outcome.HTTP_ERROR, chunks=1, error=OVERLOADED),
+    chat("in-band-error", sse(ROLE, ONE, FAILURE), outcome=Outcome.STREAM_ERROR, chunks=1, error=OVERLOADED),
     chat(
         "in-band-rate-limit",
         sse('{"error":{"message":"slow down","code":429}}'),
@@ -161,8 +163,9 @@ OPENAI_CHAT = [
         chunks=0,
         output_tokens=None,
     ),
-    chat("not-json", sse(ONE, "{oops"), outcome=Outcome.GARBLED, chunks=1, error="data that is not JSON"),
-    chat("after-the-end", sse(*FULL, ONE), outcome=Outcome.GARBLED, error=AFTER_THE_END),
+    chat("not-json", sse(ONE, "{oops"), outcome=Outcome.TRUNCATED, chunks=1, error="without its terminal marker"),
+    chat("not-json-inside", sse("{oops", *FULL)),
+    chat("after-the-end", sse(*FULL, ONE)),
     chat("empty", b"", outcome=Outcome.TRUNCATED, chunks=0, output_tokens=None),
 ]
 
@@ -204,12 +207,12 @@ ANTHROPIC = [
     claude(
         "anthropic-overloaded",
         typed(A_START, A_ONE, A_ERROR),
-        outcome=Outcome.HTTP_ERROR,
+        outcome=Outcome.STREAM_ERROR,
         chunks=1,
         error=A_OVERLOADED,
     ),
     claude("anthropic-cut", typed(*A_FULL[:-2]), outcome=Outcome.TRUNCATED, output_tokens=6),
-    claude("anthropic-no-text", typed(A_START, A_BLOCK, A_DELTA, A_END), outcome=Outcome.GARBLED, chunks=0),
+    claude("anthropic-no-text", typed(A_START, A_BLOCK, A_DELTA, A_END), outcome=Outcome.EMPTY, chunks=0),
 ]
 
 
@@ -251,7 +254,7 @@ OPENAI_RESPONSES = [
         chunks=1,
         error="slow down",
     ),
-    responses("responses-error", typed(R_CREATED, R_ERROR), outcome=Outcome.HTTP_ERROR, chunks=0, error="oops"),
+    responses("responses-error", typed(R_CREATED, R_ERROR), outcome=Outcome.STREAM_ERROR, chunks=0, error="oops"),
     responses("responses-cut", typed(*R_FULL[:-1]), outcome=Outcome.TRUNCATED, output_tokens=6),
 ]
 
@@ -277,7 +280,7 @@ GEMINI = [
     gemini("gemini-no-usage", sse(G_ONE, G_TWO, G_LAST), output_tokens=6),
     gemini("gemini-thoughts", G_THOUGHTS, output_tokens=40, reasoning_tokens=37),
     gemini("gemini-error", sse(G_ONE, G_ERROR), outcome=Outcome.THROTTLED, chunks=1, error="quota"),
-    gemini("gemini-blocked", sse(G_BLOCKED), outcome=Outcome.HTTP_ERROR, chunks=0, error="blocked: SAFETY"),
+    gemini("gemini-blocked", sse(G_BLOCKED), outcome=Outcome.FILTERED, chunks=0, error="blocked: SAFETY"),
     gemini("gemini-cut", sse(G_ONE, G_TWO), outcome=Outcome.TRUNCATED, chunks=2, output_tokens=3),
 ]
 
@@ -304,7 +307,7 @@ COHERE = [
     cohere(
         "cohere-error-end",
         typed(C_START, C_ONE, C_ERROR_END),
-        outcome=Outcome.HTTP_ERROR,
+        outcome=Outcome.STREAM_ERROR,
         chunks=1,
         error="broke",
     ),
@@ -319,7 +322,7 @@ TOGETHER = HIDDEN | {"chunks": 11, "cost_usd": 0.010124}
 ALOUD = APART | {"chunks": 20, "output_tokens": 20, "reasoning_tokens": 9, "cost_usd": 0.000209}
 GEMINI_APART = APART | {"chunks": 11, "reasoning_tokens": 500, "tokens_per_second": 1000.0}
 USED_UP: dict[str, Any] = {
-    "outcome": Outcome.GARBLED,
+    "outcome": Outcome.EMPTY,
     "chunks": 0,
     "error": "all output tokens were used by hidden reasoning",
 }
@@ -425,7 +428,7 @@ REASONERS = [
     chat(
         "deepseek-out-of-resources",
         sse(ONE, NO_RESOURCES, DONE),
-        outcome=Outcome.HTTP_ERROR,
+        outcome=Outcome.STREAM_ERROR,
         chunks=1,
         error="the provider failed: insufficient_system_resource",
     ),

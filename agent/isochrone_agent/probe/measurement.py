@@ -1,8 +1,10 @@
-"""The measurement of one probe: a state machine that produces a Sample.
+"""The measurement of one probe: it records signals and produces a Sample.
 
 The laws:
 
-1. The table `_NEXT` lists the legal transitions; any other signal raises `IllegalSignal` with the state and the signal.
+1. Every signal is legal in every state. After a final terminal marker only usage counts: nothing that arrives after a
+   complete answer changes it. Content after a finish reason shows that the server sends one with every chunk; the
+   answer is then complete with the last one.
 2. Times are arguments, in nanoseconds of one monotonic clock. A time earlier than its predecessor is raised to it, so
    intervals are never negative.
 3. `sample()` is total: it may be called at any time, and the outcome follows from the progress of the stream.
@@ -25,12 +27,24 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from isochrone_common.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_common.dialects.signals import (
+    HEAD_CHARS,
+    Answer,
+    Failed,
+    Finished,
+    Opened,
+    Reasoning,
+    Sent,
+    Signal,
+    Unknown,
+    Usage,
+)
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
 ONLY_HIDDEN_REASONING = "all output tokens were used by hidden reasoning, and none by the answer"
 CHARS_PER_TOKEN = 4
+WHOLE_CHARS_PER_TOKEN = 2.5
 MIN_ARRIVALS_FOR_SPEED = 3
 MIN_RESOLUTIONS_FOR_SPEED = 20
 FASTEST_TOKEN_NS = 50_000
@@ -100,7 +114,8 @@ def count_tokens(
     """Count from usage if the provider sent it, else estimate one token per four characters of `content`. The provider
     may state `first_chunk_tokens`, its count up to and including the first of `speed_chunks`.
     """
-    if usage.output_tokens is not None:
+    # Gateways send 0 beside a text as a placeholder.
+    if usage.output_tokens is not None and (usage.output_tokens or not content.at_ns):
         output, streamed, source = usage.output_tokens, _streamed(usage, visibility), TokenSource.USAGE
     elif content.at_ns:
         output, streamed = (math.ceil(series.chars / CHARS_PER_TOKEN) for series in (content, speed_chunks))
@@ -195,46 +210,20 @@ class Connection:
     loop_lag_us: int | None = None
 
 
-class IllegalSignal(ValueError):  # noqa: N818  # named for what happened, as h11 does
-    """A signal that is illegal in the current state: the provider sent a malformed stream, or a dialect misread it."""
-
-
-class State(Enum):
-    """The progress of the probe."""
-
-    IDLE = "idle"
-    SENT = "sent"
-    OPEN = "open"
-    STREAMING = "streaming"
-    DONE = "done"
-
-
-_NEXT: dict[tuple[State, type[Signal]], State] = {
-    (State.IDLE, Sent): State.SENT,
-    (State.SENT, Opened): State.OPEN,
-    (State.OPEN, Reasoning): State.STREAMING,
-    (State.OPEN, Answer): State.STREAMING,
-    (State.OPEN, Usage): State.OPEN,
-    (State.OPEN, Finished): State.DONE,
-    (State.STREAMING, Reasoning): State.STREAMING,
-    (State.STREAMING, Answer): State.STREAMING,
-    (State.STREAMING, Usage): State.STREAMING,
-    (State.STREAMING, Finished): State.DONE,
-    # Usage and a second marker (`finish_reason`, then `[DONE]`) may follow the end; tokens may not.
-    (State.DONE, Usage): State.DONE,
-    (State.DONE, Finished): State.DONE,
-    **{(state, Failed): State.DONE for state in State},
-}
+# Content that begins with one of these has its reasoning inside: when the answer proper begins is not known.
+_REASONING_MARKERS = ("<think", "<reasoning", "<thought", "<seed:think", "<|channel|>", "[THINK]", "\u25c1think")
 
 
 class Measurement:
     """Records the signals of one probe, each with its time in monotonic nanoseconds."""
 
     def __init__(self) -> None:
-        self.state = State.IDLE
         self.opened: Opened | None = None
         self.failed: Failed | None = None
         self.finished = False
+        self.is_final = False
+        self.reason = ""
+        self.frames_unknown = 0
         self.usage = Usage()
         self.sent_ns: int | None = None
         self.first_byte_ns: int | None = None
@@ -242,43 +231,64 @@ class Measurement:
         self.answer = ChunkSeries()
         self.summarised = False
         self.first_answer_tokens: int | None = None
+        self._answer_head = ""
         self._latest_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Measurement {self.state.value} chunks={len(self.chunk_ns)} finished={self.finished} {self.failed}>"
+        return f"<Measurement chunks={len(self.chunk_ns)} finished={self.finished} {self.failed}>"
 
     @property
     def chunk_ns(self) -> Sequence[int]:
         """The times of all chunks that contain text."""
         return self.content.at_ns
 
+    @property
+    def ended(self) -> bool:
+        """True once the answer is complete or has failed; more may follow."""
+        return self.finished or self.failed is not None
+
     def observe(self, signal: Signal, at_ns: int) -> None:
-        """Record `signal`, received with the read at `at_ns`. Raises `IllegalSignal`."""
-        following = _NEXT.get((self.state, type(signal)))
-        if following is None:
-            raise IllegalSignal(f"unexpected {type(signal).__name__} in the state {self.state.value!r}")
+        """Record `signal`, received with the read at `at_ns`."""
         self._latest_ns = at_ns = max(self._latest_ns, at_ns)
-        self.state = following
         match signal:
-            case Answer(chars):
-                self.content.add(chars, at_ns)
-                self.answer.add(chars, at_ns)
-            case Reasoning(chars, summarised):
-                self.summarised = self.summarised or summarised
-                if chars:
-                    self.content.add(chars, at_ns)
-            case Usage():
-                self._add_usage(signal)
             case Sent():
                 self.sent_ns = at_ns
             case Opened():
                 self.opened = signal
                 self.receive(at_ns)
-            case Finished():
-                self.finished = True
-            case Failed():
+            case Usage():
+                self._add_usage(signal)
+            case _ if not self.is_final:
+                self._progress(signal, at_ns)
+
+    def _progress(self, signal: Signal, at_ns: int) -> None:
+        match signal:
+            case Answer(chars, head):
+                if len(self._answer_head) < HEAD_CHARS:
+                    self._answer_head += head
+                self.answer.add(chars, at_ns)
+                self._add_content(chars, at_ns)
+            case Reasoning(chars, summarised):
+                self.summarised = self.summarised or summarised
+                if chars:
+                    self._add_content(chars, at_ns)
+            case Finished(reason, is_final):
+                self.finished, self.is_final = True, is_final
+                self.reason = reason if not is_final or not self.reason else self.reason
+            case Unknown():
+                self.frames_unknown += 1
+            case Failed() if not self.finished:
                 # The first failure is the cause; later ones are its consequences.
                 self.failed = self.failed or signal
+
+    def _add_content(self, chars: int, at_ns: int) -> None:
+        self.content.add(chars, at_ns)
+        self.finished = False
+
+    @property
+    def reasons_inline(self) -> bool:
+        """True if the content begins with the marker of a reasoning that is part of it."""
+        return self._answer_head.lstrip().startswith(_REASONING_MARKERS)
 
     def receive(self, at_ns: int) -> None:
         """Record the arrival of the first bytes of the response; later calls have no effect."""
@@ -320,9 +330,12 @@ class Measurement:
             late_us=dispatched_at - round_at,
             ttfb_us=self._since_sent_us(self.first_byte_ns),
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
-            ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
+            ttfat_us=self._since_sent_us(
+                self.answer.at_ns[0] if self.answer.at_ns and not self.reasons_inline else None
+            ),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=tokens_per_second(speed_chunks, tokens, resolution_ns=resolution_ns),
+            # What a failed stream has of its answer is no sample of the speed of answers.
+            tokens_per_second=None if failure else tokens_per_second(speed_chunks, tokens, resolution_ns=resolution_ns),
             prompt_tokens=self.usage.prompt_tokens,
             output_tokens=tokens.output,
             reasoning_tokens=self.usage.reasoning_tokens,
@@ -346,11 +359,13 @@ class Measurement:
 
     def _implied_failure(self) -> Failed | None:
         if not self.finished:
+            if self.frames_unknown and not self.chunk_ns:
+                return Failed(outcome=Outcome.GARBLED, error="no event of the stream belongs to this dialect")
             return Failed(outcome=Outcome.TRUNCATED, error="the stream ended without its terminal marker")
         if not self.chunk_ns:
             hidden = self.summarised or self.usage.reasoning_tokens
             error = ONLY_HIDDEN_REASONING if hidden else "the stream finished without a single token"
-            return Failed(outcome=Outcome.GARBLED, error=error)
+            return Failed(outcome=Outcome.EMPTY, error=f"{error}: {self.reason}" if self.reason else error)
         return None
 
     def _tokens(self) -> tuple[Tokens, ChunkSeries]:
@@ -359,8 +374,10 @@ class Measurement:
         visibility = ReasoningVisibility.VISIBLE if reasoning_chars else ReasoningVisibility.HIDDEN
         # Gateways pass a summary on as if it were the reasoning; it has fewer characters than the reasoning has tokens.
         # A wrong guess does no harm, because the answer alone has a speed too.
-        if self.summarised or 0 < reasoning_chars < (self.usage.reasoning_tokens or 0):
+        if (self.summarised or 0 < reasoning_chars < (self.usage.reasoning_tokens or 0)) and not self._is_whole():
             visibility = ReasoningVisibility.SUMMARISED
+        if self.reasons_inline:
+            visibility = ReasoningVisibility.VISIBLE
         speed_chunks = self.answer if visibility is ReasoningVisibility.SUMMARISED else self.content
         # The count up to the first answer chunk does not apply to a first chunk of reasoning.
         stated = None if visibility is ReasoningVisibility.VISIBLE else self.first_answer_tokens
@@ -372,6 +389,13 @@ class Measurement:
             first_chunk_tokens=stated,
         )
         return tokens, speed_chunks
+
+    def _is_whole(self) -> bool:
+        """Return true if the reasoning has too many characters for a summary of the output tokens it must be in."""
+        if self.usage.output_tokens is None or self.usage.reasoning_tokens:
+            return False
+        rest = self.usage.output_tokens - self.answer.chars / CHARS_PER_TOKEN
+        return self.content.chars - self.answer.chars >= WHOLE_CHARS_PER_TOKEN * rest > 0
 
     def _since_sent_us(self, at_ns: int | None) -> int | None:
         if at_ns is None or self.sent_ns is None:

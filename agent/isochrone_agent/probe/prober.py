@@ -8,7 +8,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -17,16 +17,17 @@ import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
-from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
+from isochrone_agent.probe.measurement import ERROR_CHARS, Measurement
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, expects_tls, is_tls_record
 from isochrone_agent.settings import DialOptions
 from isochrone_common.dialects import DIALECTS, Dialect, Request
-from isochrone_common.dialects.base import error_sentence, in_band_failure, make_nonce, parse_json, stated_wait_us
+from isochrone_common.dialects.base import make_nonce
+from isochrone_common.dialects.failures import error_sentence, stated_wait_us, title_of, unframed_failure
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.dialects.signals import Failed, Sent
-from isochrone_common.sse import SseDecoder, SseOverflow
+from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,6 @@ _STANDARD_HEADERS = {
     "user-agent": "isochrone-agent",
 }
 _NOT_A_STREAM = ("text/html", "application/json")
-# The errors raised for JSON of an unexpected shape: wrong types, missing parts, huge numbers, deep nesting.
-_SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +205,7 @@ class StreamingRequest:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=error_text))
         except (httpcore.RemoteProtocolError, httpcore.ReadError) as error:
             self._fail_unless_finished(self._connection_lost(error))
-        except (IllegalSignal, SseOverflow, ValueError) as error:
+        except (SseOverflow, ValueError) as error:
             self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
 
     async def _send_and_read(self, request: Request, url: Url, deadline: asyncio.Timeout) -> None:
@@ -224,7 +223,7 @@ class StreamingRequest:
             self._measurement.receive(self._observer.first_byte_ns or self._observer.received.at_ns)
             opened = read_headers(response.status, headers, now_at=now_at())
             self._measurement.observe(opened, self._observer.received.at_ns)
-            refusal = _refusal(response.status, headers.get("content-type", ""))
+            refusal = _refusal(response.status, headers)
             if refusal:
                 await self._read_refusal(refusal, response, deadline)
             else:
@@ -250,20 +249,33 @@ class StreamingRequest:
             if self._received_bytes > MAX_RESPONSE_BYTES:
                 raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
             before = len(self._measurement.chunk_ns)
-            for event in self._decoder.receive(data):
-                try:
-                    signals = self._dialect.interpret(event)
-                except _SHAPE_ERRORS as error:
-                    raise ValueError("the stream contains JSON that does not have the shape of this dialect") from error
-                for signal in signals:
-                    self._measurement.observe(signal, at_ns)
-            if self._measurement.finished:
+            self._observe_events(self._decoder.receive(data), at_ns)
+            if self._measurement.ended:
                 self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
             elif len(self._measurement.chunk_ns) > before:
                 self._set_limit(deadline, self._timeouts.gap_us)
 
+        self._observe_events(self._decoder.end(), self._observer.received.at_ns)
+        if not (self._measurement.finished or self._measurement.chunk_ns or self._measurement.failed):
+            self._fail_unframed()
+
+    def _observe_events(self, events: list[Event], at_ns: int) -> None:
+        """Record the signals of events, or the error that a server sent without the framing of one."""
+        for event in events:
+            for signal in self._dialect.interpret(event):
+                self._measurement.observe(signal, at_ns)
+        if self._decoder.unframed and (failure := unframed_failure(self._decoder.unframed)):
+            self._measurement.observe(failure, at_ns)
+
+    def _fail_unframed(self) -> None:
+        """Fail with what the stream contained in place of events, if anything."""
+        if self._decoder.unframed:
+            title = title_of(self._decoder.unframed)
+            error = "the response contains no event of a stream"
+            self._fail(Failed(outcome=Outcome.GARBLED, error=f"{error}: {title}" if title else error))
+
     def _observe_sent(self) -> None:
-        if self._measurement.state is State.IDLE and self._observer.sent_ns is not None:
+        if self._measurement.sent_ns is None and self._observer.sent_ns is not None:
             self._measurement.observe(Sent(), self._observer.sent_ns)
 
     def _set_limit(self, deadline: asyncio.Timeout, limit_us: int) -> None:
@@ -307,14 +319,11 @@ class StreamingRequest:
 
     def _with_stated_error(self, refusal: Failed, body: bytes) -> Failed:
         """Add the message of the body to `refusal`; an error object under a 2xx status becomes an in-band failure."""
-        try:
-            if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
-                return in_band_failure(stated)
-            sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(body)
-            error = f"{refusal.error}: {sentence}" if sentence else refusal.error
-            return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
-        except _SHAPE_ERRORS:
-            return refusal
+        if refusal.outcome is Outcome.GARBLED and (stated := unframed_failure(body)):
+            return stated
+        sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(body)
+        error = f"{refusal.error}: {sentence}" if sentence else refusal.error
+        return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
 
 
 def _failed_inside(target: Target, round_at: int, started_at: int, failure: BaseException) -> Sample:
@@ -329,23 +338,19 @@ def _failed_inside(target: Target, round_at: int, started_at: int, failure: Base
     )
 
 
-def _refusal(status: int, content_type: str) -> Failed | None:
+def _refusal(status: int, headers: Mapping[str, str]) -> Failed | None:
     """Return why a response with this head is not a stream, or `None` if it may be one."""
     if status == 429:  # noqa: PLR2004  # Too Many Requests
         return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}")
     if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
-        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}")
-    media_type = content_type.partition(";")[0].strip().lower()
+        moved = f", moved to {headers['location']}" if headers.get("location") else ""
+        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}")
+    if (coding := headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        return Failed(outcome=Outcome.GARBLED, error=f"the response is compressed ({coding}), although not asked for")
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type in _NOT_A_STREAM:
         return Failed(outcome=Outcome.GARBLED, error=f"the response is {media_type}, not an event stream")
     return None
-
-
-def _stated_error(body: bytes) -> object:
-    try:
-        return parse_json(body).get("error")
-    except ValueError:
-        return None
 
 
 def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> Quality:

@@ -10,9 +10,9 @@ Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is ada
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_common.sse import Event
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.failures import finish
+from isochrone_common.dialects.signals import Finished, Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 
@@ -41,9 +41,8 @@ class Anthropic(Dialect):
             **given(temperature=workload.temperature),
         }
 
-    def interpret(self, event: Event) -> list[Signal]:
-        """See `Dialect.interpret`."""
-        message = parse_json(event.data)
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """See `Dialect.read`."""
         kind = message.get("type")
         if kind == "content_block_delta":
             return self._delta(message.get("delta") or {})
@@ -52,10 +51,11 @@ class Anthropic(Dialect):
         if kind == "message_start":
             return self._usage((message.get("message") or {}).get("usage"), output=False)
         if kind == "message_delta":
-            return self._usage(message.get("usage"), output=True)
+            reason = (message.get("delta") or {}).get("stop_reason")
+            return [*self._usage(message.get("usage"), output=True), *([finish(reason)] if reason else [])]
         if kind == "message_stop":
-            return [Finished("message_stop")]
-        return [in_band_failure(message.get("error"))] if kind == "error" else []
+            return [Finished("message_stop", final=True)]
+        return [] if kind in ("ping", "content_block_stop") else None
 
     @staticmethod
     def _block_start(block: dict[str, Any]) -> list[Signal]:
@@ -63,16 +63,15 @@ class Anthropic(Dialect):
             # Its text may remain empty, but its tokens are counted.
             return [Reasoning(0, summarised=True)]
         # The name of a tool is the first output of its call.
-        name = block.get("name")
-        return [Answer(len(name))] if isinstance(name, str) and name else []
+        return answer(text_of(block.get("name") or block.get("text")))
 
     @staticmethod
     def _delta(delta: dict[str, Any]) -> list[Signal]:
         field = _TEXT_FIELDS.get(delta.get("type", ""), "")
-        chars = len(delta.get(field) or "")
-        if not chars:
-            return []
-        return [Reasoning(chars, summarised=True) if field == "thinking" else Answer(chars)]
+        text = text_of(delta.get(field))
+        if field == "thinking":
+            return [Reasoning(len(text), summarised=True)] if text else []
+        return answer(text)
 
     @staticmethod
     def _usage(usage: Any, *, output: bool) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent

@@ -2,26 +2,22 @@
 
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from isochrone_common.dialects.signals import Failed, Signal
+from isochrone_common.dialects.failures import ERROR_EVENT, in_band_failure, parse_json, stated_failure
+from isochrone_common.dialects.signals import HEAD_CHARS, Answer, Finished, Signal, Unknown
 from isochrone_common.sse import Event
-from isochrone_wire.model import SECOND_US, Outcome, Target
+from isochrone_wire.model import Target
 
 NONCE_CHARS = 12
+_DONE = b"[DONE]"
+# The errors raised for JSON of an unexpected shape: wrong types, missing parts, huge numbers, deep nesting.
+_SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_COUNT = 10_000_000
-_RETRY_INFO = "google.rpc.RetryInfo"
-# Up to eleven days; no provider asks for a longer wait.
-_PROTOBUF_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
-# The names of a rate-limit error at OpenAI, Anthropic, Google, Volcengine, DashScope and AWS, without separators.
-_THROTTLED = re.compile(r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)")
-_SEPARATORS = re.compile(r"[\s._-]+")
-_SECRET_LIKE = re.compile(r"\b(sk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +65,27 @@ class Dialect(ABC):
         """Return the body of the request for this prompt."""
 
     @abstractmethod
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """Return the signals of one JSON object, in order; `None` if it is neither content nor metadata."""
+
     def interpret(self, event: Event) -> list[Signal]:
-        """Return the signals of an event, in order; empty if it has none. Raises `ValueError` if it is malformed."""
+        """Return the signals of an event, in order; empty for a frame without content. Raises nothing."""
+        data = event.data.strip()
+        if not data:
+            return []
+        if data == _DONE:
+            return [Finished("[DONE]", final=True)]
+        try:
+            message = parse_json(data)
+        except ValueError:
+            return [in_band_failure(data.decode(errors="replace"))] if event.name == ERROR_EVENT else [Unknown()]
+        if failure := stated_failure(message, event.name):
+            return [failure]
+        try:
+            signals = self.read(message)
+        except _SHAPE_ERRORS:
+            signals = None
+        return [Unknown()] if signals is None else signals
 
 
 def given(**values: object) -> dict[str, object]:
@@ -91,63 +106,18 @@ def count(value: object) -> int | None:
     return None
 
 
-def parse_json(data: bytes) -> dict[str, Any]:
-    """Parse the JSON object in an event or body. Raises `ValueError`, whose message does not quote the content."""
-    try:
-        parsed = json.loads(data)
-    except ValueError as error:
-        raise ValueError("the stream contains data that is not JSON") from error
-    if not isinstance(parsed, dict):
-        raise ValueError("the stream contains JSON that is not an object")  # noqa: TRY004  # one error for all malformed data
-    return parsed
+def text_of(value: object) -> str:
+    """Return the text of content in any of its forms: a string, a list of parts, an object with a text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(text_of, value))
+    if isinstance(value, dict):
+        names = ("text", "thinking", "content", "summary", "reasoning", "refusal")
+        return next(filter(None, (text_of(value.get(name)) for name in names)), "")
+    return ""
 
 
-def error_sentence(body: bytes) -> str:
-    """Extract one sentence from an error body in any of the known shapes; empty if it has none."""
-    stated = _stated(body)
-    if isinstance(stated, dict):
-        stated = stated.get("message") or stated.get("code") or ""
-    return tidy(str(stated))
-
-
-def stated_wait_us(body: bytes) -> int | None:
-    """Extract the wait in microseconds from an error body, where Google states it (`google.rpc.RetryInfo`)."""
-    return _retry_info_us(_stated(body))
-
-
-def tidy(sentence: str) -> str:
-    """Put a provider's error text on one line, and mask anything that looks like a key."""
-    return _SECRET_LIKE.sub("***", " ".join(sentence.split()))
-
-
-def in_band_failure(error: object) -> Failed:
-    """Build the failure for `{"error": …}` inside a stream of status 200; rate limits become `throttled`."""
-    fields = error if isinstance(error, dict) else {"message": str(error)}
-    words = [str(fields.get(name) or "").lower() for name in ("code", "type", "status")]
-    throttled = any(_THROTTLED.search(_SEPARATORS.sub("", word)) for word in words)
-    sentence = tidy(str(fields.get("message") or " ".join(words).strip() or "no message"))
-    outcome = Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR
-    wait_us = _retry_info_us(fields)
-    return Failed(outcome=outcome, error=f"error inside the stream: {sentence}", retry_after_us=wait_us)
-
-
-def _stated(body: bytes) -> object:
-    """Return the error in a body, an object or a string; empty if there is none."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return ""
-    # Google sends a list with one element.
-    parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
-    if not isinstance(parsed, dict):
-        return ""
-    return parsed.get("error") or parsed.get("detail") or parsed.get("message") or ""
-
-
-def _retry_info_us(error: object) -> int | None:
-    details = error.get("details") if isinstance(error, dict) else None
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, dict) and str(detail.get("@type")).endswith(_RETRY_INFO):
-            delay = _PROTOBUF_DURATION.fullmatch(str(detail.get("retryDelay")))
-            return round(float(delay[1]) * SECOND_US) if delay else None
-    return None
+def answer(text: str) -> list[Signal]:
+    """Return the signal of a piece of the answer, none for an empty one."""
+    return [Answer(len(text), text[:HEAD_CHARS])] if text else []

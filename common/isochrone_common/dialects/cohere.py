@@ -2,14 +2,21 @@
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_common.sse import Event
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.failures import finish, in_band_failure
+from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import COHERE_THINKING
 
-_DONE = b"[DONE]"
-_FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")
+_METADATA = (
+    "message-start",
+    "content-start",
+    "content-end",
+    "tool-call-end",
+    "citation-start",
+    "citation-end",
+    "debug",
+)
 
 
 class Cohere(Dialect):
@@ -30,38 +37,32 @@ class Cohere(Dialect):
             **({} if effort is None else {"thinking": {"type": COHERE_THINKING.get(effort, effort)}}),
         }
 
-    def interpret(self, event: Event) -> list[Signal]:
-        """See `Dialect.interpret`."""
-        if event.data == _DONE:
-            return []
-        message = parse_json(event.data)
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """See `Dialect.read`."""
         kind, delta = message.get("type"), message.get("delta") or {}
         if kind in ("content-delta", "tool-plan-delta", "tool-call-start", "tool-call-delta"):
             return self._content(delta.get("message") or {})
         if kind == "message-end":
             return self._end(delta)
-        # An error event has no type: `{"message": …, "id": …}` or `{"error": …}`.
-        if kind is None and (message.get("message") or message.get("error")):
-            return [in_band_failure(message.get("error") or message)]
-        return []
+        return [] if kind in _METADATA else None
 
     @staticmethod
     def _content(message: dict[str, Any]) -> list[Signal]:
         content, calls = message.get("content") or {}, message.get("tool_calls") or {}
-        reasoning = content.get("thinking") or message.get("tool_plan") or ""
+        reasoning = text_of(content.get("thinking") or message.get("tool_plan"))
         call = calls.get("function") or {}
-        text = content.get("text") or (call.get("name") or "") + (call.get("arguments") or "")
-        return [*([Reasoning(len(reasoning))] if reasoning else []), *([Answer(len(text))] if text else [])]
+        text = text_of(content.get("text")) or text_of(call.get("name")) + text_of(call.get("arguments"))
+        return [*([Reasoning(len(reasoning))] if reasoning else []), *answer(text)]
 
     @staticmethod
     def _end(delta: dict[str, Any]) -> list[Signal]:
-        reason = str(delta.get("finish_reason") or "")
-        if reason in _FAILED:
-            return [in_band_failure({"message": delta.get("error") or reason})]
+        reason = str(delta.get("finish_reason") or "message-end")
+        if delta.get("error"):
+            return [in_band_failure({"message": delta["error"]})]
         tokens = (delta.get("usage") or {}).get("tokens") or {}
         usage = Usage(
             prompt_tokens=count(tokens.get("input_tokens")),
             output_tokens=count(tokens.get("output_tokens")),
             cached_tokens=count((delta.get("usage") or {}).get("cached_tokens")),
         )
-        return [usage, Finished(reason)]
+        return [usage, finish(reason, final=True)]

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_common.sse import Event
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.failures import filtered, finish
+from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import GEMINI_BUDGET, has_budget
+
+_RESPONSE_FIELDS = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"}
 
 
 class Gemini(Dialect):
@@ -27,30 +29,28 @@ class Gemini(Dialect):
             "generationConfig": {"maxOutputTokens": workload.max_output_tokens, **config},
         }
 
-    def interpret(self, event: Event) -> list[Signal]:
-        """See `Dialect.interpret`."""
-        response = parse_json(event.data)
-        if response.get("error"):
-            return [in_band_failure(response["error"])]
-        refused = (response.get("promptFeedback") or {}).get("blockReason")
-        if refused:
-            return [in_band_failure({"message": f"the prompt was blocked: {refused}"})]
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """See `Dialect.read`."""
+        if not _RESPONSE_FIELDS & message.keys():
+            return None
+        if refused := (message.get("promptFeedback") or {}).get("blockReason"):
+            return [filtered(f"the prompt was blocked: {refused}")]
         signals: list[Signal] = []
         ends: list[Signal] = []
-        for candidate in (response.get("candidates") or ())[:1]:
+        for candidate in (message.get("candidates") or ())[:1]:
             signals += [s for part in (candidate.get("content") or {}).get("parts") or () for s in self._part(part)]
             if candidate.get("finishReason"):
-                ends.append(Finished(str(candidate["finishReason"])))
-        return [*signals, *self._usage(response.get("usageMetadata")), *ends]
+                ends.append(finish(candidate["finishReason"]))
+        return [*signals, *self._usage(message.get("usageMetadata")), *ends]
 
     @staticmethod
     def _part(part: dict[str, Any]) -> list[Signal]:
-        text = part.get("text") or ""
+        text = text_of(part.get("text"))
         if not text and part.get("functionCall"):
             text = json.dumps(part["functionCall"])
-        if not text:
-            return []
-        return [Reasoning(len(text), summarised=True) if part.get("thought") else Answer(len(text))]
+        if text and part.get("thought"):
+            return [Reasoning(len(text), summarised=True)]
+        return answer(text)
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent

@@ -9,15 +9,15 @@ which.
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_common.sse import Event
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.failures import filtered, finish, in_band_failure
+from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import SECOND_US, Target
 
-_DONE = b"[DONE]"
 _MAX_SECONDS = 3600
-# Finish reasons that are errors: DeepSeek, Zhipu and OpenRouter report a failed server in this way.
-_FAILED = ("insufficient_system_resource", "network_error", "error")
+_CHUNK_FIELDS = {"choices", "usage", "x_groq", "prompt_filter_results", "prompt_annotations", "base_resp", "timings"}
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
+_THINKING = ("thinking", "reasoning")
 
 
 class OpenAIChat(Dialect):
@@ -38,39 +38,55 @@ class OpenAIChat(Dialect):
             **given(temperature=workload.temperature, reasoning_effort=workload.reasoning_effort),
         }
 
-    def interpret(self, event: Event) -> list[Signal]:
-        """See `Dialect.interpret`."""
-        if event.data == _DONE:
-            return [Finished("[DONE]")]
-        chunk = parse_json(event.data)
-        if chunk.get("error"):
-            return [in_band_failure(chunk["error"])]
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """See `Dialect.read`."""
+        if not _CHUNK_FIELDS & message.keys() and message.get("object") != "chat.completion.chunk":
+            return None
         signals: list[Signal] = []
-        for choice in chunk.get("choices") or ():
+        for choice in message.get("choices") or ():
             signals += self._choice(choice)
-        groq = chunk.get("x_groq") or {}
-        usage = chunk.get("usage") or (groq.get("usage") if isinstance(groq, dict) else None)
+        groq = message.get("x_groq") or {}
+        usage = message.get("usage") or (groq.get("usage") if isinstance(groq, dict) else None)
         if isinstance(usage, dict):
             signals.append(self._usage(usage))
         return signals
 
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
+        if choice.get("error"):
+            return [in_band_failure(choice["error"])]
         delta = choice.get("delta") or {}
-        signals: list[Signal] = []
-        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
-            details = delta.get("reasoning_details") or ()
-            summarised = any(detail.get("type") == "reasoning.summary" for detail in details)
-            signals.append(Reasoning(len(reasoning), summarised=summarised))
-        if text := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
-            signals.append(Answer(len(text)))
+        signals = [*self._reasoning(delta), *self._content(delta.get("content"))]
+        if not signals:
+            signals += answer(self._tool_text(delta))
+        if refusal := text_of(delta.get("refusal")):
+            signals += [*answer(refusal), filtered("refusal")]
         if reason := choice.get("finish_reason"):
-            broken = {"message": f"the provider failed: {reason}"}
-            signals.append(in_band_failure(broken) if reason in _FAILED else Finished(str(reason)))
+            signals.append(finish(reason))
+        return signals
+
+    @staticmethod
+    def _reasoning(delta: dict[str, Any]) -> list[Signal]:
+        details = [one for one in delta.get("reasoning_details") or () if isinstance(one, dict)]
+        text = next(filter(None, (text_of(delta.get(name)) for name in _REASONING_FIELDS)), "")
+        summarised = any(detail.get("type") == "reasoning.summary" for detail in details)
+        return [Reasoning(len(text), summarised=summarised)] if text else []
+
+    @staticmethod
+    def _content(content: object) -> list[Signal]:
+        """Return the signals of a string or, as Mistral sends it, of a list of parts that are thinking or text."""
+        signals: list[Signal] = []
+        for part in content if isinstance(content, list) else [content]:
+            text = text_of(part)
+            if text and isinstance(part, dict) and (part.get("type") in _THINKING or part.get("thinking")):
+                signals.append(Reasoning(len(text)))
+            else:
+                signals += answer(text)
         return signals
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:
         calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
+        calls.append(delta.get("function_call") or {})
         return "".join((call.get("name") or "") + (call.get("arguments") or "") for call in calls)
 
     @staticmethod
@@ -79,8 +95,10 @@ class OpenAIChat(Dialect):
         prompt_details = usage.get("prompt_tokens_details") or {}
         prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
         reasoning = count(output_details.get("reasoning_tokens"))
-        if output is not None and reasoning and usage.get("total_tokens") == (prompt or 0) + output + reasoning:
-            output += reasoning
+        hidden = (count(usage.get("total_tokens")) or 0) - (prompt or 0) - (output or 0)
+        # xAI counts reasoning beside the output; gateways to Gemini state hidden thoughts in the total only.
+        if output is not None and prompt is not None and hidden > 0 and (not reasoning or reasoning == hidden):
+            output, reasoning = output + hidden, hidden
         return Usage(
             prompt_tokens=prompt,
             output_tokens=output,

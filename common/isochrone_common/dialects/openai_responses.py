@@ -4,23 +4,19 @@ The reasoning of most models is hidden, or streamed as a summary. An answer that
 `response.incomplete`, which counts as a normal end.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, count, given, in_band_failure, parse_json
-from isochrone_common.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
-from isochrone_common.sse import Event
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.failures import filtered, finish, in_band_failure
+from isochrone_common.dialects.signals import Finished, Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 
-_DELTAS: dict[str, Callable[[int], Signal]] = {
-    "response.output_text.delta": Answer,
-    "response.refusal.delta": Answer,
-    "response.function_call_arguments.delta": Answer,
-    "response.custom_tool_call_input.delta": Answer,
-    "response.reasoning_text.delta": Reasoning,
-    "response.reasoning_summary_text.delta": partial(Reasoning, summarised=True),
-}
+_ANSWERS = (
+    "response.output_text.delta",
+    "response.function_call_arguments.delta",
+    "response.custom_tool_call_input.delta",
+)
+_REASONING = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -43,23 +39,27 @@ class OpenAIResponses(Dialect):
             **given(reasoning=reasoning, temperature=workload.temperature),
         }
 
-    def interpret(self, event: Event) -> list[Signal]:
-        """See `Dialect.interpret`."""
-        message = parse_json(event.data)
-        kind = message.get("type") or ""
-        if kind in _DELTAS:
-            text = message.get("delta") or ""
-            return [_DELTAS[kind](len(text))] if text else []
+    def read(self, message: dict[str, Any]) -> list[Signal] | None:
+        """See `Dialect.read`."""
+        kind = str(message.get("type") or "")
+        if kind in _ANSWERS:
+            return answer(text_of(message.get("delta")))
+        if kind in _REASONING:
+            text = text_of(message.get("delta"))
+            return [Reasoning(len(text), summarised="summary" in kind)] if text else []
+        if kind == "response.refusal.delta":
+            return [*answer(text_of(message.get("delta"))), filtered("refusal")]
         if kind == "response.output_item.added":
             # The name of a tool is the first output of its call.
-            name = (message.get("item") or {}).get("name")
-            return [Answer(len(name))] if isinstance(name, str) and name else []
-        if kind == "error":
-            return [in_band_failure(message.get("error") or message)]
+            return answer(text_of((message.get("item") or {}).get("name")))
         response = message.get("response") or {}
-        if kind == "response.failed":
-            return [in_band_failure(response.get("error"))]
-        return [*self._usage(response.get("usage")), Finished(kind)] if kind in _ENDS else []
+        if kind in ("response.failed", "response.cancelled"):
+            return [in_band_failure(response.get("error") or {"message": kind})]
+        if kind in _ENDS:
+            reason = (response.get("incomplete_details") or {}).get("reason")
+            end = finish(reason, final=True) if reason else Finished(kind, final=True)
+            return [*self._usage(response.get("usage")), end]
+        return [] if kind.startswith("response.") or kind in ("ping", "keepalive") else None
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent

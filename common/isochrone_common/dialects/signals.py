@@ -1,8 +1,10 @@
 """Signals, which dialects make of the events of a stream, and the measurement consumes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isochrone_wire.model import Outcome, RateLimit
+
+HEAD_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,10 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A piece of the answer or of a tool call, `chars` characters long."""
+    """A piece of the answer or of a tool call, `chars` characters long; `head` has the first `HEAD_CHARS` of them."""
 
     chars: int
+    head: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +52,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The dialect's terminal marker."""
+    """A terminal marker. Some servers send a finish reason with every chunk, so only a `final` one ends the answer."""
 
     reason: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A frame that is understood as neither content nor metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,4 +73,4 @@ class Failed:
     retry_after_us: int | None = None
 
 
-Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Failed
+Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Unknown | Failed

@@ -7,7 +7,8 @@ import pytest
 
 from isochrone_agent.probe.measurement import Measurement
 from isochrone_common.dialects import DIALECTS, Quirks
-from isochrone_common.dialects.base import NO_QUIRKS, error_sentence, in_band_failure, make_nonce, stated_wait_us
+from isochrone_common.dialects.base import NO_QUIRKS, make_nonce
+from isochrone_common.dialects.failures import error_sentence, in_band_failure, stated_wait_us
 from isochrone_common.dialects.providers import CATALOGUE, Provider, quirks_of
 from isochrone_common.dialects.signals import Failed, Opened, Sent
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
@@ -57,7 +58,7 @@ def test_every_dialect_has_its_transcripts(name: str) -> None:
     """A dialect without a success, a broken stream and an error inside it is not covered by the laws above."""
     outcomes = {case.outcome for case in EVERY if case.dialect == name}
     assert {Outcome.OK, Outcome.TRUNCATED} < outcomes
-    assert outcomes & {Outcome.HTTP_ERROR, Outcome.THROTTLED}
+    assert outcomes & {Outcome.STREAM_ERROR, Outcome.THROTTLED}
 
 
 def request(
@@ -269,7 +270,7 @@ def test_a_wait_inside_a_stream() -> None:
 )
 def test_a_throttle_has_many_names(error: object, throttled: bool) -> None:  # noqa: FBT001  # a case
     """A rate limit inside a stream is recognised by its code, type or status, not by its message."""
-    assert in_band_failure(error).outcome is (Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR)
+    assert in_band_failure(error).outcome is (Outcome.THROTTLED if throttled else Outcome.STREAM_ERROR)
 
 
 @pytest.mark.parametrize(

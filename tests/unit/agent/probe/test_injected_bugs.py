@@ -20,8 +20,8 @@ UNIT_TESTS = Path(__file__).parents[2]
 
 
 def laws(name: str) -> ModuleType:
-    """Load another test module of the agent by its name."""
-    spec = importlib.util.spec_from_file_location(f"laws_{name}", next(UNIT_TESTS.rglob(f"{name}.py")))
+    """Load another module of unit tests by its path."""
+    spec = importlib.util.spec_from_file_location(f"laws_{Path(name).name}", UNIT_TESTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -90,11 +90,11 @@ def the_transcript(name: str) -> Any:
 
 
 def dialect_law(transcript: str) -> Callable[[], None]:
-    return lambda: laws("test_dialects").test_each_shape_comes_to_its_sample(the_transcript(transcript))
+    return lambda: laws("wire/test_dialects").test_each_shape_comes_to_its_sample(the_transcript(transcript))
 
 
 def stamp_law() -> None:
-    module = laws("test_socket_observer")
+    module = laws("agent/probe/test_socket_observer")
     vars(module)["read_stamp"] = socket_observer.read_stamp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
@@ -103,13 +103,13 @@ def stamp_law() -> None:
 
 
 CASES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = {
-    "role delta counted": (count_the_role, lambda: laws("test_dialects").test_the_role_is_not_a_token()),
-    "chunk = token": (count_chunks, lambda: laws("test_measurement").test_a_chunk_is_not_a_token()),
+    "role delta counted": (count_the_role, lambda: laws("wire/test_dialects").test_the_role_is_not_a_token()),
+    "chunk = token": (count_chunks, lambda: laws("agent/probe/test_measurement").test_a_chunk_is_not_a_token()),
     "usage ignored": (ignore_usage, dialect_law("openai")),
     "wall clock": (trust_the_wall_clock, stamp_law),
     "first chunk kept": (
         keep_the_first_chunk,
-        lambda: laws("test_measurement").test_a_bundled_first_chunk_is_taken_out_by_its_share(),
+        lambda: laws("agent/probe/test_measurement").test_a_bundled_first_chunk_is_taken_out_by_its_share(),
     ),
     "in-band error forgiven": (forgive_errors_inside, dialect_law("in-band-error")),
     "cut stream a success": (forget_the_end, dialect_law("cut")),

@@ -1,7 +1,6 @@
 """The state machine of one probe, and the metrics of its sample."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -9,23 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent.probe.measurement import (
-    _NEXT,
     KERNEL_RESOLUTION_NS,
     ONLY_HIDDEN_REASONING,
     USER_RESOLUTION_NS,
     ChunkSeries,
     Connection,
-    IllegalSignal,
     Measurement,
     ReasoningVisibility,
-    State,
     chunk_gaps,
     count_tokens,
     speed_is_defined,
     time_resolution_ns,
     tokens_per_second,
 )
-from isochrone_common.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_common.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Unknown, Usage
 from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
 
 MS = 1_000_000
@@ -39,13 +35,6 @@ SIGNALS: list[Signal] = [
     Finished("stop"),
     Failed(outcome=Outcome.STALLED, error="silence"),
 ]
-PATH_TO: dict[State, list[Signal]] = {
-    State.IDLE: [],
-    State.SENT: [Sent()],
-    State.OPEN: [Sent(), Opened(status=200)],
-    State.STREAMING: [Sent(), Opened(status=200), Answer(4)],
-    State.DONE: [Sent(), Opened(status=200), Answer(4), Finished("stop")],
-}
 
 
 def measured(*signals: tuple[int, Signal]) -> Measurement:
@@ -67,25 +56,47 @@ def stream(*answers: tuple[int, int], tokens: int | None = None) -> Sample:
     return sample_of((0, Sent()), (0, Opened(status=200)), *signals, *end)
 
 
+TOKENS: list[tuple[int, Signal]] = [(0, Sent()), (1, Opened(status=200)), (10, Answer(4)), (20, Answer(4))]
+FAILURE = Failed(outcome=Outcome.STREAM_ERROR, error="out of memory")
+
+
 @pytest.mark.parametrize(
-    ("state", "signal"), list(product(State, SIGNALS)), ids=lambda v: getattr(v, "value", type(v).__name__)
+    ("what", "then", "outcome", "chunks"),
+    [
+        ("tokens after the final marker", [Finished("[DONE]", final=True), Answer(4)], Outcome.OK, 2),
+        ("an error after the final marker", [Finished("[DONE]", final=True), FAILURE], Outcome.OK, 2),
+        ("an error after a complete answer", [Finished("stop"), FAILURE], Outcome.OK, 2),
+        ("a finish reason in each chunk", [Finished("stop"), Answer(4), Finished("stop")], Outcome.OK, 3),
+        ("a finish reason, then more", [Finished("stop"), Answer(4)], Outcome.TRUNCATED, 3),
+        ("an error between tokens", [FAILURE, Answer(4), Finished("[DONE]", final=True)], Outcome.STREAM_ERROR, 3),
+        ("an unknown frame", [Unknown(), Finished("stop")], Outcome.OK, 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_transitions(state: State, signal: Signal) -> None:
-    """Each signal moves each state as the table says, or raises an error that names both."""
-    measurement = measured(*[(0, step) for step in PATH_TO[state]])
-    assert measurement.state is state
-    if (state, type(signal)) in _NEXT:
-        measurement.observe(signal, 0)
-        assert measurement.state is _NEXT[state, type(signal)]
-    else:
-        with pytest.raises(IllegalSignal, match=f"{type(signal).__name__}.*{state.value}"):
-            measurement.observe(signal, 0)
+def test_what_ends_an_answer(what: str, then: list[Signal], outcome: Outcome, chunks: int) -> None:
+    """Only a marker that nothing contradicts ends an answer, and nothing after a complete answer changes it."""
+    sample = sample_of(*TOKENS, *[(30, signal) for signal in then])
+    assert (sample.outcome, sample.chunks) == (outcome, chunks), what
 
 
-def test_tokens_after_the_end_are_refused() -> None:
-    """An answer after the terminal marker is not part of the stream."""
-    assert (State.DONE, Answer) not in _NEXT
-    assert _NEXT[State.DONE, Usage] is State.DONE
+def test_a_failed_stream_has_no_speed() -> None:
+    """The tokens before a failure are counted, but are no speed of an answer."""
+    tokens: list[tuple[int, Signal]] = [(100 * n, Answer(4)) for n in range(1, 11)]
+    end: list[tuple[int, Signal]] = [(1000, Usage(output_tokens=10)), (1000, FAILURE)]
+    sample = sample_of((0, Sent()), (0, Opened(status=200)), *tokens, *end)
+    assert (sample.output_tokens, sample.tokens_per_second) == (10, None)
+
+
+@pytest.mark.parametrize("head", ["<think>", "\n<think", "<|channel|>analysis", "[THINK]"])
+def test_reasoning_inside_the_content_hides_the_begin_of_the_answer(head: str) -> None:
+    """With the marker of a reasoning in the content, also one that is split, TTFAT is unknown and TTFT is not."""
+    pieces: list[tuple[int, Signal]] = [
+        (10, Answer(2, head[:2])),
+        (20, Answer(len(head) - 2, head[2:])),
+        (30, Answer(4, "text")),
+    ]
+    sample = sample_of((0, Sent()), (1, Opened(status=200)), *pieces, (40, Finished("stop")))
+    assert (sample.outcome, sample.ttft_us, sample.ttfat_us) == (Outcome.OK, 10_000, None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(SIGNALS)), max_size=12))
@@ -93,10 +104,7 @@ def test_a_sample_can_always_be_taken(steps: list[tuple[int, Signal]]) -> None:
     """Any signals in any order yield a sample without negative or unordered durations."""
     measurement = Measurement()
     for at_ms, signal in steps:
-        try:
-            measurement.observe(signal, at_ms * MS)
-        except IllegalSignal:
-            break
+        measurement.observe(signal, at_ms * MS)
     sample = measurement.sample(target_id=1, round_at=0, dispatched_at=0)
     known = [t for t in (sample.ttft_us, sample.e2e_us) if t is not None]
     assert all(t >= 0 for t in known)
@@ -229,7 +237,7 @@ def test_hidden_reasoning_is_no_token() -> None:
     thought = sample_of(*signals, (200, Answer(4)), (200, Finished()))
     assert (thought.ttft_us, thought.chunks, thought.outcome) == (200_000, 1, Outcome.OK)
     silent = sample_of(*signals, (200, Usage(output_tokens=200)), (200, Finished()))
-    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ONLY_HIDDEN_REASONING, 0)
+    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.EMPTY, ONLY_HIDDEN_REASONING, 0)
 
 
 def test_estimates_are_labelled() -> None:
