@@ -3,8 +3,8 @@
 The laws:
 
 1. Every signal is legal in every state. After a final terminal marker only usage counts: nothing that arrives after a
-   complete answer changes it. Content after a finish reason shows that the server sends one with every chunk; the
-   answer is then complete with the last one.
+   complete answer changes it. A finish reason before the first content ends nothing. Content after a later one shows
+   that the server sends one with every chunk, so an error may still follow.
 2. Times are arguments, in nanoseconds of one monotonic clock. A time earlier than its predecessor is raised to it, so
    intervals are never negative.
 3. `sample()` is total: it may be called at any time, and the outcome follows from the progress of the stream.
@@ -232,6 +232,7 @@ class Measurement:
         self.summarised = False
         self.first_answer_tokens: int | None = None
         self._answer_head = ""
+        self._is_contradicted = False
         self._latest_ns = 0
 
     def __repr__(self) -> str:
@@ -277,13 +278,13 @@ class Measurement:
                 self.reason = reason if not is_final or not self.reason else self.reason
             case Unknown():
                 self.frames_unknown += 1
-            case Failed() if not self.finished:
+            case Failed() if not self.finished or self._is_contradicted:
                 # The first failure is the cause; later ones are its consequences.
                 self.failed = self.failed or signal
 
     def _add_content(self, chars: int, at_ns: int) -> None:
+        self.finished, self._is_contradicted = self.finished and bool(self.chunk_ns), self.finished
         self.content.add(chars, at_ns)
-        self.finished = False
 
     @property
     def reasons_inline(self) -> bool:

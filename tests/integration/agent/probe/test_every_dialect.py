@@ -16,7 +16,17 @@ QUICK = Timeouts(connect_us=10_000_000, first_token_us=1_000_000, gap_us=500_000
 PATIENT = Timeouts(connect_us=10_000_000, first_token_us=20_000_000, gap_us=20_000_000, total_us=60_000_000)
 FINE = [
     *("none", "slow-headers", "crlf", "cr", "comments", "bundled-first", "one-chunk", "null-content", "byte-by-byte"),
-    *("split-code-points", "no-usage", "no-done", "usage-in-choice", "absurd-usage", "reasoning", "tool-call"),
+    *(
+        "split-code-points",
+        "no-usage",
+        "no-done",
+        "usage-in-choice",
+        "absurd-usage",
+        "reasoning",
+        "tool-call",
+        "garbage",
+    ),
+    *("invalid-utf8", "after-end"),
 ]
 BROKEN = {
     "401": (Outcome.HTTP_ERROR, "HTTP 401"),
@@ -33,15 +43,12 @@ BROKEN = {
     "cut": (Outcome.TRUNCATED, "closed the connection in the middle"),
     "reset": (Outcome.TRUNCATED, "closed the connection in the middle"),
     "truncated": (Outcome.TRUNCATED, "without its terminal marker"),
-    "in-band-error": (Outcome.HTTP_ERROR, "error inside the stream"),
-    "in-band-error-first": (Outcome.HTTP_ERROR, "error inside the stream"),
-    "garbage": (Outcome.GARBLED, "not JSON"),
-    "invalid-utf8": (Outcome.GARBLED, "not JSON"),
+    "in-band-error": (Outcome.STREAM_ERROR, "error inside the stream"),
+    "in-band-error-first": (Outcome.STREAM_ERROR, "error inside the stream"),
     "huge-line": (Outcome.GARBLED, "longer than"),
-    "role-only": (Outcome.GARBLED, "without a single token"),
-    "after-end": (Outcome.GARBLED, "unexpected Answer in the state 'done'"),
+    "role-only": (Outcome.EMPTY, "without a single token"),
 }
-PARTIAL = ("stall", "cut", "reset", "truncated", "in-band-error", "garbage", "huge-line")
+PARTIAL = ("stall", "cut", "reset", "truncated", "in-band-error", "huge-line")
 # The faults that end with a timeout.
 ENDLESS = ("silence", "headers-only", "stall", "endless-comments")
 

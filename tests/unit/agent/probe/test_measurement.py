@@ -67,7 +67,13 @@ FAILURE = Failed(outcome=Outcome.STREAM_ERROR, error="out of memory")
         ("an error after the final marker", [Finished("[DONE]", final=True), FAILURE], Outcome.OK, 2),
         ("an error after a complete answer", [Finished("stop"), FAILURE], Outcome.OK, 2),
         ("a finish reason in each chunk", [Finished("stop"), Answer(4), Finished("stop")], Outcome.OK, 3),
-        ("a finish reason, then more", [Finished("stop"), Answer(4)], Outcome.TRUNCATED, 3),
+        ("a finish reason, then more", [Finished("stop"), Answer(4)], Outcome.OK, 3),
+        (
+            "a finish reason in each chunk, then an error",
+            [Finished("stop"), Answer(4), FAILURE],
+            Outcome.STREAM_ERROR,
+            3,
+        ),
         ("an error between tokens", [FAILURE, Answer(4), Finished("[DONE]", final=True)], Outcome.STREAM_ERROR, 3),
         ("an unknown frame", [Unknown(), Finished("stop")], Outcome.OK, 2),
     ],
@@ -77,6 +83,13 @@ def test_what_ends_an_answer(what: str, then: list[Signal], outcome: Outcome, ch
     """Only a marker that nothing contradicts ends an answer, and nothing after a complete answer changes it."""
     sample = sample_of(*TOKENS, *[(30, signal) for signal in then])
     assert (sample.outcome, sample.chunks) == (outcome, chunks), what
+
+
+def test_a_finish_reason_before_the_first_token_ends_nothing() -> None:
+    """Translators of Gemini send an empty chunk with STOP before the answer."""
+    begin: list[tuple[int, Signal]] = [(0, Sent()), (1, Opened(status=200)), (2, Finished("STOP")), (10, Answer(4))]
+    assert sample_of(*begin).outcome is Outcome.TRUNCATED
+    assert sample_of(*begin, (20, Finished("STOP"))).outcome is Outcome.OK
 
 
 def test_a_failed_stream_has_no_speed() -> None:
