@@ -317,6 +317,7 @@ class Sample:
     first_chunk_tokens: int | None = None
     chunks: int = 0
     output_chars: int = 0
+    frames_unknown: int = 0
     token_source: TokenSource | None = None
 
     rtt_us: int | None = None

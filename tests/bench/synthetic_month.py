@@ -31,6 +31,7 @@ HTTP_ERROR, TIMED_OUT, THROTTLED, RATE_LIMITED = 0.005, 0.003, 0.005, 0.5
 _TYPES = {"int8": ">i8", "int4": ">i4", "float8": ">f8", "timestamptz": ">i8"}
 _EVERY = (
     "target_id round_at vantage_id epoch seq idx region received_at outcome dispatched_at late_us chunks output_chars"
+    " frames_unknown"
     " quality dns_us tcp_us tls_us rtt_us rtt_min_us retransmits remote_address edge loop_lag_us clock_offset_us"
     " clock_uncertainty_us traits"
 )

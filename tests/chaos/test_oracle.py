@@ -21,8 +21,8 @@ KEYS = [Key(7, 1_000_000 * number) for number in range(5)]
 ALL = Counter(KEYS)
 INSERT = """
 insert into sample_late (target_id, round_at, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at,
-                         late_us, chunks, output_chars, quality, traits, reason)
-values (%s, to_timestamp(%s::numeric / 1000000), 1, 1, 1, %s, 'here', now(), 'ok', now(), 0, 0, 0, 0, 0, 'a test')
+                         late_us, chunks, output_chars, frames_unknown, quality, traits, reason)
+values (%s, to_timestamp(%s::numeric / 1000000), 1, 1, 1, %s, 'here', now(), 'ok', now(), 0, 0, 0, 0, 0, 0, 'a test')
 """
 AGAIN = "insert into sample_late select (jsonb_populate_record(s, '{\"seq\": 2}')).* from sample_late s where idx = 3"
 SET_ASIDE = "update sample_late set reason = 'already_stored' where idx = 3"

@@ -168,6 +168,9 @@ _EXPLANATIONS = {
     Outcome.STALLED: "The stream stalled in the middle of the answer.",
     Outcome.TRUNCATED: "The stream ended before its terminal marker.",
     Outcome.GARBLED: "The response is not a stream of this dialect; check --base-url (it usually ends in /v1).",
+    Outcome.STREAM_ERROR: "The provider reported an error inside the stream; see its message above.",
+    Outcome.FILTERED: "A content filter of the provider ended or refused the answer; another prompt may pass.",
+    Outcome.EMPTY: "The stream was complete, but had no token.",
 }
 _FLAGS = {
     Quality.LAGGED: "this machine was busy, and received bytes waited for more than 5 ms before they were read",
@@ -178,7 +181,9 @@ _FLAGS = {
     Quality.REUSED: "the connection of the run before was used, so there is no dns, tcp and tls",
     Quality.USER_STAMPS: "without receive timestamps of the kernel, the times include the wait for this process",
 }
-_ZERO_TOKENS = "tokens 0: the provider's usage counts no output tokens although it sent text, so there is no tok/s"
+_UNCOUNTED = "no tok/s: the provider does not count the tokens of the visible text apart from hidden reasoning"
+_TOO_SHORT = "no tok/s: the answer has no token after its first chunk"
+_UNKNOWN_FRAMES = "frames unknown: the stream had {} frames that are neither content nor metadata of this dialect"
 # The ends of the errors that suggest another scheme.
 _OTHER_SCHEME = ("try http://", "try https://")
 _WRONG_SCHEME = "The scheme of --base-url may not fit the port; see the outcome above."
@@ -217,13 +222,22 @@ def _wrapped(text: str, width: int, *, indent: str = "", then: str | None = None
 
 
 def summary(samples: Sequence[Sample]) -> list[str]:
-    """Summarise the runs: medians, and one sentence for each kind of failure, each flag and a count of 0 tokens."""
+    """Summarise the runs: medians, and one sentence for each kind of failure, each flag and each missing speed."""
     succeeded = [sample for sample in samples if sample.outcome is Outcome.OK]
     by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
     explained = dict.fromkeys(filter(None, map(_explanation, by_outcome)))
     flags = [f"{flag.labels[0]}: {text}" for flag, text in _FLAGS.items() if any(flag in s.quality for s in samples)]
-    zero = [_ZERO_TOKENS] if any(sample.output_tokens == 0 and sample.output_chars for sample in samples) else []
-    return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *zero]
+    speeds = dict.fromkeys(filter(None, map(_missing_speed, succeeded)))
+    unknown = sum(sample.frames_unknown for sample in samples)
+    frames = [_UNKNOWN_FRAMES.format(unknown)] if unknown else []
+    return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *speeds, *frames]
+
+
+def _missing_speed(sample: Sample) -> str:
+    """Return why a success has no speed; empty if it has one, or if a flag says it."""
+    if sample.tokens_per_second is not None or Quality.BUFFERED in sample.quality:
+        return ""
+    return _UNCOUNTED if sample.first_chunk_tokens is None else _TOO_SHORT
 
 
 def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
@@ -243,7 +257,7 @@ def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
 def _explanation(sample: Sample) -> str:
     """Explain the outcome of a run; empty for a success."""
     error = sample.error or ""
-    if error == ONLY_HIDDEN_REASONING:
+    if error.startswith(ONLY_HIDDEN_REASONING):
         return _HIDDEN_REASONING
     if error.endswith(_OTHER_SCHEME):
         return _WRONG_SCHEME

@@ -344,6 +344,7 @@ class Measurement:
             first_chunk_tokens=tokens.first_chunk,
             chunks=len(self.chunk_ns),
             output_chars=self.content.chars,
+            frames_unknown=self.frames_unknown,
             token_source=tokens.source,
             provider_us=self.usage.provider_us if opened.provider_us is None else opened.provider_us,
             edge=opened.edge,

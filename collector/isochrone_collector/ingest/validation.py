@@ -41,7 +41,7 @@ MIN_INSTANT_AT = 1_735_689_600_000_000
 
 _MEASURED_FIELDS = {field.name for field in fields(Sample)}
 _DURATIONS = {name for name in _MEASURED_FIELDS if name.endswith("_us")}
-_COUNTS = (_MEASURED_FIELDS & {"chunks", "output_chars", "stalls", "retransmits", "quality"}) | {
+_COUNTS = (_MEASURED_FIELDS & {"chunks", "output_chars", "frames_unknown", "stalls", "retransmits", "quality"}) | {
     name for name in _MEASURED_FIELDS if name.endswith("_tokens")
 }
 BOUNDS: Mapping[str, tuple[float, float]] = {

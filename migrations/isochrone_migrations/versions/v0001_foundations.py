@@ -181,6 +181,7 @@ CREATE TABLE sample (
     first_chunk_tokens integer,
     chunks integer NOT NULL,
     output_chars integer NOT NULL,
+    frames_unknown integer DEFAULT 0 NOT NULL,
     token_source text,
     rtt_us bigint,
     rtt_min_us bigint,

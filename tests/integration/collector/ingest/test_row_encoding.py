@@ -32,7 +32,7 @@ def within(low: float, high: float) -> st.SearchStrategy[int]:
 OF_FIELD: dict[str, st.SearchStrategy[Any]] = {
     **{name: st.none() | within(*bounds) for name, bounds in BOUNDS.items()},
     **{name: st.none() | st.floats(*BOUNDS[name]) for name in ("tokens_per_second", "cost_usd")},
-    **{name: within(*BOUNDS[name]) for name in ("late_us", "chunks", "output_chars")},
+    **{name: within(*BOUNDS[name]) for name in ("late_us", "chunks", "output_chars", "frames_unknown")},
     **{
         name: st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=most)
         for name, most in LENGTHS.items()

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -85,11 +86,26 @@ def test_each_flag_is_explained_once() -> None:
         )
 
 
-@pytest.mark.parametrize(("counted", "chars", "expected"), [(0, 800, 1), (0, 0, 0), (20, 800, 0), (None, 800, 0)])
-def test_a_count_of_zero_tokens_has_a_reason(counted: int | None, chars: int, expected: int) -> None:
-    """A provider that streams text and counts 0 tokens is the reason of `tokens 0` and of the missing speed."""
-    sample = replace(UNCOUNTED, output_tokens=counted, output_chars=chars)
-    assert sum("counts no output tokens" in line for line in probe_report.summary([sample])) == expected
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"tokens_per_second": 50.0}, None),
+        ({"first_chunk_tokens": None}, "apart from hidden reasoning"),
+        ({"first_chunk_tokens": 1}, "no token after its first chunk"),
+        ({"quality": Quality.BUFFERED}, None),
+    ],
+)
+def test_a_missing_speed_has_a_reason(fields: dict[str, Any], reason: str | None) -> None:
+    """A success without a speed says why, unless a flag does."""
+    sample = replace(FINE, **{"tokens_per_second": None, "quality": Quality.CLEAN, **fields})
+    found = [line for line in probe_report.summary([sample]) if line.startswith("no tok/s")]
+    assert [reason in line for line in found if reason] == [True] * bool(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_unknown_frames_are_counted() -> None:
+    """Frames that are neither content nor metadata are in the summary."""
+    assert any("had 3 frames" in line for line in probe_report.summary([replace(FINE, frames_unknown=3)]))
 
 
 FLAGGED = replace(FINE, quality=Quality.LAGGED | Quality.BUFFERED, e2e_us=6_743_000, dns_us=12_300, rtt_us=250)

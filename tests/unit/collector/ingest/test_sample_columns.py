@@ -46,6 +46,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "late_us": NUMBER,
     "chunks": NUMBER,
     "output_chars": NUMBER,
+    "frames_unknown": NUMBER,
     "token_source": st.sampled_from([None, "usage", "estimated"]),
     "ratelimit": maybe(st.builds(RateLimit, **{name: maybe(NUMBER) for name in RateLimit.__slots__})),
     **{name: maybe(TEXT) for name in TEXTS},
@@ -183,7 +184,7 @@ def test_no_bytes_that_protobuf_refuses_are_decoded(content: bytes) -> None:
         decode_push(push_of([sample + content]), NOW_AT).decode_columns()
 
 
-@pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("number", [0, 17, 99, -1, 2**31 - 1, -(2**31)])
 def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
     """A number without a known outcome is never taken for a known one."""
     sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
