@@ -87,7 +87,9 @@ class OpenAIChat(Dialect):
     def _tool_text(delta: dict[str, Any]) -> str:
         calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
         calls.append(delta.get("function_call") or {})
-        return "".join((call.get("name") or "") + (call.get("arguments") or "") for call in calls)
+        audio = delta.get("audio") or {}
+        spoken = text_of(audio.get("transcript") or audio.get("data"))
+        return "".join(text_of(call.get("name")) + text_of(call.get("arguments")) for call in calls) + spoken
 
     @staticmethod
     def _usage(usage: dict[str, Any]) -> Usage:

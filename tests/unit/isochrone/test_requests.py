@@ -125,7 +125,7 @@ def chat(**delta: object) -> dict[str, object]:
         ("openai-chat", {"choices": []}, WAITING),
         ("openai-chat", chat(content="Hi"), CONTENT),
         ("openai-chat", chat(reasoning_content="Hm"), CONTENT),
-        ("openai-chat", chat(tool_calls=[{}]), CONTENT),
+        ("openai-chat", chat(tool_calls=[{"function": {"name": "pay"}}]), CONTENT),
         ("openai-chat", {"choices": [{"delta": {}, "finish_reason": "stop"}]}, CONTENT),
         ("openai-chat", {"choices": [{"delta": {}, "finish_reason": "network_error"}]}, FAILED),
         ("openai-chat", {"error": {"message": "overloaded"}}, FAILED),
@@ -140,7 +140,7 @@ def chat(**delta: object) -> dict[str, object]:
         ("anthropic", {"type": "ping"}, WAITING),
         ("anthropic", {"type": "content_block_start", "content_block": {"type": "text", "text": ""}}, WAITING),
         ("anthropic", {"type": "content_block_start", "content_block": {"type": "tool_use", "name": "pay"}}, CONTENT),
-        ("anthropic", {"type": "content_block_delta"}, CONTENT),
+        ("anthropic", {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Hi"}}, CONTENT),
         ("anthropic", {"type": "message_stop"}, CONTENT),
         ("anthropic", {"type": "error"}, FAILED),
     ],
@@ -150,10 +150,25 @@ def test_what_a_message_is(dialect: str, message: dict[str, object], progress: P
     assert FirstContent(dialect).receive(b"data: " + json.dumps(message).encode() + b"\n\n") is progress
 
 
-@pytest.mark.parametrize("data", [b"data: [DONE]\n\n", b"data: {garbage\n\n", b"data: 1\n\n", b"x" * 2_000_000])
-def test_what_cannot_be_read_is_passed_on(data: bytes) -> None:
-    """The SDK judges it, as without this client."""
-    assert FirstContent("openai-chat").receive(data) is CONTENT
+@pytest.mark.parametrize(
+    ("data", "progress"),
+    [
+        (b"data: [DONE]\n\n", CONTENT),
+        (b"x" * 2_000_000, CONTENT),
+        (b"data:\n\n", WAITING),
+        (b"event: ping\ndata:\n\n", WAITING),
+        (b"data: {garbage\n\n", WAITING),
+        (b"data: 1\n\n", WAITING),
+        (b'data: {"choices": 7}\n\n', WAITING),
+        (b'data: {"choices":[{"delta":{},"finish_reason":"content_filter"}]}\n\n', CONTENT),
+        (b'event: error\ndata: {"code":500,"details":"worker died"}\n\n', FAILED),
+        (b'error: {"code":400,"message":"too long"}\n\n', FAILED),
+        (b'{"error": {"message": "quota exceeded", "code": 429}}\n', FAILED),
+    ],
+)
+def test_what_a_frame_is(data: bytes, progress: Progress) -> None:
+    """Only tokens, a regular end and what is too large to judge are passed on; a filter would refuse again."""
+    assert FirstContent("openai-chat").receive(data) is progress
 
 
 @pytest.mark.parametrize("cut", range(60))

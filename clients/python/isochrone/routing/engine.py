@@ -22,10 +22,12 @@ from isochrone.routing import requests
 from isochrone.routing.attempts import HedgePlan, plan_hedge
 from isochrone.routing.requests import FirstContent, Headers, Progress, ProviderRequest
 from isochrone.routing.routes import Routes
+from isochrone_common.sse import UNFRAMED_BYTES
 from isochrone_wire.durations import SECOND_US
 from isochrone_wire.routes import RouteEntry, RouteTable
 
 _THROTTLED = 429
+_FIRST_REFUSAL = 300
 _ERRORS_FROM = 400
 _SERVER_ERRORS = (408, *range(500, 600))
 # Refusals of a key, or for want of payment: failures of a member with its own key.
@@ -235,7 +237,7 @@ def _addressed(outgoing: Outgoing, request: ProviderRequest, entry: RouteEntry, 
 async def _read_ahead(response: Incoming, request: ProviderRequest, entry: RouteEntry) -> Attempt:
     """Read a stream up to its first content, and any other answer to its end; a failure before is the attempt's."""
     is_stream = _is_event_stream(response.headers)
-    if request.is_streamed and not is_stream:
+    if response.status >= _FIRST_REFUSAL:  # the caller's own error
         return Attempt(entry, response)
     finder, held, size = FirstContent(request.dialect), list[bytes](), 0
     progress, is_ended = Progress.WAITING, True
@@ -243,14 +245,17 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
         async for data in response.rest:
             held.append(data)
             size += len(data)
-            progress = finder.receive(data) if is_stream else Progress.WAITING
-            if progress is not Progress.WAITING or size > _MOST_HELD_BYTES:
+            progress = finder.receive(data)
+            most = _MOST_HELD_BYTES if is_stream or not request.is_streamed else UNFRAMED_BYTES
+            if progress is not Progress.WAITING or size > most:
                 is_ended = False
                 break
     except _RETRIABLE as error:
         await response.aclose()
         return Attempt(entry, error=error, is_failed=True)
-    is_failed = progress is Progress.FAILED or (is_stream and is_ended)
+    if is_ended:
+        progress = finder.end()
+    is_failed = progress is Progress.FAILED or (is_stream and progress is Progress.WAITING and is_ended)
     return Attempt(entry, replace(response, held=tuple(held)), is_failed=is_failed)
 
 

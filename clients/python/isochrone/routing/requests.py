@@ -4,13 +4,17 @@ The model of a request is the name of a route. Only the model, the address and t
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.failures import unframed_failure
+from isochrone_common.dialects.signals import Answer, Failed, Finished, Reasoning, Signal
 from isochrone_common.sse import Event, SseDecoder, SseOverflow
+from isochrone_wire.model import Outcome
 from isochrone_wire.routes import RouteEntry
 
 Headers = list[tuple[bytes, bytes]]
@@ -22,10 +26,6 @@ _KEY_HEADERS = (
 )
 _REPLACED = (b"host", b"content-length", b"transfer-encoding", b"cookie")
 _TOOLS = ("tools", "functions", "mcp_servers")
-# Finish reasons that are errors of the provider.
-_FAILED_REASONS = ("insufficient_system_resource", "network_error", "error")
-_CHAT_CONTENT = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio")
-_OUTPUT_ENDS = ("response.completed", "response.incomplete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,63 +118,38 @@ class Progress(Enum):
 
 
 class FirstContent:
-    """The progress of one stream in a dialect, up to its first content or failure."""
+    """The progress of one stream in a dialect, up to its first content or failure, by the knowledge of the agent."""
 
     def __init__(self, dialect: str) -> None:
-        self._judge = _JUDGES[dialect]
+        self._dialect = DIALECTS[dialect]
         self._decoder = SseDecoder()
 
     def receive(self, data: bytes) -> Progress:
-        """Feed the next bytes. What cannot be read counts as content: the caller judges it."""
+        """Feed the next bytes. Frames without content, and those that are not understood, are no progress."""
         try:
             events = self._decoder.receive(data)
         except SseOverflow:
+            return Progress.CONTENT  # the caller judges it
+        return self._judge(events)
+
+    def end(self) -> Progress:
+        """Judge what the end of the stream completes."""
+        return self._judge(self._decoder.end())
+
+    def _judge(self, events: Iterable[Event]) -> Progress:
+        signals = (signal for event in events for signal in self._dialect.interpret(event))
+        found = next((progress for signal in signals if (progress := _progress_of(signal)) is not None), None)
+        is_error = found is None and unframed_failure(self._decoder.unframed)
+        return found or (Progress.FAILED if is_error else Progress.WAITING)
+
+
+def _progress_of(signal: Signal) -> Progress | None:
+    match signal:
+        case Failed(outcome=outcome):
+            # Another member would refuse the prompt as well.
+            return Progress.CONTENT if outcome is Outcome.FILTERED else Progress.FAILED
+        case Finished() | Answer():
             return Progress.CONTENT
-        found = (self._progress(event) for event in events)
-        return next((progress for progress in found if progress is not Progress.WAITING), Progress.WAITING)
-
-    def _progress(self, event: Event) -> Progress:
-        try:
-            message = json.loads(event.data)
-        except ValueError:
-            return Progress.CONTENT  # such as [DONE]
-        return self._judge(message) if isinstance(message, dict) else Progress.CONTENT
-
-
-def _chat(message: dict[str, Any]) -> Progress:
-    if message.get("error"):
-        return Progress.FAILED
-    choices = [one for one in message.get("choices") or () if isinstance(one, dict)]
-    if any(one.get("finish_reason") in _FAILED_REASONS for one in choices):
-        return Progress.FAILED
-    deltas = [one["delta"] for one in choices if isinstance(one.get("delta"), dict)]
-    has_content = any(one.get("finish_reason") for one in choices) or any(
-        delta.get(name) for delta in deltas for name in _CHAT_CONTENT
-    )
-    return Progress.CONTENT if has_content else Progress.WAITING
-
-
-def _responses(message: dict[str, Any]) -> Progress:
-    kind = str(message.get("type"))
-    if kind in ("error", "response.failed"):
-        return Progress.FAILED
-    item = message.get("item")
-    has_name = isinstance(item, dict) and bool(item.get("name"))
-    has_delta = kind.endswith(".delta") and bool(message.get("delta"))
-    return Progress.CONTENT if has_name or has_delta or kind in _OUTPUT_ENDS else Progress.WAITING
-
-
-def _anthropic(message: dict[str, Any]) -> Progress:
-    kind = message.get("type")
-    if kind == "error":
-        return Progress.FAILED
-    block = message.get("content_block")
-    has_name = isinstance(block, dict) and bool(block.get("name"))
-    return Progress.CONTENT if has_name or kind in ("content_block_delta", "message_stop") else Progress.WAITING
-
-
-_JUDGES: dict[str, Callable[[dict[str, Any]], Progress]] = {
-    "openai-chat": _chat,
-    "openai-responses": _responses,
-    "anthropic": _anthropic,
-}
+        case Reasoning(chars):
+            return Progress.CONTENT if chars else None
+    return None
