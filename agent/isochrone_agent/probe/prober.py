@@ -6,6 +6,7 @@ never raises for anything that the network or the provider does; a failed probe 
 
 import asyncio
 import logging
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +21,7 @@ from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations
 from isochrone_agent.probe.measurement import ERROR_CHARS, Measurement
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, expects_tls, is_tls_record
+from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, TlsFailed, expects_tls, is_tls_record
 from isochrone_agent.settings import DialOptions
 from isochrone_common.dialects import DIALECTS, Dialect, Request
 from isochrone_common.dialects.base import make_nonce
@@ -48,6 +49,8 @@ _STANDARD_HEADERS = {
     "accept-encoding": "identity",
     "user-agent": "isochrone-agent",
 }
+# Other values of Content-Encoding, such as `none` or `utf-8`, are those of servers that do not compress.
+_COMPRESSIONS = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"}
 _NOT_A_STREAM = ("text/html", "application/json")
 
 
@@ -311,11 +314,14 @@ class StreamingRequest:
     def _connection_lost(self, error: Exception) -> Failed:
         if is_tls_record(self._observer.first_bytes):
             return Failed(outcome=Outcome.GARBLED, error=SPEAKS_TLS)
+        if isinstance(error, TlsFailed) and self._observer.first_byte_ns is None:
+            return Failed(outcome=Outcome.CONNECT_FAILED, error=str(error))
         reset = isinstance(error, httpcore.ReadError)
         if not (reset or self._observer.ended):
             return Failed(outcome=Outcome.GARBLED, error=f"not a valid HTTP response: {error}")
         where = "in the middle of the answer" if self._measurement.opened else "before it answered"
-        return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}")
+        why = f" ({error})" if isinstance(error, TlsFailed) else ""
+        return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}{why}")
 
     def _with_stated_error(self, refusal: Failed, body: bytes) -> Failed:
         """Add the message of the body to `refusal`; an error object under a 2xx status becomes an in-band failure."""
@@ -345,7 +351,8 @@ def _refusal(status: int, headers: Mapping[str, str]) -> Failed | None:
     if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
         moved = f", moved to {headers['location']}" if headers.get("location") else ""
         return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}")
-    if (coding := headers.get("content-encoding", "identity").strip().lower()) != "identity":
+    coding = headers.get("content-encoding", "").strip().lower()
+    if not _COMPRESSIONS.isdisjoint(re.split(r"[\s,]+", coding)):
         return Failed(outcome=Outcome.GARBLED, error=f"the response is compressed ({coding}), although not asked for")
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type in _NOT_A_STREAM:

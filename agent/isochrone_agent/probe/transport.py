@@ -57,6 +57,8 @@ _PLAIN_ANSWERS = (b"HTTP/", b"<")
 _IF_HTTP = "if it speaks plain HTTP, try http://"
 # The types of an alert and of a handshake record, each followed by the major version of TLS.
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+# OpenSSL's names of the alerts that a server sends.
+_ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 # The bodies of nginx, Apache and Go for a plain request to a port with TLS.
 _TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
 
@@ -86,8 +88,10 @@ def handshake_problem(error: Exception, received: bytes) -> str:
 
 
 def tls_reason(error: ssl.SSLError) -> str:
-    """Return the reason of a TLS error, such as the fault of the certificate."""
-    return getattr(error, "verify_message", "") or error.reason or str(error)
+    """Return the reason of a TLS error: the fault of the certificate, or the alert of the server in words."""
+    reason = getattr(error, "verify_message", "") or error.reason or str(error)
+    alert = _ALERT.fullmatch(reason)
+    return alert[1].lower().replace("_", " ") if alert else reason
 
 
 def is_tls_record(received: bytes) -> bool:
@@ -150,6 +154,10 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 class NotAttempted(httpcore.ConnectError):
     """The agent itself did not connect: its policy refuses the address, or it has no thread to look up the name."""
+
+
+class TlsFailed(httpcore.ReadError):
+    """TLS failed after the handshake, as with an alert of the server; under TLS 1.3 it judges certificates then."""
 
 
 class ProbeConnection:
@@ -444,7 +452,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
                 data = b""
                 break
             except ssl.SSLError as error:
-                raise httpcore.ReadError(f"TLS: {tls_reason(error)}") from error
+                raise TlsFailed(f"TLS: {tls_reason(error)}") from error
             else:
                 break
         self._connection.observer.delivered(data, self._stamp)

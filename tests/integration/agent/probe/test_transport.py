@@ -5,13 +5,13 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from fixtures.peer import peer, saying
+from fixtures.peer import ANSWER, STREAM_HEAD, peer, saying
 from fixtures.simulator import MakeBadCertificate, Simulator, StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
@@ -225,3 +225,41 @@ async def test_real_servers_name_the_scheme(tls_simulator: Simulator, fault_simu
     assert (plain.outcome, "try http://" in (plain.error or "")) == (Outcome.CONNECT_FAILED, True), plain.error
     ciphered = await probe(tls_simulator.base_url.replace("https://", "http://"), "m", None)
     assert ciphered.outcome in (Outcome.GARBLED, Outcome.TRUNCATED), ciphered.error
+
+
+async def test_an_alert_after_the_handshake_is_named(bad_certificate: MakeBadCertificate) -> None:
+    """A server that demands a client certificate fails the connection: under TLS 1.3 its alert comes this late."""
+    served = bad_certificate("none")
+    server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_tls.load_cert_chain(served.chain, served.key)
+    server_tls.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:  # asyncio's server would close without the alert
+            theirs, _ = listener.accept()
+            with theirs, suppress(ssl.SSLError):
+                server_tls.wrap_socket(theirs, server_side=True)
+
+        refusing = asyncio.create_task(asyncio.to_thread(refuse))
+        sample = await probe(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "m", served.trusted)
+        await refusing
+    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, "TLS: certificate required")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "ZSTD", "gzip, br"])
+async def test_a_compressed_stream_is_named(coding: str) -> None:
+    """A stream that is compressed, although that was not asked for, is not one that was cut."""
+    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\ncontent-encoding: {coding}\r\n\r\n".encode())
+    async with peer(saying(head + b"\x1f\x8b\x08\x00")) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert sample.outcome is Outcome.GARBLED
+    assert f"the response is compressed ({coding.lower()})" in (sample.error or "")
+
+
+@pytest.mark.parametrize("coding", ["identity", "none", "utf-8"])
+async def test_a_coding_without_compression_is_harmless(coding: str) -> None:
+    """Servers that disable compression by a value of their own still send a plain stream."""
+    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\ncontent-encoding: {coding}\r\n\r\n".encode())
+    async with peer(saying(head + ANSWER)) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.OK, None)
