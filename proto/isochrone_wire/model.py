@@ -84,6 +84,7 @@ class Quality(IntFlag):
     REUSED = 64
     USER_STAMPS = 128
     BLOCKED = 256
+    RECONNECTED = 512
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Probes: sends a request, reads its stream with a timestamp for every read, and returns a Sample.
 
-The loop is deliberately simple: read, take the timestamp of the read, decode, interpret, observe. It never retries, and
-never raises for anything that the network or the provider does; a failed probe is a Sample too.
+The loop is deliberately simple: read, take the timestamp of the read, decode, interpret, observe. It never retries,
+except on a fresh connection if the reused one had been closed while it was idle, and never raises for anything that the
+network or the provider does; a failed probe is a Sample too.
 """
 
 import asyncio
@@ -193,7 +194,7 @@ class StreamingRequest:
             async with asyncio.timeout_at(self._end_ns / 1e9) as deadline:
                 self._deadline = deadline
                 self._observer.on_sent = lambda: self._set_limit(deadline, self._timeouts.first_token_us)
-                await self._send_and_read(request, url, deadline)
+                await self._send_and_reconnect(request, url, deadline)
         except TimeoutError:
             self._fail_unless_finished(self._timed_out())
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
@@ -210,6 +211,17 @@ class StreamingRequest:
             self._fail_unless_finished(self._connection_lost(error))
         except (SseOverflow, ValueError) as error:
             self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
+
+    async def _send_and_reconnect(self, request: Request, url: Url, deadline: asyncio.Timeout) -> None:
+        """Send and read, and once more on a fresh connection if a reused one had been closed while it was idle."""
+        try:
+            await self._send_and_read(request, url, deadline)
+        except (httpcore.RemoteProtocolError, httpcore.ReadError):
+            if not self._observer.closed_while_idle:
+                raise
+            self._observer.reconnect()
+            self._set_limit(deadline, self._timeouts.total_us)
+            await self._send_and_read(request, url, deadline)
 
     async def _send_and_read(self, request: Request, url: Url, deadline: asyncio.Timeout) -> None:
         seconds = self._timeouts.connect_us / SECOND_US
@@ -366,6 +378,7 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
         Quality.USER_STAMPS: observer.kernel_reads < observer.reads,
         Quality.CLOCK_STEPPED: ended.stepped_since(started),
         Quality.REUSED: observer.reused,
+        Quality.RECONNECTED: observer.reconnected,
     }
     return Quality(sum(flag for flag, up in raised.items() if up))
 

@@ -111,6 +111,8 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
 _TICK_NS = 10_000_000
 # Enough to distinguish protocols.
 FIRST_BYTES = 8
+# A connection that the server had closed while it was idle answers a request by a reset, within a round trip.
+_MAX_RESET_NS = 1_000_000_000
 
 
 class LoopLagMonitor:
@@ -155,6 +157,7 @@ class SocketObserver:
     max_waited_ns: int = 0
     lag_monitor: LoopLagMonitor | None = None
     ended: bool = False
+    reconnected: bool = False
     tcp_info: TcpInfo = NO_TCP_INFO
     on_sent: Callable[[], None] = lambda: None
 
@@ -162,6 +165,16 @@ class SocketObserver:
     def reused(self) -> bool:
         """True if the request was sent on a connection that another probe had opened."""
         return self.sent_ns is not None and self.tcp_us is None
+
+    @property
+    def closed_while_idle(self) -> bool:
+        """True if a reused connection, now lost, was closed before the request arrived, which so had no effect."""
+        waited_ns = 0 if self.sent_ns is None else time.monotonic_ns() - self.sent_ns
+        return self.tcp_us is None and self.first_byte_ns is None and waited_ns <= _MAX_RESET_NS
+
+    def reconnect(self) -> None:
+        """Begin again on a fresh connection."""
+        self.sent_ns, self.ended, self.reconnected = None, False, True
 
     @property
     def connection(self) -> Connection:

@@ -175,6 +175,44 @@ async def test_a_warm_connection_that_broke_is_not_used_again() -> None:
         await prober.aclose()
 
 
+@pytest.mark.parametrize("by_reset", [True, False], ids=["reset", "end"])
+@pytest.mark.parametrize(("answers", "outcome"), [(1, Outcome.OK), (0, Outcome.TRUNCATED)], ids=["fresh", "never"])
+async def test_a_warm_connection_closed_while_idle_is_replaced_once(
+    answers: int, outcome: Outcome, *, by_reset: bool
+) -> None:
+    """A request that meets a connection being closed is sent again, once, on a fresh one, whose times count."""
+    connections: list[int] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(len(connections))
+        if len(connections) == 1 or answers:
+            writer.write(STREAM_HEAD.replace(b"connection: close", f"content-length: {len(ANSWER)}".encode()) + ANSWER)
+            await reader.readuntil(b"POST ")  # the second request is read, as its end was in flight
+        if by_reset:
+            reset(writer)
+
+    async with peer(handle) as port:
+        prober, at = new_prober(), target(port, connection=ConnectionUse.WARM)
+        await prober.probe(at, round_at=now_at())
+        sample = await prober.probe(at, round_at=now_at())
+        await prober.aclose()
+    assert (sample.outcome, len(connections)) == (outcome, 2), sample.error
+    assert (Quality.RECONNECTED in sample.quality, Quality.REUSED in sample.quality) == (True, False)
+    assert sample.tcp_us is not None
+
+
+async def test_a_cold_connection_that_is_closed_is_not_replaced() -> None:
+    """A provider that closes a connection of the probe's own before it answers has failed."""
+    connections: list[int] = []
+
+    async def handle(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+
+    async with peer(handle) as port:
+        sample = await new_prober().probe(target(port), round_at=now_at())
+    assert (sample.outcome, sample.quality, len(connections)) == (Outcome.TRUNCATED, Quality.CLEAN, 1)
+
+
 async def test_retransmits_are_those_of_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel counts over a connection's life; a probe on a warm one reports what was added during it."""
 
