@@ -113,15 +113,22 @@ class NoThread(OSError):  # noqa: N818  # reads as what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The first address of a host, in the form that sockets use. `dns_us` is `None` if no lookup was needed."""
+    """The addresses of a host, each with its family, as sockets use them; `dns_us` is `None` without a lookup."""
 
-    family: int
-    address: Any
+    addresses: tuple[tuple[int, Any], ...]
     dns_us: int | None
+
+    def failure(self, host: str, reason: str) -> str:
+        """Return why the first address could not be connected to, and what to try if there are others."""
+        (family, address), families = self.addresses[0], {family for family, _ in self.addresses}
+        if len(families) == 1:
+            return reason if address[0] == host else f"{reason} ({address[0]})"
+        other = 4 if family == socket.AF_INET6 else 6
+        return f"{reason} ({address[0]}); {host} also has IPv{other} addresses, try --family {other}"
 
 
 async def resolve(host: str, port: int, *, family: int) -> Resolved:
-    """Return the first address of the given family. Raises `OSError` with the resolver's message, and `NoThread`."""
+    """Return the addresses of the given family. Raises `OSError` with the resolver's message, and `NoThread`."""
     if is_address(host):
         return _look_up(host, port, family, socket.AI_NUMERICHOST)
     try:
@@ -143,7 +150,7 @@ def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name") from error
     took_us = (time.monotonic_ns() - started_ns) // 1000
-    return Resolved(family=found[0][0], address=found[0][4], dns_us=None if flags else took_us)
+    return Resolved(addresses=tuple((each[0], each[4]) for each in found), dns_us=None if flags else took_us)
 
 
 READ_BATCH_SECONDS = 0.05
@@ -215,19 +222,22 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         """
         del local_address, socket_options  # not used by this agent
         named, (host, port) = (host, port), self._dial_options.connect_to.get((host, port), (host, port))
+        found = None
         try:
             async with asyncio.timeout(timeout) as limit:
                 found = await resolve(host, port, family=_FAMILIES.get(self._dial_options.family, socket.AF_UNSPEC))
-                if self._destinations and (why := self._destinations.address_refusal(*named, found.address[0])):
+                family, address = found.addresses[0]
+                if self._destinations and (why := self._destinations.address_refusal(*named, address[0])):
                     raise NotAttempted(f"{REFUSED}{why}")
                 self._connection.observer.dns_us = found.dns_us
-                return await self._connect(found.family, found.address, limit.when())
-        except TimeoutError as error:
-            raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
+                return await self._connect(family, address, limit.when())
         except NoThread as error:
             raise NotAttempted(str(error)) from error
         except OSError as error:
-            raise httpcore.ConnectError(_os_reason(error)) from error
+            late = isinstance(error, TimeoutError)
+            reason = f"connecting to {host} took longer than {timeout:g} s" if late else _os_reason(error)
+            failed = httpcore.ConnectTimeout if late else httpcore.ConnectError
+            raise failed(found.failure(host, reason) if found else reason) from error
 
     async def sleep(self, seconds: float) -> None:
         """Required by httpcore for its retries, which this agent does not use."""

@@ -263,3 +263,22 @@ async def test_a_coding_without_compression_is_harmless(coding: str) -> None:
     async with peer(saying(head + ANSWER)) as port:
         sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
     assert (sample.outcome, sample.error) == (Outcome.OK, None)
+
+
+@pytest.mark.parametrize(
+    ("families", "error"),
+    [
+        ((6, 4), "Connection refused (::1); many.example also has IPv4 addresses, try --family 4"),
+        ((4, 6), "Connection refused (127.0.0.1); many.example also has IPv6 addresses, try --family 6"),
+        ((4,), "Connection refused (127.0.0.1)"),
+    ],
+)
+async def test_a_refused_address_is_named(
+    families: tuple[int, ...], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first address of a name is tried; the error names it, and the option that leads to the others."""
+    known = {4: (socket.AF_INET, ("127.0.0.1", 1)), 6: (socket.AF_INET6, ("::1", 1, 0, 0))}
+    found = transport.Resolved(addresses=tuple(known[family] for family in families), dns_us=1)
+    monkeypatch.setattr(transport, "_look_up", lambda *_: found)
+    sample = await probe("http://many.example/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, error)
