@@ -4,7 +4,7 @@ the check of a URL, and sentences that several outputs state.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 MAX_SHOWN_CHARS = 2_000
 """Maximum length of a message that goes into a log or an answer."""
@@ -16,6 +16,9 @@ _MAX_COMPARED = 2_000
 _MAX_SHOWN_NAME_CHARS = 100
 _SHOWN = 20
 _SPECIAL_IN_MARKDOWN = re.compile(r"([\\`*_|<>\[\]])")
+
+_SECRET_NAMES = {"key", "api_key", "apikey", "api-key", "token", "access_token", "subscription-key", "sig"}
+_ENDPOINTS = ("/chat/completions", "/responses", "/messages")
 
 ESTIMAND = "intervals are of the long-run level; values and counts describe this window"
 """What the numbers of an answer are of, for a note."""
@@ -98,3 +101,26 @@ def is_http_url(text: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def base_url_problem(text: str) -> str | None:
+    """Return why a text cannot be the base URL of an API, without quoting a secret in it; `None` if it can."""
+    if not is_http_url(text) or " " in text:
+        return f"{text.rpartition('@')[2]!r} is not an http or https URL"
+    parts = urlsplit(text)
+    if parts.username is not None or parts.password is not None:
+        return "a URL must not contain a user or password; API keys stay with the agent"
+    if _SECRET_NAMES & {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}:
+        return "a URL must not contain a key in its query; API keys stay with the agent"
+    if parts.fragment:
+        return "a base URL has no fragment"
+    end = next((end for end in _ENDPOINTS if parts.path.rstrip("/").endswith(end)), None)
+    return end and f"a base URL does not end with {end}: the dialect adds it"
+
+
+def endpoint_url(base_url: str, endpoint: str) -> str:
+    """Append the path of an endpoint, and its query, to a base URL, which may have a query of its own."""
+    base, _, query = base_url.partition("?")
+    path, _, own = endpoint.partition("?")
+    queries = "&".join(filter(None, (query, own)))
+    return f"{base.rstrip('/')}/{path.lstrip('/')}" + (f"?{queries}" if queries else "")

@@ -35,7 +35,7 @@ from isochrone_wire.model import (
     Workload,
     target_id,
 )
-from isochrone_wire.text import aligned
+from isochrone_wire.text import aligned, base_url_problem
 from isochrone_wire.workloads import supported_efforts
 
 CATALOGUE_SCHEMA = "isochrone.catalogue/1"
@@ -91,11 +91,11 @@ def resolve_target_options(
     if not (options.model and options.base_url):
         hint = "PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
         raise SettingsError("no target is given", hint=hint)
-    if not options.base_url.startswith(("http://", "https://")):
-        raise SettingsError(f"{options.base_url!r} does not begin with http:// or https://", hint="see --base-url")
     if "{" in options.base_url:
         hint = "set the complete URL with --base-url"
         raise SettingsError(f"{options.base_url} has a placeholder in braces", hint=hint)
+    if problem := base_url_problem(options.base_url):
+        raise SettingsError(f"--base-url: {problem}", hint="see `isochrone-agent probe --help`")
     return options
 
 

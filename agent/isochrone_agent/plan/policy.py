@@ -95,8 +95,8 @@ class Policy:
 
     def refusal(self, target: Target) -> str | None:
         """Return why `target` must not be probed, as far as its name and numbers show; `None` if it may."""
-        if set("?#") & set(target.base_url):
-            return f"the base URL {target.base_url} contains ? or #"
+        if "#" in target.base_url:
+            return f"the base URL {target.base_url} contains #"
         if target.every_us < self.min_every_us:
             least = self.min_every_us / SECOND_US
             return f"its interval is {target.every_us / SECOND_US:g} s, and min_every_seconds is {least:g}"

@@ -12,6 +12,7 @@ from isochrone_common.dialects.failures import ERROR_EVENT, in_band_failure, par
 from isochrone_common.dialects.signals import HEAD_CHARS, Answer, Finished, Signal, Unknown
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
+from isochrone_wire.text import endpoint_url
 
 NONCE_CHARS = 12
 _DONE = b"[DONE]"
@@ -58,7 +59,7 @@ class Dialect(ABC):
         headers = dict(self.headers)
         if key:
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
-        return Request(url=f"{target.base_url.rstrip('/')}/{path}", headers=headers, body=json.dumps(body).encode())
+        return Request(url=endpoint_url(target.base_url, path), headers=headers, body=json.dumps(body).encode())
 
     @abstractmethod
     def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:

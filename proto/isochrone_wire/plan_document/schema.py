@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -33,7 +32,7 @@ from isochrone_wire.model import (
     Workload,
 )
 from isochrone_wire.routes import is_in_residency
-from isochrone_wire.text import is_http_url, unknown
+from isochrone_wire.text import base_url_problem, unknown
 
 DEFAULT_DIALECT = "openai-chat"
 MAX_ROUTES = 200
@@ -130,11 +129,8 @@ def _short_enough(prompt: str) -> str:
 
 
 def _url(text: str) -> str:
-    if not is_http_url(text) or " " in text:
-        raise ValueError(f"{text!r} is not an http or https URL")
-    parts = urlsplit(text)
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("a URL must not contain a user, password, query or fragment; API keys stay with the agent")
+    if problem := base_url_problem(text):
+        raise ValueError(problem)
     return text.rstrip("/")
 
 

@@ -167,7 +167,8 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
     ("key", "problem"),
     [
         ("base_url: https://user:key@h", "line 3: base_url: a URL must not contain a user"),
-        ("base_url: 'https://h/?key=1'", "line 3: base_url: a URL must not contain a user"),
+        ("base_url: 'https://h/?key=1'", "line 3: base_url: a URL must not contain a key"),
+        ("base_url: https://h/v1/responses", "line 3: base_url: a base URL does not end with /responses"),
         ("base_url: 'http://h:99999'", "line 3: base_url: 'http://h:99999' is not an http"),
         ("base_url: 'http://'", "line 3: base_url: 'http://' is not an http"),
         ("every: 199ms", "line 3: every: 199ms is outside 200ms to 7d"),

@@ -13,7 +13,17 @@ from isochrone_wire import durations
 from isochrone_wire.answers import Absence, Metric, Order, Window
 from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides
 from isochrone_wire.model import DAY_US, MINUTE_US, Account, Heartbeat, Plan, Price, Target, Workload
-from isochrone_wire.text import aligned, did_you_mean, first_of, is_http_url, nearest, printable, same_name, unknown
+from isochrone_wire.text import (
+    aligned,
+    did_you_mean,
+    endpoint_url,
+    first_of,
+    is_http_url,
+    nearest,
+    printable,
+    same_name,
+    unknown,
+)
 from isochrone_wire.workloads import estimate_request, supported_efforts
 
 
@@ -240,3 +250,16 @@ def test_an_unknown_name_is_told_with_what_is_known() -> None:
 def test_urls_of_http(text: str, *, is_usable: bool) -> None:
     """They have one of two schemes, a host, and a port from 1 to 65535 if any."""
     assert is_http_url(text) is is_usable
+
+
+@pytest.mark.parametrize(
+    ("base_url", "endpoint", "expected"),
+    [
+        ("https://h/v1/", "chat/completions", "https://h/v1/chat/completions"),
+        ("https://h/d/m?api-version=1", "/chat/completions", "https://h/d/m/chat/completions?api-version=1"),
+        ("https://h/v1?a=1", "models/m:go?alt=sse", "https://h/v1/models/m:go?a=1&alt=sse"),
+    ],
+)
+def test_the_endpoint_goes_before_the_query(base_url: str, endpoint: str, expected: str) -> None:
+    """A base URL may have a query, as Azure documents it; that of the endpoint follows."""
+    assert endpoint_url(base_url, endpoint) == expected

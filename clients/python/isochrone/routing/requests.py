@@ -16,6 +16,7 @@ from isochrone_common.dialects.signals import Answer, Failed, Finished, Reasonin
 from isochrone_common.sse import Event, SseDecoder, SseOverflow
 from isochrone_wire.model import Outcome
 from isochrone_wire.routes import RouteEntry
+from isochrone_wire.text import endpoint_url
 
 Headers = list[tuple[bytes, bytes]]
 _DIALECT_OF = {"/chat/completions": "openai-chat", "/responses": "openai-responses", "/messages": "anthropic"}
@@ -72,7 +73,7 @@ def read_request(method: str, url: str, body: bytes) -> ProviderRequest | None:
 
 def address(request: ProviderRequest, entry: RouteEntry) -> str:
     """The URL of the request at a member."""
-    return _ascii(entry.base_url).rstrip("/") + request.endpoint
+    return endpoint_url(_ascii(entry.base_url), request.endpoint)
 
 
 def body(request: ProviderRequest, entry: RouteEntry) -> bytes:

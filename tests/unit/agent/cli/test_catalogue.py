@@ -29,7 +29,8 @@ def test_options_override_the_catalogue() -> None:
         ("grok/x", {}, "did you mean 'groq'"),
         ("llama", {}, "is not PROVIDER/MODEL"),
         ("azure/gpt", {}, "has a placeholder in braces"),
-        (None, {"base_url": "localhost:8000", "model": "m"}, "does not begin with http"),
+        (None, {"base_url": "localhost:8000", "model": "m"}, "is not an http or https URL"),
+        (None, {"base_url": "http://h/v1/chat/completions", "model": "m"}, "does not end with"),
         ("groq/llama", {"model": "qwen"}, "two models are named: groq/llama and qwen"),
     ],
 )
