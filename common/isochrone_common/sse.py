@@ -7,11 +7,13 @@ The laws:
 3. An event ends at a blank line. Data without one at the end of the stream is an event for `end` only.
 4. Memory is bounded: a line or an event larger than `limit` bytes is an `SseOverflow`.
 5. Beyond the grammar, a field `error` is an event of that name (llama.cpp sends it), and the first `UNFRAMED_BYTES` of
-   lines that have no field of an event are kept: some servers send their error body without framing.
+   lines that have no field of an event are kept: some servers send their error body without framing. As soon as they
+   are JSON, they are an event in its place among the others, and its `is_framed` is false.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
 
+import json
 from dataclasses import dataclass
 
 LIMIT_BYTES = 1 << 20
@@ -19,6 +21,7 @@ UNFRAMED_BYTES = 8 << 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A comment has an empty name.
 _IGNORED = (b"", b"id", b"retry")
+_FIELDS = (b"data", b"event", b"error", b"id", b"retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Event:
 
     data: bytes
     name: bytes = b""
+    is_framed: bool = True
 
 
 class SseOverflow(ValueError):  # noqa: N818  # named for the event; it becomes a garbled sample, not a crash
@@ -51,17 +55,21 @@ class SseDecoder:
 
     @property
     def unframed(self) -> bytes:
-        """The lines so far that have no field of an event, at most `UNFRAMED_BYTES`, with an object that has begun."""
-        begun = b"".join(self._line)[:UNFRAMED_BYTES] if self._line and self._line[0].startswith(b"{") else b""
-        return bytes(self._unframed) + begun
+        """The lines so far that have no field of an event and are no JSON, at most `UNFRAMED_BYTES`."""
+        return bytes(self._unframed)
+
+    @property
+    def begun(self) -> bytes:
+        """The line that has begun, if it may be an error without framing."""
+        is_json = self._line and self._line[0][:1] in (b"{", b"[") and self._line_size <= UNFRAMED_BYTES
+        return b"".join(self._line) if is_json else b""
 
     def end(self) -> list[Event]:
-        """Return the event that the end of the stream completes, if any."""
+        """Return the events that the end of the stream completes."""
         line, self._line, self._line_size = b"".join(self._line), [], 0
-        if line:
-            self._take(line)
-        event = self._dispatch()
-        return [event] if event else []
+        # What is left of a field is no line without one.
+        is_cut = any(field.startswith(line) for field in _FIELDS)
+        return [event for last in (b"" if is_cut else line, b"") if (event := self._take(last))]
 
     def receive(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete. Raises `SseOverflow`."""
@@ -101,22 +109,42 @@ class SseDecoder:
         if not line:
             return self._dispatch()
         field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            self._size += len(value) + bool(self._data)  # and the LF that joins the two
-            if self._size > self._limit:
-                raise SseOverflow(f"an event of the stream is larger than {self._limit} bytes")
-            self._data.append(value)
+        if field in (b"data", b"error"):
+            self._add(value.removeprefix(b" "))
+            self._name = field if field == b"error" else self._name
         elif field == b"event":
-            self._name = value
-        elif field == b"error":
-            self._name = field
-            self._data.append(value)
+            self._name = value.removeprefix(b" ")
         elif field not in _IGNORED:
-            self._unframed += (line + b"\n")[: UNFRAMED_BYTES - len(self._unframed)]
+            return self._take_unframed(line)
+        return None
+
+    def _add(self, value: bytes) -> None:
+        self._size += len(value) + bool(self._data)  # and the LF that joins the two
+        if self._size > self._limit:
+            raise SseOverflow(f"an event of the stream is larger than {self._limit} bytes")
+        self._data.append(value)
+
+    def _take_unframed(self, line: bytes) -> Event | None:
+        """Return the JSON that this line completes, or is."""
+        self._unframed += (line + b"\n")[: UNFRAMED_BYTES - len(self._unframed)]
+        for text in (self.unframed, line[:UNFRAMED_BYTES]):
+            if is_json_text(text):
+                self._unframed.clear()
+                return Event(text.strip(), is_framed=False)
         return None
 
     def _dispatch(self) -> Event | None:
         event = Event(b"\n".join(self._data), self._name) if self._data else None
         self._data, self._size, self._name = [], 0, b""
         return event
+
+
+def is_json_text(text: bytes) -> bool:
+    """Return true if a text is a JSON object or list that is not empty."""
+    stripped = text.strip()
+    if (stripped[:1], stripped[-1:]) not in ((b"{", b"}"), (b"[", b"]")):
+        return False
+    try:
+        return bool(json.loads(stripped.decode(errors="replace")))
+    except (ValueError, RecursionError):
+        return False

@@ -9,8 +9,9 @@ from typing import Any
 
 from isochrone_agent.probe.measurement import Measurement
 from isochrone_common.dialects import DIALECTS
+from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Opened, Sent
-from isochrone_common.sse import SseDecoder, SseOverflow
+from isochrone_common.sse import SseOverflow
 from isochrone_wire.model import Outcome, Price, Sample
 
 MS = 1_000_000
@@ -41,19 +42,16 @@ class Transcript:
 
 def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
     """Return the sample of a stream whose reads arrived at these milliseconds after the request was sent at 0."""
-    measurement, decoder = Measurement(), SseDecoder()
+    measurement, reader, at_ns = Measurement(), ResponseReader(DIALECTS[dialect]), 0
     measurement.observe(Sent(), 0)
     measurement.observe(Opened(status=200), 0)
-    at_ns = 0
     try:
         for at_ms, data in reads:
             at_ns = at_ms * MS
-            for received in decoder.receive(data):
-                for signal in DIALECTS[dialect].interpret(received):
-                    measurement.observe(signal, at_ns)
-        for received in decoder.end():
-            for signal in DIALECTS[dialect].interpret(received):
+            for signal in reader.receive(data):
                 measurement.observe(signal, at_ns)
+        for signal in reader.end():
+            measurement.observe(signal, at_ns)
     except SseOverflow as error:
         measurement.observe(Failed(outcome=Outcome.GARBLED, error=str(error)), at_ns)
     return measurement.sample(target_id=1, round_at=0, dispatched_at=0, price=PRICE)

@@ -4,7 +4,8 @@ The laws:
 
 1. Every signal is legal in every state. After a final terminal marker only usage counts: nothing that arrives after a
    complete answer changes it. A finish reason before the first content ends nothing. Content after a later one shows
-   that the server sends one with every chunk, so an error may still follow.
+   that the server sends one with every chunk, so an error may still follow. `[DONE]` alone, after a frame that is not
+   understood, says no success.
 2. Times are arguments, in nanoseconds of one monotonic clock. A time earlier than its predecessor is raised to it, so
    intervals are never negative.
 3. `sample()` is total: it may be called at any time, and the outcome follows from the progress of the stream.
@@ -28,6 +29,7 @@ from itertools import pairwise
 from typing import Any
 
 from isochrone_common.dialects.signals import (
+    DONE,
     HEAD_CHARS,
     Answer,
     Failed,
@@ -211,7 +213,10 @@ class Connection:
 
 
 # Content that begins with one of these has its reasoning inside: when the answer proper begins is not known.
-_REASONING_MARKERS = ("<think", "<reasoning", "<thought", "<seed:think", "<|channel|>", "[THINK]", "\u25c1think")
+_REASONING_MARKERS = (
+    *("<think", "<reasoning", "<thought", "<seed:think", "<|channel|>", "<|start|>", "<|START_THINKING|>"),
+    *("<|begin_of_thought|>", "[THINK]", "\u25c1think"),
+)
 
 
 class Measurement:
@@ -232,7 +237,10 @@ class Measurement:
         self.summarised = False
         self.first_answer_tokens: int | None = None
         self._answer_head = ""
+        self._ended_reasoning = False
         self._is_contradicted = False
+        self._is_unread = False
+        self._is_vouched = False
         self._latest_ns = 0
 
     def __repr__(self) -> str:
@@ -246,7 +254,12 @@ class Measurement:
     @property
     def ended(self) -> bool:
         """True once the answer is complete or has failed; more may follow."""
-        return self.finished or self.failed is not None
+        return self.failed is not None or self.is_final or (self.is_complete and bool(self.chunk_ns))
+
+    @property
+    def is_complete(self) -> bool:
+        """True once nothing more belongs to the answer; a finish reason in every chunk does not say so."""
+        return self.finished and (self.is_final or not self._is_contradicted)
 
     def observe(self, signal: Signal, at_ns: int) -> None:
         """Record `signal`, received with the read at `at_ns`."""
@@ -264,7 +277,8 @@ class Measurement:
 
     def _progress(self, signal: Signal, at_ns: int) -> None:
         match signal:
-            case Answer(chars, head):
+            case Answer(chars, head, ends_reasoning):
+                self._ended_reasoning = self._ended_reasoning or ends_reasoning
                 if len(self._answer_head) < HEAD_CHARS:
                     self._answer_head += head
                 self.answer.add(chars, at_ns)
@@ -276,20 +290,23 @@ class Measurement:
             case Finished(reason, is_final):
                 self.finished, self.is_final = True, is_final
                 self.reason = reason if not is_final or not self.reason else self.reason
+                self._is_vouched = self._is_vouched or signal != DONE
             case Unknown():
                 self.frames_unknown += 1
+                self._is_unread = True
             case Failed() if not self.finished or self._is_contradicted:
                 # The first failure is the cause; later ones are its consequences.
                 self.failed = self.failed or signal
 
     def _add_content(self, chars: int, at_ns: int) -> None:
         self.finished, self._is_contradicted = self.finished and bool(self.chunk_ns), self.finished
+        self._is_unread = False
         self.content.add(chars, at_ns)
 
     @property
     def reasons_inline(self) -> bool:
-        """True if the content begins with the marker of a reasoning that is part of it."""
-        return self._answer_head.lstrip().startswith(_REASONING_MARKERS)
+        """True if the content has the marker of a reasoning that is part of it."""
+        return self._ended_reasoning or self._answer_head.lstrip().startswith(_REASONING_MARKERS)
 
     def receive(self, at_ns: int) -> None:
         """Record the arrival of the first bytes of the response; later calls have no effect."""
@@ -360,10 +377,11 @@ class Measurement:
         )
 
     def _implied_failure(self) -> Failed | None:
-        if not self.finished:
+        if not self.finished or (self._is_unread and not self._is_vouched):
             if self.frames_unknown and not self.chunk_ns:
                 return Failed(outcome=Outcome.GARBLED, error="no event of the stream belongs to this dialect")
-            return Failed(outcome=Outcome.TRUNCATED, error="the stream ended without its terminal marker")
+            unread = ", after a frame that is neither content nor metadata" if self._is_unread else ""
+            return Failed(outcome=Outcome.TRUNCATED, error=f"the stream ended without its terminal marker{unread}")
         if not self.chunk_ns:
             hidden = self.summarised or self.usage.reasoning_tokens
             error = ONLY_HIDDEN_REASONING if hidden else "the stream finished without a single token"

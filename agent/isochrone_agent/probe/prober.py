@@ -26,10 +26,11 @@ from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, TlsFa
 from isochrone_agent.settings import DialOptions
 from isochrone_common.dialects import DIALECTS, Dialect, Request
 from isochrone_common.dialects.base import make_nonce
-from isochrone_common.dialects.failures import error_sentence, stated_wait_us, title_of, unframed_failure
+from isochrone_common.dialects.failures import error_sentence, stated_wait_us, unframed_failure
 from isochrone_common.dialects.providers import quirks_of
-from isochrone_common.dialects.signals import Failed, Sent
-from isochrone_common.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.dialects.reader import ResponseReader
+from isochrone_common.dialects.signals import Failed, Sent, Signal
+from isochrone_common.sse import SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 log = logging.getLogger(__name__)
@@ -161,12 +162,11 @@ class StreamingRequest:
     def __init__(
         self, dialect: Dialect, measurement: Measurement, connection: ProbeConnection, timeouts: Timeouts
     ) -> None:
-        self._dialect = dialect
         self._measurement = measurement
         self._connection = connection
         self._observer = connection.observer
         self._timeouts = timeouts
-        self._decoder = SseDecoder()
+        self._reader = ResponseReader(dialect)
         self._received_bytes = 0
         self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
         self._limit_us = timeouts.total_us
@@ -264,30 +264,17 @@ class StreamingRequest:
             if self._received_bytes > MAX_RESPONSE_BYTES:
                 raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
             before = len(self._measurement.chunk_ns)
-            self._observe_events(self._decoder.receive(data), at_ns)
-            if self._measurement.ended:
-                self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
-            elif len(self._measurement.chunk_ns) > before:
+            self._observe(self._reader.receive(data), at_ns)
+            has_grown = len(self._measurement.chunk_ns) > before
+            if has_grown and not self._measurement.is_final:
                 self._set_limit(deadline, self._timeouts.gap_us)
+            elif self._measurement.ended:
+                self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
+        self._observe(self._reader.end(), self._observer.received.at_ns)
 
-        self._observe_events(self._decoder.end(), self._observer.received.at_ns)
-        if not (self._measurement.finished or self._measurement.chunk_ns or self._measurement.failed):
-            self._fail_unframed()
-
-    def _observe_events(self, events: list[Event], at_ns: int) -> None:
-        """Record the signals of events, or the error that a server sent without the framing of one."""
-        for event in events:
-            for signal in self._dialect.interpret(event):
-                self._measurement.observe(signal, at_ns)
-        if self._decoder.unframed and (failure := unframed_failure(self._decoder.unframed)):
-            self._measurement.observe(failure, at_ns)
-
-    def _fail_unframed(self) -> None:
-        """Fail with what the stream contained in place of events, if anything."""
-        if self._decoder.unframed:
-            title = title_of(self._decoder.unframed)
-            error = "the response contains no event of a stream"
-            self._fail(Failed(outcome=Outcome.GARBLED, error=f"{error}: {title}" if title else error))
+    def _observe(self, signals: list[Signal], at_ns: int) -> None:
+        for signal in signals:
+            self._measurement.observe(signal, at_ns)
 
     def _observe_sent(self) -> None:
         if self._measurement.sent_ns is None and self._observer.sent_ns is not None:
@@ -304,8 +291,10 @@ class StreamingRequest:
         self._measurement.observe(failure, self._observer.received.at_ns)
 
     def _fail_unless_finished(self, failure: Failed) -> None:
+        if not self._aborted:
+            self._observe(self._reader.end(), self._observer.received.at_ns)
         # After a complete answer, a connection that stays open or drops is not the model's failure.
-        if not self._measurement.finished:
+        if not self._measurement.is_complete:
             self._fail(failure)
 
     def _timed_out(self) -> Failed:

@@ -52,7 +52,7 @@ class Anthropic(Dialect):
             return self._usage((message.get("message") or {}).get("usage"), output=False)
         if kind == "message_delta":
             reason = (message.get("delta") or {}).get("stop_reason")
-            return [*self._usage(message.get("usage"), output=True), *([finish(reason)] if reason else [])]
+            return [*self._usage(message.get("usage"), output=True), *finish(reason)]
         if kind == "message_stop":
             return [Finished("message_stop", final=True)]
         return [] if kind in ("ping", "content_block_stop") else None
@@ -61,7 +61,7 @@ class Anthropic(Dialect):
     def _block_start(block: dict[str, Any]) -> list[Signal]:
         if block.get("type") in _THINKING_BLOCKS:
             # Its text may remain empty, but its tokens are counted.
-            return [Reasoning(0, summarised=True)]
+            return [Reasoning(len(text_of(block.get("thinking"))), summarised=True)]
         # The name of a tool is the first output of its call.
         return answer(text_of(block.get("name") or block.get("text")))
 

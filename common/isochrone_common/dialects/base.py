@@ -4,18 +4,28 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from isochrone_common.dialects.failures import ERROR_EVENT, in_band_failure, parse_json, stated_failure
-from isochrone_common.dialects.signals import HEAD_CHARS, Answer, Finished, Signal, Unknown
+from isochrone_common.dialects.failures import (
+    ERROR_EVENT,
+    in_band_failure,
+    parse_json,
+    stated_failure,
+    unframed_failure,
+)
+from isochrone_common.dialects.signals import DONE, HEAD_CHARS, Answer, Signal, Unknown, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.text import endpoint_url
 
 NONCE_CHARS = 12
 _DONE = b"[DONE]"
+# The names of frames without content, as the type of an event or of its object.
+_KEEP_ALIVE = ("ping", "keepalive", "keep-alive", "keep_alive", "heartbeat")
+# The ends of a reasoning in the content, whose begin may be in the prompt (DeepSeek R1, Qwen).
+_REASONING_ENDS = ("</think>", "</thinking>", "[/THINK]", "</seed:think>")
 # The errors raised for JSON of an unexpected shape: wrong types, missing parts, huge numbers, deep nesting.
 _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_COUNT = 10_000_000
@@ -72,21 +82,30 @@ class Dialect(ABC):
     def interpret(self, event: Event) -> list[Signal]:
         """Return the signals of an event, in order; empty for a frame without content. Raises nothing."""
         data = event.data.strip()
+        if not event.is_framed:
+            failure = unframed_failure(data)
+            return [failure] if failure else [Unknown()]
         if not data:
-            return []
+            return [in_band_failure("")] if event.name == ERROR_EVENT else []
         if data == _DONE:
-            return [Finished("[DONE]", final=True)]
+            return [DONE]
         try:
             message = parse_json(data)
         except ValueError:
             return [in_band_failure(data.decode(errors="replace"))] if event.name == ERROR_EVENT else [Unknown()]
         if failure := stated_failure(message, event.name):
             return [failure]
+        return self._read(message, event)
+
+    def _read(self, message: dict[str, Any], event: Event) -> list[Signal]:
         try:
             signals = self.read(message)
         except _SHAPE_ERRORS:
             signals = None
-        return [Unknown()] if signals is None else signals
+        kinds = (message.get("type"), message.get("object"), event.name.decode(errors="replace"))
+        if signals is None and message and not any(kind in _KEEP_ALIVE for kind in kinds):
+            return [Unknown()]
+        return signals or []
 
 
 def given(**values: object) -> dict[str, object]:
@@ -121,4 +140,16 @@ def text_of(value: object) -> str:
 
 def answer(text: str) -> list[Signal]:
     """Return the signal of a piece of the answer, none for an empty one."""
-    return [Answer(len(text), text[:HEAD_CHARS])] if text else []
+    ends_reasoning = any(end in text for end in _REASONING_ENDS)
+    return [Answer(len(text), text[:HEAD_CHARS], ends_reasoning=ends_reasoning)] if text else []
+
+
+def with_hidden_tokens(usage: Usage, total: object) -> Usage:
+    """Add the tokens that only the total states: xAI counts reasoning beside the output, gateways hide thoughts."""
+    prompt, output, reasoning = usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens
+    if prompt is None or output is None:
+        return usage
+    hidden = (count(total) or 0) - prompt - output
+    if hidden <= 0 or hidden == usage.cached_tokens or (reasoning and reasoning != hidden):
+        return usage
+    return replace(usage, output_tokens=output + hidden, reasoning_tokens=hidden)

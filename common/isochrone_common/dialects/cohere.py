@@ -3,7 +3,7 @@
 from typing import Any
 
 from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
-from isochrone_common.dialects.failures import finish, in_band_failure
+from isochrone_common.dialects.failures import finish
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import COHERE_THINKING
@@ -57,12 +57,10 @@ class Cohere(Dialect):
     @staticmethod
     def _end(delta: dict[str, Any]) -> list[Signal]:
         reason = str(delta.get("finish_reason") or "message-end")
-        if delta.get("error"):
-            return [in_band_failure({"message": delta["error"]})]
         tokens = (delta.get("usage") or {}).get("tokens") or {}
         usage = Usage(
             prompt_tokens=count(tokens.get("input_tokens")),
             output_tokens=count(tokens.get("output_tokens")),
             cached_tokens=count((delta.get("usage") or {}).get("cached_tokens")),
         )
-        return [usage, finish(reason, final=True)]
+        return [usage, *finish(reason, final=True, error=delta.get("error"))]

@@ -15,6 +15,8 @@ _RETRY_INFO = "google.rpc.RetryInfo"
 _PROTOBUF_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 # The names of a rate-limit error at OpenAI, Anthropic, Google, Volcengine, DashScope and AWS, without separators.
 _THROTTLED = re.compile(r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)")
+# Those of an error of the content filter at OpenAI, Azure and DashScope.
+_FILTER_ERROR = re.compile(r"contentfilter|contentpolicy|responsibleai|datainspection|moderationblocked")
 _SEPARATORS = re.compile(r"[\s._-]+")
 # The sentence decides only if nothing else states the kind of the error.
 _RATE_LIMIT_SENTENCE = re.compile(r"too many requests|rate.?limit\w* (reached|exceeded)|exceeded your", re.IGNORECASE)
@@ -23,36 +25,41 @@ ERROR_EVENT = b"error"
 _TEXTS = ("message", "msg", "detail", "details", "error_msg", "errorMessage", "Message", "status_msg", "title", "text")
 # Those of an error that nothing else marks as one.
 _BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "errorMessage", "Message")
-_KINDS = ("code", "type", "status", "error_code", "error_type", "status_code", "statusCode", "Code", "__type")
+_CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "Code")
+_KINDS = (*_CODES, "type", "status", "error_type", "__type")
+# The parts of a message in which an error may be, beside the message itself.
+_HOLDERS = ("x_groq", "response", "data", "detail", "message", "result", "body")
+# The fields of content and metadata: an object that has one of them states no error by its text alone.
+_CONTENT = ("choices", "candidates", "delta", "usage", "usageMetadata", "content", "output")
 _ERROR_FIELDS = frozenset((*_TEXTS, *_KINDS)) | {
     *("id", "object", "param", "reason", "request_id", "requestId", "sid", "success", "timestamp", "path", "event_id"),
 }
 _SUCCESS = ("", "0", "200", "20000", "ok", "success")
-# Finish reasons that are errors of the provider, and those of its content filter, over all dialects.
-_FAILED_REASONS = (
-    *("abort", "aborted", "cancelled", "error", "error_limit", "failed", "insufficient_system_resource", "timeout"),
-    *("network_error", "malformed_function_call", "unexpected_tool_call", "model_error", "engine_error"),
+# Finish reasons that are errors of the provider, and those of its content filter, of all dialects, without separators.
+_FAILED_REASON = re.compile(
+    r"abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|^other$|unspecified"
 )
-_FILTERS = (
-    *("content_filter", "content_filtered", "safety", "image_safety", "recitation", "blocklist", "prohibited_content"),
-    *("spii", "refusal", "sensitive", "error_toxic", "guardrail_intervened", "language", "moderation"),
+_FILTER_REASON = re.compile(
+    r"filter|safety|recitation|blocklist|prohibited|spii|refus|sensitive|toxic|guardrail|^language$|moderation|policy"
 )
+_NO_REASON = ("", "none", "null")
 _TITLE = re.compile(rb"<(title|h1)[^>]*>([^<]*\S[^<]*)</", re.IGNORECASE)
-_SENTENCE_BYTES = 400
+_SENTENCE_CHARS = 400
 _LIKE_AN_ERROR = re.compile(
-    rb"error|exception|throttl|fail|limit|quota|denied|unavailable|exceed|time.?out|invalid|forbidden|overload"
-    rb"|not found|unauthorized",
+    r"error|exception|throttl|fail|limit|quota|denied|unavailable|exceed|time.?out|invalid|forbidden|overload"
+    r"|not found|unauthorized|too many requests|bad gateway",
     re.IGNORECASE,
 )
 _SECRET_LIKE = re.compile(r"\b(sk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}")
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """Parse the JSON object in an event or body. Raises `ValueError`, whose message does not quote the content."""
+    """Parse the JSON object in an event or body, which may be in a list, as Google sends it. Raises `ValueError`."""
     try:
         parsed = json.loads(data.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise ValueError("the stream contains data that is not JSON") from error
+    parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
     if not isinstance(parsed, dict):
         raise ValueError("the stream contains JSON that is not an object")  # noqa: TRY004  # one error for all malformed data
     return parsed
@@ -61,7 +68,10 @@ def parse_json(data: bytes) -> dict[str, Any]:
 def error_sentence(body: bytes) -> str:
     """Extract one sentence from the body of a refusal in any of the known shapes; empty if it has none."""
     stated = _stated(body)
-    return sentence_of(stated) if stated else title_of(body) or _plain_sentence(body)
+    try:
+        return sentence_of(stated) if stated else title_of(body) or _plain_sentence(body)
+    except RecursionError:
+        return ""
 
 
 def stated_wait_us(body: bytes) -> int | None:
@@ -75,35 +85,64 @@ def tidy(sentence: str) -> str:
 
 
 def in_band_failure(error: object, outer: Mapping[str, object] = MappingProxyType({})) -> Failed:
-    """Build the failure for `{"error": …}` inside a stream of status 200; rate limits become `throttled`."""
-    fields = error if isinstance(error, dict) else {"message": error}
-    words = [str(one.get(name) or "").lower() for one in (fields, outer) for name in _KINDS]
-    sentence = next(filter(None, (sentence_of(one.get(name)) for one in (fields, outer) for name in _TEXTS)), "")
-    throttled = any(_THROTTLED.search(_SEPARATORS.sub("", word)) for word in words)
-    throttled = throttled or (not any(words) and _RATE_LIMIT_SENTENCE.search(sentence) is not None)
+    """Build the failure for `{"error": …}` inside a stream of status 200, by its kind (rate limit, filter, other)."""
+    try:
+        return _in_band_failure(error, outer)
+    except RecursionError:
+        return Failed(outcome=Outcome.STREAM_ERROR, error="error inside the stream: no message")
+
+
+def _in_band_failure(error: object, outer: Mapping[str, object]) -> Failed:
+    fields = error if isinstance(error, dict) else {"message": None if error is True else error}
+    nested = fields.get("error")
+    places = [one for one in (nested, fields, outer) if isinstance(one, Mapping)]
+    words = [str(one.get(name) or "").lower() for one in places for name in _KINDS]
+    sentence = next(filter(None, (sentence_of(one.get(name)) for one in places for name in _TEXTS)), "")
+    sentence = sentence or ("" if isinstance(nested, dict) else sentence_of(nested))
     return Failed(
-        outcome=Outcome.THROTTLED if throttled else Outcome.STREAM_ERROR,
+        outcome=_outcome(words, sentence),
         error=f"error inside the stream: {sentence or ' '.join(filter(None, words)) or 'no message'}",
         retry_after_us=_retry_info_us(fields),
     )
 
 
+def _outcome(words: list[str], sentence: str) -> Outcome:
+    kinds = [_SEPARATORS.sub("", word) for word in words]
+    if any(map(_THROTTLED.search, kinds)) or (not any(words) and _RATE_LIMIT_SENTENCE.search(sentence)):
+        return Outcome.THROTTLED
+    return Outcome.FILTERED if any(map(_FILTER_ERROR.search, kinds)) else Outcome.STREAM_ERROR
+
+
 def stated_failure(message: Mapping[str, Any], event_name: bytes = b"") -> Failed | None:
     """Return the failure that an object states in any of the known forms; `None` if it states none."""
-    for holder in (message, message.get("x_groq"), message.get("response")):
-        error = holder.get("error") if isinstance(holder, dict) else None
+    for holder in (message, *map(message.get, _HOLDERS)):
+        error = holder.get("error") or holder.get("errors") if isinstance(holder, dict) else None
         if any(error.values()) if isinstance(error, dict) else error:
-            return in_band_failure(error, message)
+            return in_band_failure(error, {**message, **holder})
     base = message.get("base_resp")
     if isinstance(base, dict) and not _is_success(base.get("status_code")):
         return in_band_failure(base)
-    is_named = event_name == ERROR_EVENT or event_name.lower().endswith(b"exception")
-    is_named = is_named or "error" in (message.get("type"), message.get("object"))
-    has_code = not _is_success(message.get("error_code"))
-    is_bare = _ERROR_FIELDS.issuperset(message) and any(message.get(name) for name in _BARE_TEXTS)
+    is_stated = _is_named(message, event_name) or not _is_success(message.get("error_code")) or _is_bare(message)
+    return in_band_failure(message) if is_stated else None
+
+
+def _is_named(message: Mapping[str, Any], event_name: bytes) -> bool:
+    """Return true if the name of the event, or the type or status of its object, is that of an error."""
+    names = (event_name.decode(errors="replace"), message.get("object"), message.get("type"))
+    is_error = any(str(name).lower().endswith(("error", "exception")) for name in names)
+    return is_error or str(message.get("status")).lower() == "error" or message.get("success") is False
+
+
+def _is_bare(message: Mapping[str, Any]) -> bool:
+    """Return true for an object without content that has the text of an error, and no code of success."""
+    texts = [message[name] for name in _BARE_TEXTS if message.get(name)]
+    if not texts or any(message.get(name) for name in _CONTENT):
+        return False
+    codes = [message[name] for name in _CODES if message.get(name) is not None]
+    if codes:
+        return not all(map(_is_success, codes))
     kinds = [message[name] for name in _KINDS if message.get(name) is not None]
-    is_error = is_bare and (not kinds or any(map(_is_error_kind, kinds)))
-    return in_band_failure(message) if is_named or has_code or is_error else None
+    return _ERROR_FIELDS.issuperset(message) and (not kinds or any(map(_is_error_kind, kinds)))
 
 
 def filtered(reason: str) -> Failed:
@@ -117,7 +156,7 @@ def _is_success(code: object) -> bool:
 
 def _is_error_kind(kind: object) -> bool:
     word = str(kind)
-    return not _is_success(kind) and (word.isdecimal() or _LIKE_AN_ERROR.search(word.encode()) is not None)
+    return not _is_success(kind) and (word.isdecimal() or _LIKE_AN_ERROR.search(word) is not None)
 
 
 def sentence_of(stated: object) -> str:
@@ -126,7 +165,7 @@ def sentence_of(stated: object) -> str:
         return "; ".join(filter(None, map(sentence_of, stated)))
     if not isinstance(stated, dict):
         return "" if stated is None else tidy(str(stated))
-    text = next(filter(None, (sentence_of(stated.get(name)) for name in _TEXTS)), "")
+    text = next(filter(None, (sentence_of(stated.get(name)) for name in (*_TEXTS, "error"))), "")
     place = stated.get("loc")
     return f"{'.'.join(map(str, place))}: {text}" if isinstance(place, list) and text else text or _kind_of(stated)
 
@@ -144,8 +183,9 @@ def unframed_failure(body: bytes) -> Failed | None:
             continue
         if failure := stated_failure(message):
             return failure
-    is_sentence = len(body) <= _SENTENCE_BYTES and not set(b"{<") & set(body) and _LIKE_AN_ERROR.search(body)
-    return in_band_failure(body.decode(errors="replace")) if is_sentence else None
+    text = title_of(body) or body.decode(errors="replace").strip()
+    is_sentence = len(text) <= _SENTENCE_CHARS and text[:1] not in ("{", "[", "<") and _LIKE_AN_ERROR.search(text)
+    return in_band_failure(text) if is_sentence else None
 
 
 def title_of(body: bytes) -> str:
@@ -186,11 +226,14 @@ def _retry_info_us(error: object) -> int | None:
     return None
 
 
-def finish(reason: object, *, final: bool = False) -> Signal:
-    """Return the signal of a finish reason: some are failures of the provider, some those of its content filter."""
-    text, word = str(reason), str(reason).lower()
-    if word in _FAILED_REASONS:
-        return in_band_failure(f"the provider failed: {text}")
-    if word in _FILTERS:
-        return filtered(text)
-    return Finished(text, final=final)
+def finish(reason: object, *, final: bool = False, error: object = None) -> list[Signal]:
+    """Return the signal of a finish reason: some are failures of the provider, with its error, some of its filter."""
+    text = tidy(str(reason or ""))
+    word = _SEPARATORS.sub("", text.lower())
+    if word in _NO_REASON and not error:
+        return [Finished(final=True)] if final else []
+    if _FILTER_REASON.search(word):
+        return [filtered(text)]
+    if error or _FAILED_REASON.search(word):
+        return [in_band_failure({"message": error or f"the provider failed: {text}"})]
+    return [Finished(text, final=final)]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of, with_hidden_tokens
 from isochrone_common.dialects.failures import filtered, finish
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
@@ -39,8 +39,7 @@ class Gemini(Dialect):
         ends: list[Signal] = []
         for candidate in (message.get("candidates") or ())[:1]:
             signals += [s for part in (candidate.get("content") or {}).get("parts") or () for s in self._part(part)]
-            if candidate.get("finishReason"):
-                ends.append(finish(candidate["finishReason"]))
+            ends += finish(candidate.get("finishReason"))
         return [*signals, *self._usage(message.get("usageMetadata")), *ends]
 
     @staticmethod
@@ -57,15 +56,15 @@ class Gemini(Dialect):
         if not isinstance(usage, dict):
             return []
         answer, thoughts = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
-        return [
-            Usage(
-                prompt_tokens=count(usage.get("promptTokenCount")),
-                # Before the answer begins, only thoughts have a count.
-                output_tokens=None if answer is None and not thoughts else (answer or 0) + (thoughts or 0),
-                reasoning_tokens=thoughts,
-                cached_tokens=count(usage.get("cachedContentTokenCount")),
-            )
-        ]
+        counts = Usage(
+            prompt_tokens=count(usage.get("promptTokenCount")),
+            # Before the answer begins, only thoughts have a count.
+            output_tokens=None if answer is None and not thoughts else (answer or 0) + (thoughts or 0),
+            reasoning_tokens=thoughts,
+            cached_tokens=count(usage.get("cachedContentTokenCount")),
+        )
+        total = count(usage.get("totalTokenCount")) or 0
+        return [with_hidden_tokens(counts, total - (count(usage.get("toolUsePromptTokenCount")) or 0))]
 
 
 def _thinking(model: str, effort: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ which.
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of, with_hidden_tokens
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import SECOND_US, Target
@@ -60,9 +60,7 @@ class OpenAIChat(Dialect):
             signals += answer(self._tool_text(delta))
         if refusal := text_of(delta.get("refusal")):
             signals += [*answer(refusal), filtered("refusal")]
-        if reason := choice.get("finish_reason"):
-            signals.append(finish(reason))
-        return signals
+        return [*signals, *finish(choice.get("finish_reason"))]
 
     @staticmethod
     def _reasoning(delta: dict[str, Any]) -> list[Signal]:
@@ -97,17 +95,14 @@ class OpenAIChat(Dialect):
         prompt_details = usage.get("prompt_tokens_details") or {}
         prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
         reasoning = count(output_details.get("reasoning_tokens"))
-        hidden = (count(usage.get("total_tokens")) or 0) - (prompt or 0) - (output or 0)
-        # xAI counts reasoning beside the output; gateways to Gemini state hidden thoughts in the total only.
-        if output is not None and prompt is not None and hidden > 0 and (not reasoning or reasoning == hidden):
-            output, reasoning = output + hidden, hidden
-        return Usage(
+        counts = Usage(
             prompt_tokens=prompt,
             output_tokens=output,
             reasoning_tokens=reasoning,
             cached_tokens=count(prompt_details.get("cached_tokens")),
             provider_us=_stated_us(usage, "queue_time", "prompt_time"),
         )
+        return with_hidden_tokens(counts, usage.get("total_tokens"))
 
 
 def _stated_us(usage: dict[str, Any], *names: str) -> int | None:

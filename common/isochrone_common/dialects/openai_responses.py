@@ -6,9 +6,9 @@ The reasoning of most models is hidden, or streamed as a summary. An answer that
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of, with_hidden_tokens
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
-from isochrone_common.dialects.signals import Finished, Reasoning, Signal, Usage
+from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 
 _ANSWERS = (
@@ -16,7 +16,12 @@ _ANSWERS = (
     "response.function_call_arguments.delta",
     "response.custom_tool_call_input.delta",
 )
-_REASONING = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+_REASONING = (
+    "response.reasoning_text.delta",
+    "response.reasoning.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary.delta",
+)
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -57,19 +62,17 @@ class OpenAIResponses(Dialect):
             return [in_band_failure(response.get("error") or {"message": kind})]
         if kind in _ENDS:
             reason = (response.get("incomplete_details") or {}).get("reason")
-            end = finish(reason, final=True) if reason else Finished(kind, final=True)
-            return [*self._usage(response.get("usage")), end]
+            return [*self._usage(response.get("usage")), *finish(reason or kind, final=True)]
         return [] if kind.startswith("response.") or kind in ("ping", "keepalive") else None
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
         if not isinstance(usage, dict):
             return []
-        return [
-            Usage(
-                prompt_tokens=count(usage.get("input_tokens")),
-                output_tokens=count(usage.get("output_tokens")),
-                reasoning_tokens=count((usage.get("output_tokens_details") or {}).get("reasoning_tokens")),
-                cached_tokens=count((usage.get("input_tokens_details") or {}).get("cached_tokens")),
-            )
-        ]
+        counts = Usage(
+            prompt_tokens=count(usage.get("input_tokens")),
+            output_tokens=count(usage.get("output_tokens")),
+            reasoning_tokens=count((usage.get("output_tokens_details") or {}).get("reasoning_tokens")),
+            cached_tokens=count((usage.get("input_tokens_details") or {}).get("cached_tokens")),
+        )
+        return [with_hidden_tokens(counts, usage.get("total_tokens"))]

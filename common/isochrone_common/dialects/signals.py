@@ -33,10 +33,13 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A piece of the answer or of a tool call, `chars` characters long; `head` has the first `HEAD_CHARS` of them."""
+    """A piece of the answer or of a tool call, `chars` characters long; `head` has the first `HEAD_CHARS` of them. What
+    came before one that `ends_reasoning` was no answer.
+    """
 
     chars: int
     head: str = field(default="", compare=False, repr=False)
+    ends_reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,10 @@ class Finished:
 
     reason: str = ""
     final: bool = False
+
+
+# The chat API's end of a stream. Gateways send it in other APIs, and after a failure too.
+DONE = Finished("[DONE]", final=True)
 
 
 @dataclass(frozen=True, slots=True)
