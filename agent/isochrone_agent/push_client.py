@@ -164,7 +164,9 @@ class PushClient:
             self._call_ended.clear()
             await self._call_ended.wait()
         await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
-        if time.monotonic() >= min(self._heartbeat_due, self._verify_due) and not self._in_flight:
+        # While refused, heartbeats alone decide when the next call is: each of them verifies.
+        verify_due = self._verify_due if self.refusal is None else self._heartbeat_due
+        if time.monotonic() >= min(self._heartbeat_due, verify_due) and not self._in_flight:
             # First, even while refused: a push returns the plan version and the clock.
             self._start_call(calls, None)
         elif self.refusal is not None:

@@ -18,12 +18,14 @@ The laws:
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_wire.model import DAY_US, Budget, Outcome, Price, Sample, Spend, Target, TokenSource, day_of
+from isochrone_wire.model import Budget, Outcome, Price, Sample, Spend, Target, TokenSource, day_of
 from isochrone_wire.workloads import estimate_request
 
 _REFUSED = range(400, 500)
 # A millionth of a cent, because sums of floats are not exact.
 _ROUNDING_USD = 1e-8
+# Of providers and days.
+_MAX_TOTALS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +150,13 @@ class BudgetTracker:
         self._in_flight: dict[str, Cost] = {}
 
     def record(self, spends: Iterable[Spend]) -> None:
-        """Add spend to the totals. Totals older than the day before are dropped."""
+        """Add spend to the totals. The day of a wrong clock ends no other day; the least recent totals are dropped."""
         for spend in spends:
             key = (spend.provider, spend.day_at)
             more = Cost(usd=spend.usd, tokens=spend.tokens, requests=spend.requests)
-            self._spent[key] = self._spent.get(key, ZERO_COST).plus(more)
-            # The day before is kept because a clock that is set back an hour may return to it.
-            self._spent = {known: cost for known, cost in self._spent.items() if known[1] >= spend.day_at - DAY_US}
+            self._spent[key] = self._spent.pop(key, ZERO_COST).plus(more)
+            if len(self._spent) > _MAX_TOTALS:
+                del self._spent[next(iter(self._spent))]
 
     def restore(self, spends: Iterable[Spend]) -> None:
         """Raise the totals to stored ones, which may already include spend recorded here."""

@@ -242,6 +242,17 @@ async def test_a_refused_agent_keeps_its_samples(tmp_path: Path, code: str) -> N
     assert collector.stored == list(range(6))
 
 
+async def test_a_refused_agent_pushes_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the time to verify its samples has come, a refused agent sends only its heartbeats."""
+    monkeypatch.setattr(uplink_module, "VERIFY_SECONDS", 0.0)
+    collector = FaultyCollector(before=refusing(lambda _: True, grpc.StatusCode.UNAUTHENTICATED, "revoked"))
+    async with delivering(tmp_path, collector, backlog=5) as (_, push_client):
+        await until(lambda: push_client.refusal is not None)
+        before = len(collector.pushes)
+        await asyncio.sleep(1.0)
+    assert len(collector.pushes) - before <= 7
+
+
 async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
     """A receipt that accounts for too few samples is not accepted: the batch stays, and in the end is stored once."""
     miscounted = fleet_pb2.PushResponse(stored=1)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isochrone_agent.plan import budget
 from isochrone_agent.plan.budget import BudgetTracker, Cost, budget_of, exceeded_limit, max_round_cost, spend_of
 from isochrone_wire.model import (
     DAY_US,
@@ -139,12 +140,21 @@ def test_a_clock_set_back_finds_yesterdays_books() -> None:
     assert tracker.refusal(TARGET, NOON)
 
 
-def test_days_long_past_are_forgotten() -> None:
+def test_a_round_of_a_wrong_clock_resets_no_budget() -> None:
+    """One round dated three days ahead leaves today's requests counted."""
+    today = Spend(provider="p", day_at=day_of(NOON), requests=3)
+    tracker = make_tracker(Budget(provider="p", requests_per_day=3), spent=today)
+    tracker.record([Spend(provider="p", day_at=day_of(NOON) + 3 * DAY_US, requests=1)])
+    assert tracker.refusal(TARGET, NOON)
+
+
+def test_the_least_recent_totals_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The totals do not grow without bound."""
+    monkeypatch.setattr(budget, "_MAX_TOTALS", 10)
     tracker = make_tracker()
     for day in range(100):
         tracker.record([Spend(provider="p", day_at=day * DAY_US, requests=1)])
-    assert len(tracker._spent) == 2
+    assert [day // DAY_US for _, day in tracker._spent] == list(range(90, 100))
 
 
 @pytest.mark.parametrize(
