@@ -10,6 +10,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -122,6 +123,8 @@ def new_prober(settings: Settings, policy: Policy, tls: ssl.SSLContext, export: 
         dial_options=settings.dial_options,
         destinations=policy.destinations,
         error_chars=policy.error_chars,
+        tls_folder=policy.tls_files or Path(),
+        ca_file=settings.ca_file,
         on_probe=export.offer if export else None,
     )
 

@@ -128,6 +128,20 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Paths on the agent's machine: the client's certificate and its private key, and authorities to trust."""
+
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that are set."""
+        return tuple(path for path in (self.certificate, self.key, self.ca) if path is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """An endpoint and request to measure.
 
@@ -150,6 +164,7 @@ class Target:
     region: str | None = None
     spread_us: int = 0
     paused: bool = False
+    tls: TlsFiles | None = None
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:

@@ -43,6 +43,7 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
             "min_every_us": policy.min_every_us,
             "max_streams": policy.max_streams,
             "error_chars": policy.error_chars,
+            "tls_files": str(policy.tls_files) if policy.tls_files else None,
             "accounts": [
                 {"limits": to_json_value(account.limits), "spent": to_json_value(spent.get(account.limits.provider))}
                 for account in _accounts(policy)
@@ -69,6 +70,7 @@ def _lines(policy: Policy, settings: Settings, spent: dict[str, Spend]) -> Itera
     yield "networks", f"besides public addresses {networks}" if networks else "public addresses only"
     yield "interval", f"at least {policy.min_every_us / SECOND_US:g} s" if policy.min_every_us else "as in the plan"
     yield "streams", f"at most {policy.max_streams} at once"
+    yield "tls files", f"below {policy.tls_files}" if policy.tls_files else "none: plans may not name any"
     yield "error texts", f"at most {policy.error_chars} characters of a provider's"
     for account in _accounts(policy):
         yield "per day", _usage(account, spent.get(account.limits.provider, Spend(provider="", day_at=0)))

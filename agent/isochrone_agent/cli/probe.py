@@ -209,6 +209,18 @@ def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: 
 @options.connect_to
 @options.family
 @options.ca_file
+@click.option(
+    "--client-certificate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Present this certificate (PEM) to servers that demand one.",
+)
+@click.option(
+    "--client-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Its private key (PEM), if it is not in the same file.",
+)
 @table_or_json
 def command(
     *,
@@ -232,6 +244,8 @@ def command(
     connect_to: tuple[str, ...],
     family: str,
     ca_file: Path | None,
+    client_certificate: Path | None,
+    client_key: Path | None,
     output: str,
 ) -> None:
     """Measure one target now: every phase of the connection, time to first token, tokens per second.
@@ -262,7 +276,10 @@ def command(
         )
         for text in [make_prompt(words) for words in sweep] or [prompt]
     ]
-    prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=dial_options(connect_to, family))
+    if client_key is not None and client_certificate is None:
+        raise click.UsageError("--client-key needs --client-certificate")
+    tls = tls_context(ca_file, certificate=client_certificate, key=client_key)
+    prober = Prober(vantage="here", tls=tls, dial_options=dial_options(connect_to, family))
     show_progress = output == "table"
     if show_progress:
         header = probe_report.header_row(width=_width())

@@ -10,6 +10,7 @@ so a stolen collector cannot change it.
     usd_per_m_input = 1.0             # dollars count at these prices, or at higher ones of the URL or of the plan
     usd_per_m_output = 5.0
     plan_key = "isochrone-plan-…"     # plans must be signed with this key
+    tls_files = "/etc/isochrone/tls"  # the only folder whose files a plan may name under `tls`; without it none
 
     [[allow]]                         # without any, every public host
     url = "https://api.openai.com/v1"
@@ -51,7 +52,7 @@ from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire import workloads
-from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target
+from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, TlsFiles
 from isochrone_wire.text import shortened
 from isochrone_wire.workloads import POLICY_PREFIX
 
@@ -63,7 +64,7 @@ TOTAL = f"{POLICY_PREFIX}total"
 _LIMITS = {"requests_per_day": int, "tokens_per_day": int, "usd_per_day": float}
 _PRICES = {"usd_per_m_input": float, "usd_per_m_output": float}
 _BOUNDS = {"min_every_seconds": float, "max_streams": int, "error_chars": int}
-_KEYS = frozenset({"networks", "allow", "plan_key", *_BOUNDS, *_LIMITS, *_PRICES})
+_KEYS = frozenset({"networks", "allow", "plan_key", "tls_files", *_BOUNDS, *_LIMITS, *_PRICES})
 _ALLOW_KEYS = frozenset({"url", *_LIMITS, *_PRICES})
 _SHOWN = 3
 _HINT = "see docs/agent.md, section Policy"
@@ -83,6 +84,7 @@ class Policy:
     max_streams: int = DEFAULT_STREAMS
     error_chars: int = ERROR_CHARS
     plan_key: str | None = None
+    tls_files: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path) if self.path else "built-in"
@@ -102,6 +104,8 @@ class Policy:
             return f"its interval is {target.every_us / SECOND_US:g} s, and min_every_seconds is {least:g}"
         if target.workload.concurrency > self.max_streams:
             return f"it has {target.workload.concurrency} concurrent streams, and max_streams is {self.max_streams}"
+        if target.tls and (outside := _file_refusal(target.tls, self.tls_files)):
+            return outside
         if (url := request_url(target)) is None:
             return None
         refusal = self.destinations.refusal(url)
@@ -123,6 +127,20 @@ class Policy:
             return own
         price = highest_price(self.total.price, *(self.prices[prefix] for prefix in covering))
         return (replace(self.total, price=price), *own)
+
+
+def _file_refusal(files: TlsFiles, folder: Path | None) -> str | None:
+    """Return why the files may not be opened: a plan must not make the agent read others than the operator's."""
+    if folder is None:
+        return "its plan names files under tls, and the policy has no tls_files"
+    for path in files.paths:
+        try:
+            inside = (folder / path).resolve().is_relative_to(folder.resolve())
+        except (OSError, ValueError, RuntimeError):  # a path too long, with a NUL, or of links in a circle
+            inside = False
+        if not inside:
+            return f"the file {shortened(path)!r} is not below tls_files ({folder})"
+    return None
 
 
 def describe_refused(reasons: Mapping[str, str]) -> str:
@@ -194,6 +212,7 @@ def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]
         max_streams=document.get("max_streams", DEFAULT_STREAMS),
         error_chars=min(document.get("error_chars", ERROR_CHARS), ERROR_CHARS),
         plan_key=document.get("plan_key"),
+        tls_files=Path(document["tls_files"]) if "tls_files" in document else None,
     )
 
 
@@ -211,6 +230,9 @@ def _problems(table: Mapping[str, Any], known: frozenset[str], where: str) -> li
         problems.append("networks is not a list")
     else:
         problems += _value_problems("networks", _networks, networks)
+    tls_files = table.get("tls_files", "/")
+    if not (isinstance(tls_files, str) and Path(tls_files).is_absolute()):
+        problems.append(f"tls_files is {tls_files!r}, which is not the absolute path of a folder")
     if (plan_key := table.get("plan_key")) is not None:
         problems += _value_problems("plan_key", parse_key, str(plan_key))
     return problems

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from isochrone_agent.clock import now_at
-from isochrone_agent.errors import CredentialError, SpoolError
+from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
 from isochrone_agent.plan.budget import BudgetTracker, no_accounts
 from isochrone_agent.plan.credentials import Keyring, describe_missing
 from isochrone_agent.plan.policy import Policy, describe_refused
@@ -406,7 +406,7 @@ class ProbeScheduler:
             outcome, reason = skipped
             if outcome is Outcome.SKIPPED_OVERLAP:
                 return await self._overlapping(due, state, self._unsent_sample(due, outcome, reason))
-        except CredentialError as error:
+        except (CredentialError, SettingsError) as error:
             outcome, reason = Outcome.SKIPPED_NOT_READY, str(error)
         except asyncio.CancelledError:
             outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"

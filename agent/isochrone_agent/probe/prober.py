@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 
 import httpcore
 
@@ -22,7 +23,14 @@ from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations
 from isochrone_agent.probe.measurement import ERROR_CHARS, Measurement
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.transport import NotAttempted, ProbeConnection, TlsFailed, expects_tls, is_tls_record
+from isochrone_agent.probe.transport import (
+    NotAttempted,
+    ProbeConnection,
+    TlsFailed,
+    expects_tls,
+    is_tls_record,
+    target_tls_context,
+)
 from isochrone_agent.settings import DialOptions
 from isochrone_common.dialects import DIALECTS, Dialect, Request
 from isochrone_common.dialects.base import make_nonce
@@ -66,13 +74,18 @@ class ProbeTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """Probes targets from one vantage, anywhere without `destinations`; `error_chars` limits texts of providers."""
+    """Probes targets from one vantage, anywhere without `destinations`; `error_chars` limits texts of providers.
+
+    The paths of a target's TLS begin in `tls_folder`; `ca_file` is trusted unless it names its own.
+    """
 
     vantage: str
     tls: ssl.SSLContext
     dial_options: DialOptions = field(default_factory=DialOptions)
     destinations: Destinations | None = None
     error_chars: int = ERROR_CHARS
+    tls_folder: Path = Path()
+    ca_file: Path | None = None
     on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None
 
     idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
@@ -96,7 +109,10 @@ class Prober:
         ]
 
     async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
-        """Probe once for the round at `round_at`; `stream` counts from 0. Failures are recorded in the sample."""
+        """Probe once for the round at `round_at`; `stream` counts from 0. Failures are recorded in the sample.
+
+        Raises `SettingsError` if files of the target's TLS cannot be loaded.
+        """
         dialect = DIALECTS[target.dialect]
         nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
         request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
@@ -141,19 +157,22 @@ class Prober:
     async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
         """Lend a connection to one probe: a new one that is closed afterwards, or for a warm target a reused one."""
         if target.workload.connection is ConnectionUse.COLD:
-            connection = self._new_connection()
+            connection = await self._new_connection(target)
             async with connection.pool:
                 yield connection
             return
         waiting = self.idle.setdefault(target.id, [])
-        connection = waiting.pop() if waiting else self._new_connection()
+        connection = waiting.pop() if waiting else await self._new_connection(target)
         try:
             yield connection
         finally:
             waiting.append(connection)
 
-    def _new_connection(self) -> ProbeConnection:
-        return ProbeConnection(self.tls, self.dial_options, self.destinations)
+    async def _new_connection(self, target: Target) -> ProbeConnection:
+        tls = self.tls
+        if target.tls is not None:
+            tls = await asyncio.to_thread(target_tls_context, target.tls, self.tls_folder, self.ca_file)
+        return ProbeConnection(tls, self.dial_options, self.destinations)
 
 
 class StreamingRequest:

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ from isochrone_agent.probe.socket_observer import (
     read_tcp_info,
 )
 from isochrone_agent.settings import DialOptions
+from isochrone_wire.model import TlsFiles
+from isochrone_wire.text import shortened
 
 # A status line, and the page that a server sends to a client that it takes for one of HTTP/0.9.
 _PLAIN_ANSWERS = (b"HTTP/", b"<")
@@ -61,19 +63,49 @@ _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 _ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 # The bodies of nginx, Apache and Go for a plain request to a port with TLS.
 _TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
+_MAX_CONTEXTS = 128
 
 
-def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Verify by the system's authorities and those of `ca_file`; slow, so once per process. Raises `SettingsError`."""
+def tls_context(
+    ca_file: Path | None = None, *, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext:
+    """Verify by the system's authorities and those of `ca_file`, and present `certificate`; slow, so once per process.
+
+    Raises `SettingsError`.
+    """
     context = ssl.create_default_context()
-    if ca_file is None:
-        return context
-    try:
-        context.load_verify_locations(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        hint = "--ca-file needs a file of PEM certificates"
-        raise SettingsError(f"cannot load {ca_file}: {error.strerror or error}", hint=hint) from error
+    if ca_file is not None:
+        with _loading(ca_file, "the authorities need a file of PEM certificates"):
+            context.load_verify_locations(cafile=ca_file)
+    if certificate is not None:
+        with _loading(certificate, "a client certificate needs a file of PEM, and its key without a password"):
+            context.load_cert_chain(certificate, key, password="")  # or OpenSSL asks on the terminal
     return context
+
+
+@contextmanager
+def _loading(file: Path, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"cannot load {shortened(str(file))}: {error.strerror or error}", hint=hint) from error
+
+
+def target_tls_context(files: TlsFiles, folder: Path, ca_file: Path | None) -> ssl.SSLContext:
+    """Return the context of a target with these files, loaded again once one has changed. Raises `SettingsError`."""
+    certificate, key, own_ca = (folder / path if path else None for path in (files.certificate, files.key, files.ca))
+    paths = (certificate, key, own_ca or ca_file)
+    changed = []
+    for path in (path for path in paths if path is not None):
+        with _loading(path, "the plan's paths are on the agent's machine"):
+            changed.append(path.stat().st_mtime_ns)
+    return _load_context(paths, tuple(changed))
+
+
+@lru_cache(_MAX_CONTEXTS)
+def _load_context(paths: tuple[Path | None, ...], _changed: tuple[int, ...]) -> ssl.SSLContext:
+    certificate, key, ca_file = paths
+    return tls_context(ca_file, certificate=certificate, key=key)
 
 
 def handshake_problem(error: Exception, received: bytes) -> str:

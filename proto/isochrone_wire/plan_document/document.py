@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from isochrone_wire import durations
 from isochrone_wire.answers import Metric
-from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, Workload, target_id
+from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, TlsFiles, Workload, target_id
 from isochrone_wire.plan_document import schema
 from isochrone_wire.plan_document.schema import Path, Shape
 from isochrone_wire.text import did_you_mean, nearest, shortened, unknown
@@ -376,6 +376,7 @@ def _target(
     workload: Workload,
 ) -> Target:
     dialect = shape.dialect or common.dialect or schema.DEFAULT_DIALECT
+    tls = shape.tls or common.tls
     own: Any = {"provider": shape.provider, "model": shape.model, "base_url": base_url, "dialect": dialect}
     return Target(
         **own,
@@ -389,6 +390,7 @@ def _target(
         region=shape.region,
         spread_us=_first(shape.spread, common.spread, document.spread),
         paused=_first(shape.paused, common.paused, document.paused),
+        tls=TlsFiles(**dict(tls)) if tls else None,
     )
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import fsum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from isochrone_wire import durations
 from isochrone_wire import workloads as limits
@@ -139,6 +139,7 @@ _CLEAN = _checked(
     "contains control characters, or begins or ends with a space",
 )
 Name = Annotated[str, Field(min_length=1, max_length=limits.MAX_NAME_CHARS), _CLEAN]
+File = Annotated[str, Field(min_length=1, max_length=limits.MAX_URL_CHARS), _CLEAN]
 Url = Annotated[str, Field(max_length=limits.MAX_URL_CHARS), _CLEAN, AfterValidator(_url)]
 ProviderName = Annotated[
     Name,
@@ -213,6 +214,23 @@ class PriceShape(Shape):
     """US dollars per million output tokens."""
 
 
+class TlsShape(Shape):
+    """Files on the agents' machines (PEM), in the folder `tls_files` of the agent's policy, where paths begin."""
+
+    certificate: File | None = None
+    """The client's certificate, with its chain."""
+    key: File | None = None
+    """Its private key, if it is not in the file of the certificate."""
+    ca: File | None = None
+    """Authorities to trust besides the system's, in place of those of the agent's `--ca-file`."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "TlsShape":
+        if self.key is not None and self.certificate is None:
+            raise ValueError("a key needs a certificate")
+        return self
+
+
 class ProviderShape(Shape):
     """Settings for all targets of a provider."""
 
@@ -228,6 +246,8 @@ class ProviderShape(Shape):
     """
     paused: bool | None = None
     """Rounds are recorded as `skipped_paused`, and nothing is sent."""
+    tls: TlsShape | None = None
+    """Client certificate and authorities, if the system's do not suffice."""
 
 
 class TargetShape(ProviderShape):
@@ -453,6 +473,7 @@ class DocumentShape(Shape):
 NESTED: dict[str | int, type[Shape]] = {
     "timeouts": TimeoutsShape,
     "price": PriceShape,
+    "tls": TlsShape,
     "slo": SloShape,
     "objective": ObjectiveShape,
 }

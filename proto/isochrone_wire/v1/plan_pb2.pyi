@@ -170,6 +170,7 @@ class Target(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     SPREAD_US_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     name: _builtins.str
     provider: _builtins.str
@@ -190,6 +191,8 @@ class Target(_message.Message):
     def workload(self) -> Global___Workload: ...
     @_builtins.property
     def price(self) -> Global___Price: ...
+    @_builtins.property
+    def tls(self) -> Global___TlsFiles: ...
     def __init__(
         self,
         *,
@@ -207,10 +210,11 @@ class Target(_message.Message):
         region: _builtins.str | None = ...,
         spread_us: _builtins.int = ...,
         paused: _builtins.bool = ...,
+        tls: Global___TlsFiles | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "credential", b"credential", "price", b"price", "region", b"region", "workload", b"workload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "credential", b"credential", "price", b"price", "region", b"region", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
@@ -222,6 +226,46 @@ class Target(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
 
 Global___Target: _TypeAlias = Target  # noqa: Y015
+
+@_typing.final
+class TlsFiles(_message.Message):
+    """Files on the agent's machine, which its policy must allow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    CA_FIELD_NUMBER: _builtins.int
+    certificate: _builtins.str
+    """The client's certificate, and its private key if that is in a file of its own."""
+    key: _builtins.str
+    ca: _builtins.str
+    """Certificate authorities to trust."""
+    def __init__(
+        self,
+        *,
+        certificate: _builtins.str | None = ...,
+        key: _builtins.str | None = ...,
+        ca: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ca", b"_ca", "_certificate", b"_certificate", "_key", b"_key", "ca", b"ca", "certificate", b"certificate", "key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ca", b"_ca", "_certificate", b"_certificate", "_key", b"_key", "ca", b"ca", "certificate", b"certificate", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ca: _TypeAlias = _typing.Literal["ca"]  # noqa: Y015
+    _WhichOneofArgType__ca: _TypeAlias = _typing.Literal["_ca", b"_ca"]  # noqa: Y015
+    _WhichOneofReturnType__certificate: _TypeAlias = _typing.Literal["certificate"]  # noqa: Y015
+    _WhichOneofArgType__certificate: _TypeAlias = _typing.Literal["_certificate", b"_certificate"]  # noqa: Y015
+    _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
+    _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ca) -> _WhichOneofReturnType__ca | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__certificate) -> _WhichOneofReturnType__certificate | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__key) -> _WhichOneofReturnType__key | None: ...
+
+Global___TlsFiles: _TypeAlias = TlsFiles  # noqa: Y015
 
 @_typing.final
 class Budget(_message.Message):

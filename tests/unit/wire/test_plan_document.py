@@ -18,6 +18,7 @@ from isochrone_wire.model import (
     Slo,
     Target,
     Timeouts,
+    TlsFiles,
     Workload,
     target_id,
 )
@@ -54,7 +55,7 @@ KEYS = {
     "workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
     "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
-    "workload",
+    "tls, workload",
     "limits": "requests_per_day, tokens_per_day, usd_per_day, vantage",
 }
 
@@ -105,6 +106,21 @@ def test_a_full_document() -> None:
         overlap=Overlap.ALLOW,
     )
     assert (plan_of(FULL).version, plan_of(FULL).baseline) == (3, "us-east-2")
+
+
+def test_files_of_tls_are_those_of_the_target_or_its_provider() -> None:
+    """A target's `tls` replaces its provider's."""
+    text = """
+baseline: b
+providers: {p: {base_url: "https://p.example/v1", tls: {ca: ca.pem}}}
+targets:
+  - {provider: p, model: a}
+  - {provider: p, model: b, tls: {certificate: b.pem, key: b.key}}
+"""
+    assert [target.tls for target in plan_of(text).targets] == [
+        TlsFiles(ca="ca.pem"),
+        TlsFiles(certificate="b.pem", key="b.key"),
+    ]
 
 
 def test_spelling_is_not_meaning() -> None:
@@ -187,6 +203,8 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
         ("workload: {timeouts: {totl: 2s}}", "line 3: unknown key 'totl'; known: connect, first_token, gap, total"),
         ("price: {usd_per_m_output: -1}", "line 3: usd_per_m_output: "),
         ("price: {usd_per_m_output: .inf}", "line 3: usd_per_m_output: "),
+        ("tls: {key: a.key}", "line 3: tls: a key needs a certificate"),
+        ("tls: a.pem", "line 3: expected a mapping with certificate, key, ca"),
         ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),
         ("paused: 1", "line 3: paused: should be a valid boolean"),
         ("pause: true", "line 3: unknown key 'pause'"),

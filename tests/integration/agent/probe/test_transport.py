@@ -14,12 +14,13 @@ import pytest
 from fixtures.peer import ANSWER, STREAM_HEAD, peer, saying
 from fixtures.simulator import MakeBadCertificate, Simulator, StartSimulator
 from isochrone_agent.clock import now_at
+from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import ProbeConnection, StampingBackend, StampingStream, tls_context
 from isochrone_agent.settings import DialOptions
-from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, TlsFiles, Workload
 
 
 @asynccontextmanager
@@ -282,3 +283,37 @@ async def test_a_refused_address_is_named(
     monkeypatch.setattr(transport, "_look_up", lambda *_: found)
     sample = await probe("http://many.example/v1", "m", None)
     assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, error)
+
+
+async def test_a_client_certificate_is_presented(bad_certificate: MakeBadCertificate) -> None:
+    """A target with a certificate of its own connects to a server that demands it, and trusts its own authorities."""
+    pair = bad_certificate("none")
+    server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_tls.load_cert_chain(pair.chain, pair.key)
+    server_tls.load_verify_locations(pair.chain)
+    server_tls.verify_mode = ssl.CERT_REQUIRED
+    prober = Prober(vantage="here", tls=tls_context(), tls_folder=pair.chain.parent)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await saying(STREAM_HEAD + ANSWER)(reader, writer)
+        writer.close()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=server_tls) as server:
+        target = Target(
+            id=7,
+            name="m",
+            provider="p",
+            model="m",
+            base_url=f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1",
+            workload=Workload(timeouts=QUICK),
+            tls=TlsFiles(certificate=pair.chain.name, key=pair.key.name, ca=pair.chain.name),
+        )
+        sample = await prober.probe(target, round_at=now_at())
+        assert (sample.outcome, sample.error) == (Outcome.OK, None)
+        pair.key.write_text("broken")
+        with pytest.raises(SettingsError, match="cannot load"):
+            await prober.probe(target, round_at=now_at())
+        pair.key.unlink()
+        with pytest.raises(SettingsError, match=r"cannot load .*key.pem: No such file or directory"):
+            await prober.probe(target, round_at=now_at())

@@ -23,6 +23,7 @@ from isochrone_wire.model import (
     Sample,
     Target,
     Timeouts,
+    TlsFiles,
     Vantage,
     Workload,
 )
@@ -50,6 +51,33 @@ PRICES = "usd_per_day needs usd_per_m_input and usd_per_m_output above 0: a plan
 
 def policy(text: str = TEXT) -> Policy:
     return parse_policy(text, Path("policy.toml"))
+
+
+@pytest.mark.parametrize(
+    ("path", "is_allowed"),
+    [
+        ("client.pem", True),
+        ("sub/client.pem", True),
+        ("{folder}/client.pem", True),
+        ("../secret.pem", False),
+        ("{folder}/../secret.pem", False),
+        ("link.pem", False),
+        ("/etc/passwd", False),
+        ("a\0b", False),
+        ("circle", False),
+    ],
+)
+@pytest.mark.parametrize("field", ["certificate", "key", "ca"])
+def test_only_files_below_the_folder_are_opened(path: str, field: str, tmp_path: Path, *, is_allowed: bool) -> None:
+    """A plan comes from the collector, so its paths lead nowhere else, also over links; without a folder, nowhere."""
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    (folder / "link.pem").symlink_to(tmp_path / "secret.pem")
+    (folder / "circle").symlink_to(folder / "circle")
+    target = replace(TARGET, tls=TlsFiles(**{field: path.format(folder=folder)}))
+    refusal = policy(f"tls_files = '{folder}'\n{TEXT}").refusal(target)
+    assert (refusal is None) is is_allowed, refusal
+    assert policy().refusal(target) == "its plan names files under tls, and the policy has no tls_files"
 
 
 def settings_of(folder: Path, **more: Any) -> Settings:
