@@ -10,7 +10,7 @@ Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is ada
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, fields_of, given, text_of
 from isochrone_common.dialects.failures import finish
 from isochrone_common.dialects.signals import Finished, Reasoning, Signal, Usage
 from isochrone_wire.model import Target
@@ -84,7 +84,7 @@ class Anthropic(Dialect):
         prompt = None if fresh is None else fresh + (read or 0) + (written or 0)
         # The output count of `message_start` is not final.
         answer = count(usage.get("output_tokens")) if output else None
-        thinking = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
+        thinking = count(fields_of(usage.get("output_tokens_details")).get("thinking_tokens")) if output else None
         return [Usage(prompt_tokens=prompt, output_tokens=answer, reasoning_tokens=thinking, cached_tokens=read)]
 
 

@@ -93,12 +93,14 @@ class Dialect(ABC):
             message = parse_json(data)
         except ValueError:
             return [in_band_failure(data.decode(errors="replace"))] if event.name == ERROR_EVENT else [Unknown()]
-        if failure := stated_failure(message, event.name):
-            return [failure]
-        return self._read(message, event)
+        return self._judge(message, event)
 
-    def _read(self, message: dict[str, Any], event: Event) -> list[Signal]:
+    def _judge(self, message: dict[str, Any], event: Event) -> list[Signal]:
+        """Return the failure that the object states, or else what it has of the answer."""
         try:
+            failure = stated_failure(message, event.name)
+            if failure:
+                return [failure]
             signals = self.read(message)
         except _SHAPE_ERRORS:
             signals = None
@@ -124,6 +126,18 @@ def count(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
         return value
     return None
+
+
+def fields_of(value: object) -> dict[str, Any]:
+    """Return the fields of an object; none of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def call_text(function: object) -> str:
+    """Return the name and the arguments of a call, as servers write them: text, or an object."""
+    fields = fields_of(function)
+    arguments = fields.get("arguments") or ""
+    return text_of(fields.get("name")) + (arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
 def text_of(value: object) -> str:

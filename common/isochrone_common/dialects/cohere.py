@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, call_text, count, given, text_of
 from isochrone_common.dialects.failures import finish
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
@@ -50,8 +50,7 @@ class Cohere(Dialect):
     def _content(message: dict[str, Any]) -> list[Signal]:
         content, calls = message.get("content") or {}, message.get("tool_calls") or {}
         reasoning = text_of(content.get("thinking") or message.get("tool_plan"))
-        call = calls.get("function") or {}
-        text = text_of(content.get("text")) or text_of(call.get("name")) + text_of(call.get("arguments"))
+        text = text_of(content.get("text")) or call_text(calls.get("function"))
         return [*([Reasoning(len(reasoning))] if reasoning else []), *answer(text)]
 
     @staticmethod

@@ -115,8 +115,9 @@ def _outcome(words: list[str], sentence: str) -> Outcome:
 
 def stated_failure(message: Mapping[str, Any], event_name: bytes = b"") -> Failed | None:
     """Return the failure that an object states in any of the known forms; `None` if it states none."""
-    for holder in (message, *map(message.get, _HOLDERS)):
-        error = holder.get("error") or holder.get("errors") if isinstance(holder, dict) else None
+    places: list[Any] = [message, *map(message.get, _HOLDERS)]
+    for holder in (one for one in places if isinstance(one, dict)):
+        error = holder.get("error") or holder.get("errors")
         if any(error.values()) if isinstance(error, dict) else error:
             return in_band_failure(error, {**message, **holder})
     base = message.get("base_resp")

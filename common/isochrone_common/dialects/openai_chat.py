@@ -9,7 +9,17 @@ which.
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of, with_hidden_tokens
+from isochrone_common.dialects.base import (
+    Dialect,
+    Quirks,
+    answer,
+    call_text,
+    count,
+    fields_of,
+    given,
+    text_of,
+    with_hidden_tokens,
+)
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import SECOND_US, Target
@@ -45,16 +55,15 @@ class OpenAIChat(Dialect):
         signals: list[Signal] = []
         for choice in message.get("choices") or ():
             signals += self._choice(choice)
-        groq = message.get("x_groq") or {}
-        usage = message.get("usage") or (groq.get("usage") if isinstance(groq, dict) else None)
+        usage = message.get("usage") or fields_of(message.get("x_groq")).get("usage")
         if isinstance(usage, dict):
             signals.append(self._usage(usage))
         return signals
 
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
-        if choice.get("error"):
-            return [in_band_failure(choice["error"])]
         delta = choice.get("delta") or {}
+        if error := choice.get("error") or delta.get("error"):
+            return [in_band_failure(error)]
         signals = [*self._reasoning(delta), *self._content(delta.get("content"))]
         if not signals:
             signals += answer(self._tool_text(delta))
@@ -83,16 +92,15 @@ class OpenAIChat(Dialect):
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:
-        calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
-        calls.append(delta.get("function_call") or {})
-        audio = delta.get("audio") or {}
+        calls = [fields_of(call).get("function") for call in delta.get("tool_calls") or ()]
+        audio = fields_of(delta.get("audio"))
         spoken = text_of(audio.get("transcript") or audio.get("data"))
-        return "".join(text_of(call.get("name")) + text_of(call.get("arguments")) for call in calls) + spoken
+        return "".join(map(call_text, (*calls, delta.get("function_call")))) + spoken
 
     @staticmethod
     def _usage(usage: dict[str, Any]) -> Usage:
-        output_details = usage.get("completion_tokens_details") or {}
-        prompt_details = usage.get("prompt_tokens_details") or {}
+        output_details = fields_of(usage.get("completion_tokens_details"))
+        prompt_details = fields_of(usage.get("prompt_tokens_details"))
         prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
         reasoning = count(output_details.get("reasoning_tokens"))
         counts = Usage(

@@ -6,7 +6,7 @@ The reasoning of most models is hidden, or streamed as a summary. An answer that
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, count, given, text_of, with_hidden_tokens
+from isochrone_common.dialects.base import Dialect, Quirks, answer, count, fields_of, given, text_of, with_hidden_tokens
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
@@ -72,7 +72,7 @@ class OpenAIResponses(Dialect):
         counts = Usage(
             prompt_tokens=count(usage.get("input_tokens")),
             output_tokens=count(usage.get("output_tokens")),
-            reasoning_tokens=count((usage.get("output_tokens_details") or {}).get("reasoning_tokens")),
-            cached_tokens=count((usage.get("input_tokens_details") or {}).get("cached_tokens")),
+            reasoning_tokens=count(fields_of(usage.get("output_tokens_details")).get("reasoning_tokens")),
+            cached_tokens=count(fields_of(usage.get("input_tokens_details")).get("cached_tokens")),
         )
         return [with_hidden_tokens(counts, usage.get("total_tokens"))]

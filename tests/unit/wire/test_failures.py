@@ -229,12 +229,13 @@ def test_a_filter_as_an_error_is_filtered() -> None:
     assert in_band_failure({"code": "data_inspection_failed", "message": "no"}).outcome is Outcome.FILTERED
 
 
+@pytest.mark.parametrize("field", ["error", "type", "message", "choices", "code"])
 @pytest.mark.parametrize("depth", [200, 900, 5_000, 100_000])
-def test_an_error_without_a_bottom_is_an_error(depth: int) -> None:
-    """Nesting of any depth fails the stream, and neither the agent nor the client."""
+def test_json_without_a_bottom_fails_only_the_stream(depth: int, field: str) -> None:
+    """Nesting of any depth, in any field, fails the stream, and neither the agent nor the client."""
     deep = b"[" * depth + b"]" * depth
-    sample = whole("openai-chat", b'data: {"error":' + deep + b"}\n\n" + sse(DONE))
-    assert sample.outcome in (Outcome.STREAM_ERROR, Outcome.GARBLED)
+    sample = whole("openai-chat", b'data: {"%s":' % field.encode() + deep + b"}\n\n" + sse(DONE))
+    assert sample.outcome in (Outcome.STREAM_ERROR, Outcome.GARBLED, Outcome.EMPTY)
     assert error_sentence(b'{"error":' + deep + b"}") is not None
 
 
@@ -261,6 +262,33 @@ def test_content_has_a_type(value: object, ttft_us: int, ttfat_us: int | None) -
     """A part counts by its text; reasoning inside the content leaves the time of the answer unknown."""
     sample = content(value)
     assert (sample.ttft_us, sample.ttfat_us) == (ttft_us, ttfat_us)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"tool_calls": [{"function": {"name": "f", "arguments": {"n": 1}}}]},
+        {"tool_calls": [None, {"function": {"name": "f", "arguments": '{"n": 1}'}}]},
+        {"function_call": {"name": "f", "arguments": '{"n": 1}'}},
+    ],
+)
+def test_a_call_is_part_of_the_answer(delta: object) -> None:
+    """Arguments may be text or an object; both count with their characters."""
+    sample = replay("openai-chat", [(100, data({"choices": [{"delta": delta}]})), (200, sse(STOP))])
+    assert (sample.ttfat_us, sample.output_chars, sample.outcome) == (100_000, 9, Outcome.OK)
+
+
+def test_usage_of_another_shape_costs_no_content() -> None:
+    """Details that are no object are unknown; the rest of the frame counts."""
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 3,
+        "completion_tokens_details": "none",
+        "prompt_tokens_details": 0,
+    }
+    last = {"choices": [{"delta": {"content": "end"}, "finish_reason": "stop"}], "usage": usage}
+    sample = whole("openai-chat", sse(ROLE, ONE) + data(last))
+    assert (sample.chunks, sample.output_tokens, sample.frames_unknown) == (2, 3, 0)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,48 @@ async def test_json_of_another_shape_is_no_success(dialect: str, event: object) 
     assert sample.outcome in (Outcome.GARBLED, Outcome.TRUNCATED)
 
 
+def in_parts(*parts: bytes | float) -> Handler:
+    """Return a handler that sends bytes, waits for seconds between them, and leaves the connection open at the end."""
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for part in (STREAM_HEAD, *parts):
+            if isinstance(part, float):
+                await asyncio.sleep(part)
+            else:
+                writer.write(part)
+                await writer.drain()
+        await asyncio.sleep(60)
+
+    return handle
+
+
+def a_chunk(text: str, finish: str | None) -> bytes:
+    choice = {"delta": {"content": text}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+async def test_an_early_finish_reason_does_not_end_the_wait_for_the_first_token() -> None:
+    """An empty chunk with `stop`, then a wait longer than that for what follows an answer: the answer is measured."""
+    timeouts = Timeouts(first_token_us=5_000_000, gap_us=300_000, total_us=10_000_000)
+    handler = in_parts(a_chunk("", "stop"), 0.6, a_chunk("hi", "stop"), b"data: [DONE]\n\n")
+    sample = await probe(handler, timeouts=timeouts)
+    assert (sample.outcome, sample.chunks) == (Outcome.OK, 1)
+    assert (sample.ttft_us or 0) > 500_000
+
+
+async def test_silence_after_finish_reasons_in_every_chunk_is_a_stall() -> None:
+    """A finish reason that a later token contradicts says nothing about the end."""
+    sample = await probe(in_parts(a_chunk("a", "stop"), 0.05, a_chunk("b", "stop")))
+    assert (sample.outcome, sample.chunks) == (Outcome.STALLED, 2)
+
+
+async def test_an_error_without_framing_or_end_is_read_at_once() -> None:
+    """A JSON error without an end of line, on a connection that stays open, needs no timeout."""
+    sample = await probe(in_parts(b'{"error":{"message":"slow ', 0.05, b'down","code":429}}'))
+    assert (sample.outcome, sample.timeout_us) == (Outcome.THROTTLED, None)
+    assert "slow down" in (sample.error or "")
+
+
 async def test_json_without_a_bottom_is_garbled() -> None:
     """Brackets nested two hundred thousand deep fail the stream, not the agent."""
     sample = await probe(saying(STREAM_HEAD + b"data: " + b"[" * 200_000 + b"\n\n"))
