@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from isochrone_common.dialects import DIALECTS
-from isochrone_common.dialects.failures import unframed_failure
+from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Answer, Failed, Finished, Reasoning, Signal
-from isochrone_common.sse import Event, SseDecoder, SseOverflow
+from isochrone_common.sse import SseOverflow
 from isochrone_wire.model import Outcome
 from isochrone_wire.routes import RouteEntry
 from isochrone_wire.text import endpoint_url
@@ -122,26 +122,22 @@ class FirstContent:
     """The progress of one stream in a dialect, up to its first content or failure, by the knowledge of the agent."""
 
     def __init__(self, dialect: str) -> None:
-        self._dialect = DIALECTS[dialect]
-        self._decoder = SseDecoder()
+        self._reader = ResponseReader(DIALECTS[dialect])
 
     def receive(self, data: bytes) -> Progress:
         """Feed the next bytes. Frames without content, and those that are not understood, are no progress."""
         try:
-            events = self._decoder.receive(data)
+            return _judge(self._reader.receive(data))
         except SseOverflow:
             return Progress.CONTENT  # the caller judges it
-        return self._judge(events)
 
     def end(self) -> Progress:
         """Judge what the end of the stream completes."""
-        return self._judge(self._decoder.end())
+        return _judge(self._reader.end())
 
-    def _judge(self, events: Iterable[Event]) -> Progress:
-        signals = (signal for event in events for signal in self._dialect.interpret(event))
-        found = next((progress for signal in signals if (progress := _progress_of(signal)) is not None), None)
-        is_error = found is None and unframed_failure(self._decoder.unframed)
-        return found or (Progress.FAILED if is_error else Progress.WAITING)
+
+def _judge(signals: Iterable[Signal]) -> Progress:
+    return next(filter(None, map(_progress_of, signals)), Progress.WAITING)
 
 
 def _progress_of(signal: Signal) -> Progress | None:
