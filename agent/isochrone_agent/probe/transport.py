@@ -289,10 +289,11 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
             self._connection.observer.remote_address = address[0]
             started_ns = time.monotonic_ns()
             await asyncio.get_running_loop().sock_connect(sock, address)
+            tcp_us = _handshake_us(sock, _since_us(started_ns))
         except BaseException:
             sock.close()
             raise
-        self._connection.observer.tcp_us = _since_us(started_ns)
+        self._connection.observer.tcp_us = tcp_us
         self._connection.stream = StampingStream(sock, self._connection, stamped=stamped, connect_by=connect_by)
         return self._connection.stream
 
@@ -530,6 +531,15 @@ class TlsStream(httpcore.AsyncNetworkStream):
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
+
+
+def _handshake_us(sock: socket.socket, elapsed_us: int) -> int:
+    """Return the duration of TCP's handshake: the kernel's first round trip, without the wait for a busy loop.
+
+    A SYN that was lost has no round trip, so the time that elapsed stands for it.
+    """
+    info = read_tcp_info(sock)
+    return elapsed_us if info.retransmits or info.rtt_us is None else min(elapsed_us, info.rtt_us)
 
 
 def _complete(waiting: asyncio.Future[None]) -> None:

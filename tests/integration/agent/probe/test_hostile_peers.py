@@ -266,8 +266,8 @@ async def test_retransmits_are_those_of_the_probe(monkeypatch: pytest.MonkeyPatc
             await reader.readuntil(b"POST ")
             await reader.readuntil(b"\r\n\r\n")
 
-    # By reading: the end of the first probe, then beginning and end of the second and of the third.
-    counts = iter([3, 3, 3, 4, 9])
+    # By reading: connection and end of the first probe, then beginning and end of the second and of the third.
+    counts = iter([3, 3, 3, 3, 4, 9])
     monkeypatch.setattr(transport, "read_tcp_info", lambda _sock: TcpInfo(retransmits=next(counts, 9)))
     async with peer(handle) as port:
         prober = new_prober()

@@ -72,6 +72,19 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
         assert observer.lag_monitor._timer.cancelled()
 
 
+async def test_the_handshake_is_timed_by_the_kernel() -> None:
+    """A loop that is busy while the connection is established adds nothing to `tcp_us`."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = ProbeConnection(ssl.create_default_context(), DialOptions())
+        backend = StampingBackend(connection, DialOptions())
+        # A literal address is connected to in the first step of the task.
+        connecting = asyncio.create_task(backend.connect_tcp(*listener.getsockname()))
+        asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+        await (await connecting).aclose()
+    assert connection.observer.tcp_us is not None
+    assert connection.observer.tcp_us < 50_000
+
+
 async def test_reads_are_delivered_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads of a stream are delivered in batches, in order, each with its own timestamp."""
     monkeypatch.setattr(transport, "READ_BATCH_SECONDS", 1.0)
