@@ -12,7 +12,16 @@ from typing import TextIO
 import click
 
 from isochrone_agent.cli import options, probe_report
-from isochrone_agent.cli.probe_report import Burst, LinearFit, Verdict, fit, judge, make_prompt, summarise
+from isochrone_agent.cli.probe_report import (
+    Burst,
+    LinearFit,
+    Verdict,
+    fit,
+    judge,
+    make_prompt,
+    percentiles,
+    summarise,
+)
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.credentials import Credential
@@ -346,6 +355,7 @@ def _print_result(
         click.echo("\n" + "\n".join(probe_report.footer(samples, bursts, linear_fit, verdicts, width=_width())))
         return
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
+    document |= {"percentiles": found} if (found := percentiles(samples)) else {}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
     document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}
     document |= {"limits": to_json_value(verdicts)} if verdicts else {}

@@ -53,6 +53,24 @@ def summarise(samples: Sequence[Sample]) -> Burst:
     )
 
 
+_SUMMARISED = ("connect_us", "ttfb_us", "ttft_us", "ttft_cold_us", "e2e_us", "tokens_per_second")
+_PERCENTS = (50, 90, 99)
+
+
+def percentiles(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
+    """Return p50, p90 and p99 of each metric over the successful runs that have it, by nearest rank."""
+    succeeded = [sample for sample in samples if sample.outcome is Outcome.OK]
+    known = {
+        metric: sorted(value for sample in succeeded if (value := getattr(sample, metric)) is not None)
+        for metric in _SUMMARISED
+    }
+    return {
+        metric: {f"p{percent}": values[math.ceil(len(values) * percent / 100) - 1] for percent in _PERCENTS}
+        for metric, values in known.items()
+        if values
+    }
+
+
 def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
     if not succeeded_samples:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from isochrone_agent.cli import probe_report
-from isochrone_agent.cli.probe_report import fit_line, judge, make_prompt, summarise, verdict_sentence
+from isochrone_agent.cli.probe_report import fit_line, judge, make_prompt, percentiles, summarise, verdict_sentence
 from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Quality, Sample
@@ -297,3 +297,10 @@ def test_no_line_without_two_lengths(points: list[tuple[int, int]]) -> None:
 def test_prompts_have_their_length(words: int) -> None:
     """A prompt has the requested number of words."""
     assert len(make_prompt(words).split()) == max(words, 4)
+
+
+def test_percentiles_are_of_the_successful_runs() -> None:
+    """P50, p90 and p99 of each metric that a run has, by nearest rank, whatever the order; failures have none."""
+    runs = [replace(FINE, ttft_us=at, tokens_per_second=None) for at in range(100, 0, -1)]
+    assert percentiles([*runs, replace(GARBLED, ttft_us=1_000)]) == {"ttft_us": {"p50": 50, "p90": 90, "p99": 99}}
+    assert percentiles([GARBLED]) == {}
