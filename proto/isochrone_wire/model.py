@@ -148,6 +148,7 @@ class Target:
     `id` is the same in the whole fleet; see `target_id`. `credential` is the name of a key in the agent's credentials
     file, never the key itself; `region` is the region of the endpoint, if known. Each vantage starts at its own offset
     within `spread_us` after a round. The rounds of a `paused` target are recorded as skipped, without a request.
+    With `happy_eyeballs` it connects by RFC 8305, else to the first address.
     """
 
     id: int
@@ -165,6 +166,7 @@ class Target:
     spread_us: int = 0
     paused: bool = False
     tls: TlsFiles | None = None
+    happy_eyeballs: bool = False
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:

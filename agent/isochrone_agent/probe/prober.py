@@ -172,7 +172,7 @@ class Prober:
         tls = self.tls
         if target.tls is not None:
             tls = await asyncio.to_thread(target_tls_context, target.tls, self.tls_folder, self.ca_file)
-        return ProbeConnection(tls, self.dial_options, self.destinations)
+        return ProbeConnection(tls, self.dial_options, self.destinations, happy_eyeballs=target.happy_eyeballs)
 
 
 class StreamingRequest:

@@ -3,7 +3,7 @@
 The laws:
 
 1. One address: the name is resolved, and the first address of the requested family is connected to and recorded. There
-   is no second attempt, because a retry would be another sample.
+   is no second attempt, because a retry would be another sample. Only with `happy_eyeballs` the addresses compete.
 2. DNS, TCP and TLS are timed separately, on the connection that the request then uses.
 3. A read gets its timestamp in the loop's readiness callback, before any task is woken: the kernel's receive timestamp
    if there is one. The timestamp belongs to the bytes; a TLS record has that of the read that completed it.
@@ -26,11 +26,12 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,13 @@ class Resolved:
     addresses: tuple[tuple[int, Any], ...]
     dns_us: int | None
 
+    def interleaved(self) -> list[tuple[int, Any]]:
+        """Return the addresses of both families in turn, beginning with that of the first (RFC 8305, section 4)."""
+        first = self.addresses[0][0]
+        of_first = [each for each in self.addresses if each[0] == first]
+        others = [each for each in self.addresses if each[0] != first]
+        return [each for pair in zip_longest(of_first, others) for each in pair if each is not None]
+
     def failure(self, host: str, reason: str) -> str:
         """Return why the first address could not be connected to, and what to try if there are others."""
         (family, address), families = self.addresses[0], {family for family, _ in self.addresses}
@@ -186,6 +194,8 @@ def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
 
 
 READ_BATCH_SECONDS = 0.05
+# The recommended value of RFC 8305, section 8.
+ATTEMPT_DELAY_SECONDS = 0.25
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -203,8 +213,14 @@ class ProbeConnection:
     """A pool of at most one connection to one target, and the `observer` of the probe that is using it."""
 
     def __init__(
-        self, tls: ssl.SSLContext, dial_options: DialOptions, destinations: Destinations | None = None
+        self,
+        tls: ssl.SSLContext,
+        dial_options: DialOptions,
+        destinations: Destinations | None = None,
+        *,
+        happy_eyeballs: bool = False,
     ) -> None:
+        self.happy_eyeballs = happy_eyeballs
         self.observer = SocketObserver()
         self.batch_reads = False
         self.stream: StampingStream | None = None
@@ -258,44 +274,90 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         try:
             async with asyncio.timeout(timeout) as limit:
                 found = await resolve(host, port, family=_FAMILIES.get(self._dial_options.family, socket.AF_UNSPEC))
-                family, address = found.addresses[0]
-                if self._destinations and (why := self._destinations.address_refusal(*named, address[0])):
-                    raise NotAttempted(f"{REFUSED}{why}")
+                addresses = found.interleaved() if self._connection.happy_eyeballs else found.addresses[:1]
+                for _, address in addresses:
+                    if self._destinations and (why := self._destinations.address_refusal(*named, address[0])):
+                        raise NotAttempted(f"{REFUSED}{why}")
                 self._connection.observer.dns_us = found.dns_us
-                return await self._connect(family, address, limit.when())
+                return await self._connect(addresses, limit.when())
         except NoThread as error:
             raise NotAttempted(str(error)) from error
         except OSError as error:
             late = isinstance(error, TimeoutError)
             reason = f"connecting to {host} took longer than {timeout:g} s" if late else _os_reason(error)
             failed = httpcore.ConnectTimeout if late else httpcore.ConnectError
-            raise failed(found.failure(host, reason) if found else reason) from error
+            if found and not self._connection.happy_eyeballs:
+                reason = found.failure(host, reason)
+            raise failed(reason) from error
 
     async def sleep(self, seconds: float) -> None:
         """Required by httpcore for its retries, which this agent does not use."""
         await asyncio.sleep(seconds)
 
-    async def _connect(
-        self,
-        family: int,
-        address: Any,  # noqa: ANN401  # a socket address
-        connect_by: float | None,
-    ) -> "StampingStream":
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            stamped = enable_receive_stamps(sock)
-            self._connection.observer.remote_address = address[0]
-            started_ns = time.monotonic_ns()
-            await asyncio.get_running_loop().sock_connect(sock, address)
-            tcp_us = _handshake_us(sock, _since_us(started_ns))
-        except BaseException:
-            sock.close()
-            raise
-        self._connection.observer.tcp_us = tcp_us
-        self._connection.stream = StampingStream(sock, self._connection, stamped=stamped, connect_by=connect_by)
+    async def _connect(self, addresses: Sequence[tuple[int, Any]], connect_by: float | None) -> "StampingStream":
+        observer = self._connection.observer
+        observer.remote_address = addresses[0][1][0]
+        opened = await _first_connected(addresses)
+        observer.tcp_us, observer.remote_address = opened.tcp_us, opened.address
+        self._connection.stream = StampingStream(
+            opened.sock, self._connection, stamped=opened.stamped, connect_by=connect_by
+        )
         return self._connection.stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """A connected socket, and the duration of its own handshake."""
+
+    sock: socket.socket
+    address: str
+    stamped: bool
+    tcp_us: int
+
+
+async def _open(family: int, address: Any) -> _Opened:  # noqa: ANN401  # a socket address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stamped = enable_receive_stamps(sock)
+        started_ns = time.monotonic_ns()
+        await asyncio.get_running_loop().sock_connect(sock, address)
+        tcp_us = _handshake_us(sock, _since_us(started_ns))
+    except BaseException:
+        sock.close()
+        raise
+    return _Opened(sock=sock, address=address[0], stamped=stamped, tcp_us=tcp_us)
+
+
+async def _first_connected(addresses: Sequence[tuple[int, Any]]) -> _Opened:
+    """Connect to the addresses in turn, to the next one once one has failed or after `ATTEMPT_DELAY_SECONDS`.
+
+    The first to connect wins; all others are closed. Raises the error of the first address if all fail.
+    """
+    if len(addresses) == 1:
+        return await _open(*addresses[0])
+    attempts: list[asyncio.Task[_Opened]] = []
+    won = None
+    try:
+        while won is None and not (len(attempts) == len(addresses) and all(each.done() for each in attempts)):
+            if len(attempts) < len(addresses):
+                attempts.append(asyncio.create_task(_open(*addresses[len(attempts)])))
+            delay = ATTEMPT_DELAY_SECONDS if len(attempts) < len(addresses) else None
+            running = [each for each in attempts if not each.done()]
+            await asyncio.wait(running, timeout=delay, return_when=asyncio.FIRST_COMPLETED)
+            won = next((each for each in attempts if each.done() and each.exception() is None), None)
+        return (won or attempts[0]).result()
+    finally:
+        for each in attempts:
+            if each is not won:
+                each.add_done_callback(_close_loser)
+                each.cancel()
+
+
+def _close_loser(attempt: "asyncio.Task[_Opened]") -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().sock.close()
 
 
 class StampingStream(httpcore.AsyncNetworkStream):

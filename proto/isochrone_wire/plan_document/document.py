@@ -390,6 +390,7 @@ def _target(
         region=shape.region,
         spread_us=_first(shape.spread, common.spread, document.spread),
         paused=_first(shape.paused, common.paused, document.paused),
+        happy_eyeballs=_first(shape.happy_eyeballs, common.happy_eyeballs, False),
         tls=TlsFiles(**dict(tls)) if tls else None,
     )
 

@@ -246,6 +246,10 @@ class ProviderShape(Shape):
     """
     paused: bool | None = None
     """Rounds are recorded as `skipped_paused`, and nothing is sent."""
+    happy_eyeballs: bool | None = None
+    """Connect by RFC 8305 to the first address of either family that answers, as browsers do; by default only to the
+    first address of the name.
+    """
     tls: TlsShape | None = None
     """Client certificate and authorities, if the system's do not suffice."""
 

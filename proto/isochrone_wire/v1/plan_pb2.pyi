@@ -171,6 +171,7 @@ class Target(_message.Message):
     SPREAD_US_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
+    HAPPY_EYEBALLS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     name: _builtins.str
     provider: _builtins.str
@@ -187,6 +188,8 @@ class Target(_message.Message):
     """Each vantage starts at its own offset within this time after the round; 0 for all at once."""
     paused: _builtins.bool
     """Rounds are recorded as skipped, and no request is sent."""
+    happy_eyeballs: _builtins.bool
+    """Connects by RFC 8305, to the first address of either family that answers, in place of the first one."""
     @_builtins.property
     def workload(self) -> Global___Workload: ...
     @_builtins.property
@@ -211,10 +214,11 @@ class Target(_message.Message):
         spread_us: _builtins.int = ...,
         paused: _builtins.bool = ...,
         tls: Global___TlsFiles | None = ...,
+        happy_eyeballs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "credential", b"credential", "price", b"price", "region", b"region", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "happy_eyeballs", b"happy_eyeballs", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015

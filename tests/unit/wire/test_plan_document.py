@@ -54,8 +54,8 @@ KEYS = {
     "document": "baseline, budgets, control, every, margins, overlap, paused, providers, routes, spread, targets, "
     "workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
-    "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
-    "tls, workload",
+    "target": "base_url, credential, dialect, every, happy_eyeballs, model, name, overlap, paused, price, provider, "
+    "region, spread, tls, workload",
     "limits": "requests_per_day, tokens_per_day, usd_per_day, vantage",
 }
 

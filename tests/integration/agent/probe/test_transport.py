@@ -307,12 +307,7 @@ async def test_a_client_certificate_is_presented(bad_certificate: MakeBadCertifi
     server_tls.verify_mode = ssl.CERT_REQUIRED
     prober = Prober(vantage="here", tls=tls_context(), tls_folder=pair.chain.parent)
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        await saying(STREAM_HEAD + ANSWER)(reader, writer)
-        writer.close()
-
-    async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=server_tls) as server:
+    async with await asyncio.start_server(_answer, "127.0.0.1", 0, ssl=server_tls) as server:
         target = Target(
             id=7,
             name="m",
@@ -330,3 +325,60 @@ async def test_a_client_certificate_is_presented(bad_certificate: MakeBadCertifi
         pair.key.unlink()
         with pytest.raises(SettingsError, match=r"cannot load .*key.pem: No such file or directory"):
             await prober.probe(target, round_at=now_at())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "winner"),
+    [
+        (["::1", "127.0.0.2"], "127.0.0.2"),
+        (["192.0.2.1", "127.0.0.2"], "127.0.0.2"),
+        (["127.0.0.2", "::1"], "127.0.0.2"),
+    ],
+    ids=["refused", "silent", "first"],
+)
+async def test_with_happy_eyeballs_the_first_to_connect_wins(
+    hosts: list[str], winner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses compete by RFC 8305: the sample has the winner's address and the duration of its own handshake."""
+    opened, real = [], transport._open
+
+    async def open_one(family: int, address: tuple[str, int]) -> transport._Opened:
+        opened.append(address[0])
+        if address[0] == "192.0.2.1":
+            await asyncio.sleep(60)
+        return await real(family, address)
+
+    monkeypatch.setattr(transport, "_open", open_one)
+    server = await asyncio.start_server(_answer, "127.0.0.2", 0)
+    port = server.sockets[0].getsockname()[1]
+    found = [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)) for host in hosts]
+    monkeypatch.setattr(transport, "_look_up", lambda *_: transport.Resolved(addresses=tuple(found), dns_us=1))
+    target = Target(
+        id=7,
+        name="m",
+        provider="p",
+        model="m",
+        base_url=f"http://many.example:{port}/v1",
+        workload=Workload(timeouts=QUICK),
+        happy_eyeballs=True,
+    )
+    async with server:
+        started_at = time.monotonic()
+        sample = await Prober(vantage="here", tls=tls_context()).probe(target, round_at=now_at())
+        took = time.monotonic() - started_at
+    assert (sample.outcome, sample.error, sample.remote_address) == (Outcome.OK, None, winner)
+    assert opened == hosts[: hosts.index(winner) + 1]
+    assert (sample.tcp_us or 0) < 200_000
+    assert (took >= transport.ATTEMPT_DELAY_SECONDS) is (hosts[0] == "192.0.2.1")
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    await saying(STREAM_HEAD + ANSWER)(reader, writer)
+    writer.close()
+
+
+def test_addresses_of_both_families_alternate() -> None:
+    """RFC 8305, section 4: the family of the first address first, then the other, in turn."""
+    found = transport.Resolved(addresses=((6, "a"), (6, "b"), (6, "c"), (4, "d")), dns_us=None)
+    assert [address for _, address in found.interleaved()] == ["a", "d", "b", "c"]
