@@ -275,6 +275,7 @@ def span_attributes(target: Target, sample: Sample, times: ProbeTimes) -> Attrib
         "gen_ai.usage.cache_read.input_tokens": sample.cached_tokens,
         "gen_ai.usage.reasoning.output_tokens": sample.reasoning_tokens,
         "http.response.status_code": sample.http_status,
+        "isochrone.frames_unknown": sample.frames_unknown or None,
         "network.peer.address": sample.remote_address,
         **{f"gen_ai.usage.{kind}_tokens": count for kind, count in tokens(sample).items()},
     }

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 LABELS = ("region", "target", "provider", "model")
 OUTCOMES = tuple(Outcome)
-STREAMED = frozenset({Outcome.OK, Outcome.TIMED_OUT, Outcome.STALLED, Outcome.TRUNCATED})
-"""Outcomes of probes whose first tokens count."""
+_BROKEN = {Outcome.TIMED_OUT, Outcome.STALLED, Outcome.TRUNCATED, Outcome.STREAM_ERROR, Outcome.FILTERED}
+STREAMED = frozenset({Outcome.OK, *_BROKEN})
+"""Outcomes of probes whose first tokens count, if there are any."""
 CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.STALLED, Outcome.CONNECT_FAILED})
 """Outcomes of probes that took at least their `timeout_us`."""
 

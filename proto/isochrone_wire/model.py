@@ -46,6 +46,11 @@ class Outcome(StrEnum):
         """True if no request was sent, or the agent itself ended it."""
         return self.value.startswith("skipped_")
 
+    @property
+    def failed(self) -> bool:
+        """True if it counts as a failure of the provider: for success, goodput, routes, alerts and incidents."""
+        return not self.skipped and self not in (Outcome.OK, Outcome.THROTTLED)
+
 
 class TokenSource(StrEnum):
     """The source of the token counts: the provider's usage block, or an estimate."""

@@ -66,7 +66,8 @@ _EXACT = """\
 SELECT target_id, region, count(value), percentile_disc({shares}) WITHIN GROUP (ORDER BY value)
 FROM (
     SELECT target_id, region, CASE
-        WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND ttft_us IS NOT NULL THEN ttft_us
+        WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated', 'stream_error', 'filtered')
+            AND ttft_us IS NOT NULL THEN ttft_us
         WHEN outcome IN ('timed_out', 'stalled', 'connect_failed') AND ttft_us IS NULL THEN timeout_us
     END AS value
     FROM sample

@@ -67,7 +67,8 @@ def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> Non
 
 
 def _remark(row: StoredSample) -> str:
-    return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels))))
+    unknown = f"unknown frames: {row.sample.frames_unknown}" if row.sample.frames_unknown else ""
+    return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels), unknown)))
 
 
 _HISTORY = "history: the median of each bucket, from zero to the highest one; p50, p10 and p90 are those of the newest"

@@ -367,7 +367,7 @@ _KINDS = {
     Outcome.THROTTLED: RoundKind.THROTTLED,
     Outcome.SKIPPED_THROTTLED: RoundKind.HELD,
 }
-_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, _NOT_SENT if outcome.skipped else RoundKind.FAILED))
+_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, RoundKind.FAILED if outcome.failed else _NOT_SENT))
 
 
 def round_results(records: Records, region_of: Mapping[int, str]) -> list[RoundResult]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
-from isochrone_common.probe_metrics import OUTCOMES
+from isochrone_common.probe_metrics import CUT_OFF, OUTCOMES, STREAMED
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import Outcome
 
@@ -79,8 +79,8 @@ _FIELDS = ("target_id", "round_at", "traits", "ttft_us", "tokens_per_second")
 Columns = Sequence[NDArray[Any]]
 """An array per name of `_FIELDS`."""
 
-_IS_CUT_OFF = by_outcome(lambda outcome: outcome in (Outcome.TIMED_OUT, Outcome.STALLED))
-_IS_ANSWERED = by_outcome(lambda outcome: outcome in (Outcome.OK, Outcome.TRUNCATED))
+_IS_CUT_OFF = by_outcome((STREAMED & CUT_OFF).__contains__)
+_IS_ANSWERED = by_outcome((STREAMED - CUT_OFF).__contains__)
 _IS_OK = by_outcome(lambda outcome: outcome is Outcome.OK)
 
 

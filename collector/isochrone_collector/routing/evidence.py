@@ -308,7 +308,7 @@ _REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chu
 _COPIED = ("target_id", "round_at", "vantage_id", "rtt_us", "answer_from_us", "first_chunk_tokens")
 
 _KINDS = {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED, Outcome.SKIPPED_THROTTLED: Kind.THROTTLED}
-_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.SKIPPED if outcome.skipped else Kind.FAILED))
+_KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.FAILED if outcome.failed else Kind.SKIPPED))
 _IS_STREAMED = by_outcome(STREAMED.__contains__)
 _IS_CUT_OFF = by_outcome(CUT_OFF.__contains__)
 _IS_CONNECTED = by_outcome(lambda outcome: outcome is not Outcome.CONNECT_FAILED)

@@ -8,10 +8,12 @@ from isochrone_collector.analysis.probe_records import MediansRow
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_columns, fetch_values
 from isochrone_collector.store.postgres.values import fields_of
 from isochrone_collector.store.probe_queries import Scope
+from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
 """The metrics whose changes are detected."""
+_OUTCOMES = {"streamed": list(STREAMED), "cut_off": list(STREAMED & CUT_OFF)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -64,7 +66,7 @@ async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """Return the round medians of the watched metrics, by target and region."""
     async with connection.transaction():
         await execute(connection, "prepare_round_scan")
-        return await fetch_columns(connection, "round_medians", MediansRow, **scope.parameters())
+        return await fetch_columns(connection, "round_medians", MediansRow, **scope.parameters(), **_OUTCOMES)
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
@@ -93,7 +95,7 @@ async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
 
 async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
     """Return the numbers of rounds in which changes are searched."""
-    return await fetch(connection, "rounds_watched", WatchedRow, **scope.parameters())
+    return await fetch(connection, "rounds_watched", WatchedRow, **scope.parameters(), streamed=_OUTCOMES["streamed"])
 
 
 async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:

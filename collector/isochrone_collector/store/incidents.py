@@ -21,9 +21,8 @@ MAX_EXAMPLE_CHARS = 300
 
 # Summaries hold everything before.
 _NOT_SUMMARISED_US = 2 * DAY_US
-_NO_FAILURES = (Outcome.OK, Outcome.THROTTLED)
 _OUTCOMES = {
-    AlertKind.TARGET_FAILING: [one for one in Outcome if one not in _NO_FAILURES and not one.skipped],
+    AlertKind.TARGET_FAILING: [one for one in Outcome if one.failed],
     AlertKind.TARGET_THROTTLED: [Outcome.THROTTLED],
 }
 

@@ -31,11 +31,8 @@ from isochrone_wire.model import DAY_US, Outcome, day_of
 Column = Callable[[str], NDArray[Any]]
 """Returns a column of `sample` by its name: numbers, NaN if unknown, and instants in microseconds since the epoch."""
 
-KIND_OF = by_outcome(
-    lambda outcome: {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED}.get(
-        outcome, Kind.SKIPPED if outcome.skipped else Kind.FAILED
-    )
-)
+_KINDS = {Outcome.OK: Kind.OK, Outcome.THROTTLED: Kind.THROTTLED}
+KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, Kind.FAILED if outcome.failed else Kind.SKIPPED))
 _ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.THROTTLED, Ending.NONE], np.int8)[KIND_OF]
 _ANY, _OK, _UNCONNECTED = (
     frozenset(Outcome),
@@ -64,7 +61,7 @@ class _Measure:
         self.needed = (*columns, *network, *(["timeout_us"] if cut_off else []))
 
 
-# A truncated stream has a first token, but neither an end nor a speed. If the connection failed, the phases that took
+# A broken stream has a first token, but neither an end nor a speed. If the connection failed, the phases that took
 # place are not all of it.
 _MEASURES = {
     Metric.TTFT: _Measure("ttft_us", outcomes=STREAMED, cut_off=CUT_OFF, network=("rtt_us",)),

@@ -36,6 +36,9 @@ def text_of(*series: tuple[tuple[str, ...], ProbeCounts]) -> dict[str, float]:
     [
         (sample(ttft_us=300, e2e_us=900, tokens_per_second=50.0), (300, None, 900, 50.0)),
         (sample(Outcome.TRUNCATED, ttft_us=300, e2e_us=900, tokens_per_second=50.0), (300, None, None, None)),
+        (sample(Outcome.STREAM_ERROR, ttft_us=300, e2e_us=900, tokens_per_second=50.0), (300, None, None, None)),
+        (sample(Outcome.FILTERED, ttft_us=300, e2e_us=900, tokens_per_second=50.0), (300, None, None, None)),
+        (sample(Outcome.EMPTY, e2e_us=900, tokens_per_second=50.0), (None, None, None, None)),
         (sample(Outcome.TIMED_OUT, timeout_us=700), (700, 700, 700, None)),
         (sample(Outcome.TIMED_OUT, ttft_us=300, timeout_us=700), (300, 700, 700, None)),
         (sample(Outcome.CONNECT_FAILED, timeout_us=700), (700, 700, 700, None)),

@@ -1,6 +1,8 @@
 """Values of the wire: durations, names, texts, accounts, absences, and the estimate of a request."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from isochrone_common.dialects import DIALECTS, NO_QUIRKS
 from isochrone_wire import durations
 from isochrone_wire.answers import Absence, Metric, Order, Window
 from isochrone_wire.fleet import Liveness, VantageStatus, absences, absences_besides
-from isochrone_wire.model import DAY_US, MINUTE_US, Account, Heartbeat, Plan, Price, Target, Workload
+from isochrone_wire.model import DAY_US, MINUTE_US, Account, Heartbeat, Outcome, Plan, Price, Target, Workload
 from isochrone_wire.text import (
     aligned,
     did_you_mean,
@@ -25,6 +27,21 @@ from isochrone_wire.text import (
     unknown,
 )
 from isochrone_wire.workloads import estimate_request, supported_efforts
+
+AGENT_PAGE = Path(__file__).parents[3] / "docs" / "agent.md"
+
+
+def test_the_page_of_outcomes_says_which_are_failures() -> None:
+    """Every outcome has a row; it is a failure for goodput, and for routes and alerts, as code counts it."""
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.+) \| (.+) \| (.+) \|$", AGENT_PAGE.read_text(), re.MULTILINE)
+    told = {name: counts for name, *counts in rows if name in set(Outcome)}
+    assert set(told) == set(Outcome)
+    assert {name for name, counts in told.items() if counts[0] == counts[2] == "failure"} == {
+        one for one in Outcome if one.failed
+    }
+    assert {name for name, counts in told.items() if counts[1] == "failure"} == {
+        one for one in Outcome if one.failed or one is Outcome.THROTTLED
+    }
 
 
 @pytest.mark.parametrize(

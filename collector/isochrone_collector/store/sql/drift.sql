@@ -20,12 +20,12 @@ FROM (
         percentile_cont(0.5) WITHIN GROUP (
             ORDER BY CASE
                 WHEN traits & 1 = 0 THEN NULL
-                WHEN outcome IN ('timed_out', 'stalled') THEN coalesce(ttft_us, timeout_us)
-                WHEN outcome IN ('ok', 'truncated') THEN ttft_us
+                WHEN outcome = ANY(%(cut_off)s::text[]) THEN coalesce(ttft_us, timeout_us)
+                WHEN outcome = ANY(%(streamed)s::text[]) THEN ttft_us
             END
         ) AS ttft_us,
-        2 * count(timeout_us) FILTER (WHERE outcome IN ('timed_out', 'stalled') AND ttft_us IS NULL)
-            >= count(coalesce(ttft_us, timeout_us)) FILTER (WHERE outcome IN ('ok', 'timed_out', 'stalled', 'truncated'))
+        2 * count(timeout_us) FILTER (WHERE outcome = ANY(%(cut_off)s::text[]) AND ttft_us IS NULL)
+            >= count(coalesce(ttft_us, timeout_us)) FILTER (WHERE outcome = ANY(%(streamed)s::text[]))
             AS ttft_limited,
         percentile_cont(0.5) WITHIN GROUP (
             ORDER BY CASE WHEN outcome = 'ok' AND traits & 1 = 1 THEN tokens_per_second END
@@ -78,7 +78,7 @@ ORDER BY changed_at DESC, target_id, region, metric
 SELECT
     target_id,
     region,
-    count(DISTINCT round_at) FILTER (WHERE outcome IN ('ok', 'timed_out', 'stalled', 'truncated')) AS ttft,
+    count(DISTINCT round_at) FILTER (WHERE outcome = ANY(%(streamed)s::text[])) AS ttft,
     count(DISTINCT round_at) FILTER (WHERE outcome = 'ok' AND tokens_per_second IS NOT NULL) AS tokens_per_second
 FROM sample
 WHERE round_at >= %(from_at)s AND round_at < %(until_at)s

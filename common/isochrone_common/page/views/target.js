@@ -261,7 +261,8 @@ function facts(sample) {
   /** @type {[string, unknown][]} */
   const known = [["outcome", sample.outcome], ["HTTP status", sample.http_status], ["error", sample.error], ["vantage", sample.vantage],
     ["address", sample.remote_address], ["edge", sample.edge], ["output tokens", sample.output_tokens],
-    ["tokens/s", isKnown(sample.tokens_per_second) ? number(sample.tokens_per_second) : null], ["stalls", sample.stalls], ["sample", sample.id]];
+    ["tokens/s", isKnown(sample.tokens_per_second) ? number(sample.tokens_per_second) : null], ["stalls", sample.stalls],
+    ["unknown frames", sample.frames_unknown || null], ["sample", sample.id]];
   return html("dl", { class: "sample-facts" }, ...known.filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
 }

@@ -270,15 +270,15 @@ def test_ranks_count_within_a_region() -> None:
 
 
 def test_a_sample_says_what_is_wrong_with_it() -> None:
-    """A failed sample shows its HTTP status and error, a flagged one its flags, and clean ones nothing."""
+    """A sample shows its HTTP status, error, flags and unknown frames, and a clean one nothing."""
     rows = (
         stored(2, outcome=Outcome.HTTP_ERROR, http_status=529, error="overloaded"),
-        stored(1, quality=Quality.LAGGED | Quality.BUFFERED),
+        stored(1, quality=Quality.LAGGED | Quality.BUFFERED, frames_unknown=3),
         stored(0),
     )
     page = samples.page(rows, window=WINDOW, now_at=NOW_AT)
     assert [row["outcome"] for row in shown(page)] == ["http_error 529 [1]", "ok [2]", "ok"]
-    assert page.notes == ("[1] overloaded", "[2] lagged, buffered")
+    assert page.notes == ("[1] overloaded", "[2] lagged, buffered; unknown frames: 3")
 
 
 @pytest.mark.parametrize(

@@ -76,5 +76,8 @@ def test_outcomes_keep_their_places() -> None:
         "skipped_throttled",
         "skipped_paused",
         "skipped_not_ready",
+        "stream_error",
+        "filtered",
+        "empty",
     )
     assert OUTCOMES[: len(stored)] == stored
