@@ -13,8 +13,13 @@ from isochrone_wire.model import SECOND_US, Outcome
 _RETRY_INFO = "google.rpc.RetryInfo"
 # Up to eleven days; no provider asks for a longer wait.
 _PROTOBUF_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
-# The names of a rate-limit error at OpenAI, Anthropic, Google, Volcengine, DashScope and AWS, without separators.
-_THROTTLED = re.compile(r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)")
+# The names of a rate-limit error at OpenAI, Anthropic, Google, Volcengine, DashScope and AWS, without separators, and
+# the numbers of Zhipu's.
+_THROTTLED = re.compile(
+    r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)|^130[235]$"
+)
+# MiniMax's numbers of a rate limit, in `base_resp` only: elsewhere they mean other things.
+_MINIMAX_LIMITS = (1002, 1039)
 # Those of an error of the content filter at OpenAI, Azure and DashScope.
 _FILTER_ERROR = re.compile(r"contentfilter|contentpolicy|responsibleai|datainspection|moderationblocked")
 _SEPARATORS = re.compile(r"[\s._-]+")
@@ -22,9 +27,9 @@ _SEPARATORS = re.compile(r"[\s._-]+")
 _RATE_LIMIT_SENTENCE = re.compile(r"too many requests|rate.?limit\w* (reached|exceeded)|exceeded your", re.IGNORECASE)
 ERROR_EVENT = b"error"
 # The fields that state an error's text and kind, over all providers. An object of nothing else is an error.
-_TEXTS = ("message", "msg", "detail", "details", "error_msg", "errorMessage", "Message", "status_msg", "title", "text")
-# Those of an error that nothing else marks as one.
-_BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "errorMessage", "Message")
+# The first are those of an error that nothing else marks as one.
+_BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "error_message", "errorMessage", "Message")
+_TEXTS = (*_BARE_TEXTS, "status_msg", "title", "text")
 _CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "Code")
 _KINDS = (*_CODES, "type", "status", "error_type", "__type")
 # The parts of a message in which an error may be, beside the message itself.
@@ -122,9 +127,12 @@ def stated_failure(message: Mapping[str, Any], event_name: bytes = b"") -> Faile
             return in_band_failure(error, {**message, **holder})
     base = message.get("base_resp")
     if isinstance(base, dict) and not _is_success(base.get("status_code")):
-        return in_band_failure(base)
-    is_stated = _is_named(message, event_name) or not _is_success(message.get("error_code")) or _is_bare(message)
-    return in_band_failure(message) if is_stated else None
+        return in_band_failure(base, {"type": "rate_limit"} if base["status_code"] in _MINIMAX_LIMITS else {})
+    has_code = not all(_is_success(message.get(name)) for name in ("error_code", "error_type"))
+    # The name of an exception's event states its kind, as AWS sends it.
+    kind = event_name.decode(errors="replace") if event_name.lower().endswith(b"exception") else ""
+    is_stated = _is_named(message, event_name) or has_code or _is_bare(message)
+    return in_band_failure(message, {"type": kind}) if is_stated else None
 
 
 def _is_named(message: Mapping[str, Any], event_name: bytes) -> bool:

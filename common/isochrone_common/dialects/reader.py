@@ -2,7 +2,7 @@
 
 from isochrone_common.dialects.base import Dialect
 from isochrone_common.dialects.failures import title_of, unframed_failure
-from isochrone_common.dialects.signals import Failed, Signal
+from isochrone_common.dialects.signals import DONE, Failed, Signal
 from isochrone_common.sse import Event, SseDecoder, is_json_text
 from isochrone_wire.model import Outcome
 
@@ -30,8 +30,8 @@ class ResponseReader:
     def end(self) -> list[Signal]:
         """Return the signals that the end of the response completes, and the failure that its other text states."""
         # What is cut in the middle is no frame.
-        whole = [event for event in self._decoder.end() if is_json_text(event.data) or event.data[:1] not in b"{["]
-        signals, text = self._interpret(whole), self._decoder.unframed
+        whole = filter(_is_whole, self._decoder.end())
+        signals, text = self._interpret(list(whole)), self._decoder.unframed
         if failure := unframed_failure(text):
             signals.append(failure)
         elif text and not self._has_events:
@@ -43,3 +43,8 @@ class ResponseReader:
     def _interpret(self, events: list[Event]) -> list[Signal]:
         self._has_events = self._has_events or any(event.is_framed for event in events)
         return [signal for event in events for signal in self._dialect.interpret(event)]
+
+
+def _is_whole(event: Event) -> bool:
+    data = event.data.strip()
+    return data == DONE.encode() or is_json_text(data) or data[:1] not in b"{["
