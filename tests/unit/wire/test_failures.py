@@ -28,6 +28,8 @@ from testdata.transcripts import (
     THREE,
     TWO,
     USAGE,
+    a_delta,
+    a_end,
     replay,
     sse,
     typed,
@@ -137,6 +139,7 @@ HARMLESS: dict[str, tuple[bytes, int]] = {
     "a ping with empty data": (b"event: ping\ndata: \n\n", 0),
     "a ping": (data({"type": "ping"}), 0),
     "an empty object": (data({}), 0),
+    "a name that is no text": (b"event: \xff\ndata: {}\n\n", 0),
     "text": (b"data: processing\n\n", 1),
     "an unknown object": (data({"cost": 0.1}), 1),
     "a status of success": (data({"code": 200, "message": "ok"}), 1),
@@ -327,3 +330,21 @@ def test_tokens_that_only_the_total_has_count(dialect: str, usage: object, outpu
     sample = whole(dialect, tokens + data(usage))
     assert (sample.output_tokens, sample.reasoning_tokens) == (output, reasoning)
     assert sample.cost_usd == pytest.approx((20 + 10 * output) / 1e6)
+
+
+def test_no_tokens_beside_text_is_no_count() -> None:
+    """A count of 0 beside text is a placeholder: the tokens are estimated, and flagged."""
+    usage = {"choices": [], "usage": {"prompt_tokens": 14, "completion_tokens": 0, "total_tokens": 14}}
+    sample = whole("openai-chat", sse(ROLE, ONE, TWO, STOP) + data(usage))
+    assert (sample.output_tokens, "estimated_tokens" in sample.quality.labels) == (3, True)
+
+
+def test_full_thinking_has_a_speed() -> None:
+    """Thinking with about four characters per output token is no summary: its chunks have a speed."""
+    thought = a_delta("thinking_delta", thinking="hmm, ").encode()
+    reads = [(0, typed(A_START)), *((100 + 20 * n, thought) for n in range(40))]
+    reads += [*((900 + 20 * n, typed(a_delta("text_delta", text="word "))) for n in range(10))]
+    sample = replay("anthropic", [*reads, (1100, typed(a_end(output_tokens=50), A_END))])
+    assert sample.tokens_per_second == pytest.approx(50.0)
+    summary = replay("anthropic", [*reads, (1100, typed(a_end(output_tokens=1011), A_END))])
+    assert summary.tokens_per_second is None

@@ -100,7 +100,10 @@ async def test_silence_after_finish_reasons_in_every_chunk_is_a_stall() -> None:
 
 async def test_an_error_without_framing_or_end_is_read_at_once() -> None:
     """A JSON error without an end of line, on a connection that stays open, needs no timeout."""
-    sample = await probe(in_parts(b'{"error":{"message":"slow ', 0.05, b'down","code":429}}'))
+    patient = Timeouts(first_token_us=60_000_000, gap_us=300_000, total_us=60_000_000)
+    async with asyncio.timeout(20):
+        handler = in_parts(b'{"error":{"message":"slow ', 0.05, b'down","code":429}}')
+        sample = await probe(handler, timeouts=patient)
     assert (sample.outcome, sample.timeout_us) == (Outcome.THROTTLED, None)
     assert "slow down" in (sample.error or "")
 
