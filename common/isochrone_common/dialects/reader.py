@@ -47,4 +47,4 @@ class ResponseReader:
 
 def _is_whole(event: Event) -> bool:
     data = event.data.strip()
-    return data == DONE.encode() or is_json_text(data) or data[:1] not in b"{["
+    return data == DONE.reason.encode() or is_json_text(data) or data[:1] not in b"{["

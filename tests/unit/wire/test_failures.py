@@ -348,3 +348,10 @@ def test_full_thinking_has_a_speed() -> None:
     assert sample.tokens_per_second == pytest.approx(50.0)
     summary = replay("anthropic", [*reads, (1100, typed(a_end(output_tokens=1011), A_END))])
     assert summary.tokens_per_second is None
+
+
+def test_a_last_frame_without_a_blank_line_counts() -> None:
+    """Some servers end with the sentinel, or an error, without the blank line of an event."""
+    assert whole("openai-chat", TOKENS + b"data: [DONE]").outcome is Outcome.OK
+    assert whole("openai-chat", TOKENS + b'data: {"error":"broke"}\n').outcome is Outcome.STREAM_ERROR
+    assert whole("openai-chat", TOKENS + b"data: [DO").outcome is Outcome.TRUNCATED
