@@ -26,6 +26,7 @@ from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import (
     NotAttempted,
     ProbeConnection,
+    Start,
     TlsFailed,
     expects_tls,
     is_tls_record,
@@ -92,11 +93,16 @@ class Prober:
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
-        """Run the probes of all streams at once, and return their samples. Raises only if each failed inside."""
+        """Run the probes of all streams at once, and return their samples. Raises only if each failed inside.
+
+        All connect first, and then write their requests at one instant.
+        """
         streams = range(target.workload.concurrency)
+        start = Start(len(streams)) if len(streams) > 1 else None
         started_at = now_at()
         ended = await asyncio.gather(
-            *(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams), return_exceptions=True
+            *(self.probe(target, round_at=round_at, key=key, stream=n, start=start) for n in streams),
+            return_exceptions=True,
         )
         failures = [one for one in ended if isinstance(one, BaseException)]
         if len(failures) == len(ended):
@@ -108,7 +114,9 @@ class Prober:
             for one in ended
         ]
 
-    async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
+    async def probe(
+        self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0, start: Start | None = None
+    ) -> Sample:
         """Probe once for the round at `round_at`; `stream` counts from 0. Failures are recorded in the sample.
 
         Raises `SettingsError` if files of the target's TLS cannot be loaded.
@@ -119,7 +127,7 @@ class Prober:
         measurement = Measurement()
         async with self._connection(target) as connection:
             dispatched = read_clocks()
-            with connection.use() as observer:
+            with connection.use(start) as observer:
                 active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
                 self.in_flight.add(active)
                 try:

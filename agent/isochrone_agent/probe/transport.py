@@ -26,11 +26,11 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,8 @@ def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
 READ_BATCH_SECONDS = 0.05
 # The recommended value of RFC 8305, section 8.
 ATTEMPT_DELAY_SECONDS = 0.25
+# A SYN that is lost once is repeated after a second.
+MAX_START_SECONDS = 2.0
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -207,6 +209,43 @@ class NotAttempted(httpcore.ConnectError):
 
 class TlsFailed(httpcore.ReadError):
     """TLS failed after the handshake, as with an alert of the server; under TLS 1.3 it judges certificates then."""
+
+
+_Written = tuple[int, int]
+
+
+class Start:
+    """The instant at which the streams of a burst write their requests: once each is connected or has failed."""
+
+    def __init__(self, streams: int) -> None:
+        self._missing = streams
+        self._writes: dict[asyncio.Future[_Written], Callable[[], _Written]] = {}
+
+    async def together(self, write: Callable[[], _Written]) -> _Written:
+        """Call `write` in a row with those of the others, after at most `MAX_START_SECONDS`; return its result."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[_Written] = loop.create_future()
+        self._writes[written] = write
+        limit = loop.call_later(MAX_START_SECONDS, self._begin)
+        self.ready()
+        try:
+            return await written
+        finally:
+            limit.cancel()
+            self._writes.pop(written, None)
+
+    def ready(self) -> None:
+        """Record that one more stream is connected or has ended."""
+        self._missing -= 1
+        if self._missing <= 0:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._missing = 0
+        writes, self._writes = self._writes, {}
+        for written, write in writes.items():
+            if not written.done():
+                written.set_result(write())
 
 
 class ProbeConnection:
@@ -223,13 +262,15 @@ class ProbeConnection:
         self.happy_eyeballs = happy_eyeballs
         self.observer = SocketObserver()
         self.batch_reads = False
+        self.start: Start | None = None
         self.stream: StampingStream | None = None
         backend = StampingBackend(self, dial_options, destinations)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
 
     @contextmanager
-    def use(self) -> Iterator[SocketObserver]:
-        """Lend this connection to one probe; on exit its observer has the kernel's figures."""
+    def use(self, start: Start | None = None) -> Iterator[SocketObserver]:
+        """Lend this connection to one probe, of the burst of `start`; on exit its observer has the kernel's figures."""
+        self.start = start
         self.observer = SocketObserver()
         self.batch_reads = False
         kept, before = self.stream, self.stream.tcp_info() if self.stream else NO_TCP_INFO
@@ -238,6 +279,9 @@ class ProbeConnection:
         finally:
             used = self.stream if self.observer.sent_ns is not None else None
             found = used.tcp_info() if used else NO_TCP_INFO
+            if self.start is not None:  # ended before it could send
+                self.start.ready()
+                self.start = None
             self.observer.end(found.since(before) if used is kept else found)
 
     async def aclose(self) -> None:
@@ -374,6 +418,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         self._last_info = TcpInfo()
         self._loop = asyncio.get_running_loop()
         self._received: deque[tuple[bytes, Stamp]] = deque()
+        self._unsent = b""
         self._waiting_bytes = 0
         self._listening = False
         self._reader: asyncio.Future[None] | None = None
@@ -388,20 +433,34 @@ class StampingStream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
-        """Write all of `buffer`, and record the time of its last part. Raises `httpcore.WriteError`."""
-        if not buffer:  # the end of a message has no bytes, and must not change the time
+        """Collect the request, whose end has no bytes; then write it at once, and record the time of its last part.
+
+        Raises `httpcore.WriteError`.
+        """
+        self._unsent += buffer
+        if buffer or not self._unsent:
             return
-        self._connection.observer.sent(await self.send(buffer, timeout), self._remote_address)
+        request, self._unsent = self._unsent, b""
+        start, self._connection.start = self._connection.start, None
+        self._connection.observer.sent(await self.send(request, timeout, start), self._remote_address)
         if not self._stamped:
             self._connection.observer.monitor_loop_lag()
 
-    async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
-        """Write all of `buffer`; return the time at which its last part was passed to the kernel, in monotonic ns.
+    async def send(
+        self,
+        buffer: bytes,
+        timeout: float | None = None,  # noqa: ASYNC109  # as `write`
+        start: Start | None = None,
+    ) -> int:
+        """Write all of `buffer`, from `start` on; return when its last part was passed to the kernel, in monotonic ns.
 
         The clock is read before the system call: a peer on the same core may run before the call returns, and its time
         must not be counted.
         """
         rest, handed_ns = memoryview(buffer), time.monotonic_ns()
+        if start is not None:
+            handed_ns, size = await start.together(partial(self._write_now, rest))
+            rest = rest[size:]
         try:
             async with asyncio.timeout(timeout):
                 while rest:
@@ -412,6 +471,12 @@ class StampingStream(httpcore.AsyncNetworkStream):
         except OSError as error:
             raise httpcore.WriteError(_os_reason(error)) from error
         return handed_ns
+
+    def _write_now(self, piece: memoryview) -> _Written:
+        handed_ns = time.monotonic_ns()
+        with suppress(OSError):  # `send` goes on with the rest, and raises
+            return handed_ns, self._sock.send(piece)
+        return handed_ns, 0
 
     async def _send_some(self, piece: memoryview) -> int:
         try:
@@ -564,10 +629,9 @@ class TlsStream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
-        """Encrypt and write all of `buffer`. Raises `httpcore.WriteError`."""
-        if not buffer:  # as above
-            return
-        self._tls.write(buffer)
+        """Encrypt and collect as `StampingStream.write`. Raises `httpcore.WriteError`."""
+        if buffer:
+            self._tls.write(buffer)
         await self._stream.write(self._outgoing.read(), timeout)
 
     async def aclose(self) -> None:

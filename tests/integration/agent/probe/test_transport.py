@@ -36,20 +36,25 @@ async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, so
             await stream.aclose()
 
 
-async def test_an_empty_write_has_no_effect() -> None:
-    """The empty write at the end of a message does not change the time at which the request was sent."""
-    async with connected() as (connection, stream, _):
-        await stream.write(b"the request")
+async def test_a_request_is_written_at_once() -> None:
+    """The empty write at the end of a message sends all of it; another one does not change that time."""
+    async with connected() as (connection, stream, theirs):
+        await stream.write(b"the ")
+        assert connection.observer.sent_ns is None
+        await stream.write(b"request")
+        await stream.write(b"")
         sent_ns = connection.observer.sent_ns
         await asyncio.sleep(0.01)
         await stream.write(b"")
         assert connection.observer.sent_ns == sent_ns
+        assert theirs.recv(100) == b"the request"
 
 
 async def test_a_read_has_the_stamp_of_its_bytes() -> None:
     """Bytes that waited while the loop was busy have the time of their arrival, and the wait is recorded."""
     async with connected() as (connection, stream, theirs):
         await stream.write(b"x")
+        await stream.write(b"")
         theirs.sendall(b"early")
         time.sleep(0.1)  # noqa: ASYNC251  # the point: the loop is blocked
         busy_until_ns = time.monotonic_ns()
@@ -64,6 +69,7 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
     async with connected() as (connection, stream, theirs):
         with connection.use() as observer:
             await stream.write(b"x")
+            await stream.write(b"")
             theirs.sendall(b"bytes")
             await stream.read(100)
             assert (observer.lag_monitor is None) is observer.received.kernel
@@ -382,3 +388,44 @@ def test_addresses_of_both_families_alternate() -> None:
     """RFC 8305, section 4: the family of the first address first, then the other, in turn."""
     found = transport.Resolved(addresses=((6, "a"), (6, "b"), (6, "c"), (4, "d")), dns_us=None)
     assert [address for _, address in found.interleaved()] == ["a", "d", "b", "c"]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 5])
+async def test_a_burst_starts_at_one_instant(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams connect before the burst's instant, and then write in a row; one that fails is not waited for."""
+    events: list[str] = []
+    real = transport._open
+
+    async def open_slowly(family: int, address: tuple[str, int]) -> transport._Opened:
+        number = len(events)
+        events.append("begun")
+        await asyncio.sleep(0.01 * number)
+        if number < failing:
+            raise ConnectionRefusedError(111, "refused")
+        opened = await real(family, address)
+        events.append("connected")
+        return opened
+
+    def write(stream: StampingStream, piece: memoryview) -> tuple[int, int]:
+        events.append("written")
+        return time.monotonic_ns(), stream._sock.send(piece)
+
+    monkeypatch.setattr(transport, "_open", open_slowly)
+    monkeypatch.setattr(StampingStream, "_write_now", write)
+    server = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    async with server:
+        base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        workload = Workload(timeouts=QUICK, concurrency=5)
+        target = Target(id=7, name="m", provider="p", model="m", base_url=base_url, workload=workload)
+        samples = await Prober(vantage="here", tls=tls_context()).burst(target, round_at=now_at())
+    failed = [sample for sample in samples if sample.outcome is Outcome.CONNECT_FAILED]
+    assert (len(failed), len(samples)) == (failing, 5)
+    assert events == ["begun"] * 5 + ["connected"] * (5 - failing) + ["written"] * (5 - failing)
+
+
+async def test_a_burst_starts_without_a_stream_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that cannot connect holds up the others for a limited time."""
+    monkeypatch.setattr(transport, "MAX_START_SECONDS", 0.05)
+    start = transport.Start(3)
+    assert await asyncio.gather(start.together(lambda: (1, 0)), start.together(lambda: (2, 0))) == [(1, 0), (2, 0)]
+    assert await start.together(lambda: (3, 0)) == (3, 0)
