@@ -69,6 +69,13 @@ def test_estimated_tokens_are_not_reported() -> None:
     assert otlp.tokens(replace(SAMPLE, token_source=TokenSource.ESTIMATED)) == {}
 
 
+def test_unknown_frames_are_stated_if_there_are_any() -> None:
+    """A span has the number of frames that nobody understood, unless it is zero."""
+    for frames, stated in ((0, None), (3, 3)):
+        found = otlp.span_attributes(TARGET, replace(SAMPLE, frames_unknown=frames), TIMES)
+        assert found.get("isochrone.frames_unknown") == stated
+
+
 def test_phases_follow_each_other() -> None:
     """Each phase ends at its own instant and begins where the one before it ended."""
     found = [(one.name, one.from_at - AT, one.until_at - AT) for one in otlp.phases(SAMPLE, TIMES)]

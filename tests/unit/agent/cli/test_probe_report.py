@@ -50,6 +50,13 @@ def test_a_failure_is_explained(sample: Sample, words: str, misleading: str) -> 
     assert misleading not in sentence
 
 
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one.failed or one is Outcome.THROTTLED])
+def test_every_failure_has_a_sentence(outcome: Outcome) -> None:
+    """An outcome without an explanation would leave a run without a reason below the table."""
+    [sentence] = probe_report.summary([replace(FINE, outcome=outcome, error="why")])
+    assert sentence.endswith(".")
+
+
 def test_each_sentence_comes_once() -> None:
     """Runs with the same failure share one sentence, in the order of the outcomes; a success has none."""
     first, *sentences = probe_report.summary([UNTOLD, MISSING, FINE, REFUSED, MISSING, GARBLED, UNTOLD])
