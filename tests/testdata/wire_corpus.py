@@ -87,3 +87,27 @@ def facts(sample: Sample) -> dict[str, Any]:
         "token_source": sample.token_source and sample.token_source.name.lower(),
         "frames_unknown": sample.frames_unknown,
     }
+
+
+def table() -> str:
+    """Return the table of docs/agent.md: what the provider sent, and what the sample states."""
+    rows = ["| Dialect | The provider sent | The sample states |", "|---|---|---|"]
+    return "\n".join(
+        [*rows, *(f"| {s.dialect} | {s.situation.rstrip('.')} | {_stated(s)} |" for s in CORPUS if s.in_docs)]
+    )
+
+
+def _stated(stream: Stream) -> str:
+    expected = stream.expected
+    parts = [f"`{expected.outcome.value}`" + (f": “{expected.error}”" if expected.error else "")]
+    if expected.ttft_ms is not None and expected.ttfat_ms is None and expected.outcome is Outcome.OK:
+        parts.append("TTFAT unknown")
+    elif expected.ttft_ms != expected.ttfat_ms:
+        parts.append("TTFT at the reasoning, TTFAT at the answer")
+    if expected.token_source == "estimated" and expected.outcome is Outcome.OK:
+        parts.append("tokens estimated")
+    if expected.outcome is Outcome.OK and not expected.has_speed:
+        parts.append("no speed")
+    if expected.frames_unknown:
+        parts.append(f"`frames_unknown` {expected.frames_unknown}")
+    return ", ".join(parts)

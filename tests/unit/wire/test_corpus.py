@@ -7,6 +7,7 @@ from isochrone_common.dialects.providers import CATALOGUE
 from isochrone_wire.model import Outcome
 from testdata.transcripts import replay
 from testdata.wire_corpus import CORPUS, Stream, facts
+from tools.wire_table import BEGIN, PAGE, current
 
 STREAMS = [stream for stream in CORPUS if stream.is_stream]
 SELF_HOSTED = {"vllm", "sglang", "tgi", "llamacpp", "ollama", "lmstudio", "tensorrt-llm", "litellm"}
@@ -58,3 +59,10 @@ def test_every_file_states_where_its_form_is_from() -> None:
     """A file has a source, and an origin of three kinds."""
     assert all(stream.source and stream.situation for stream in CORPUS)
     assert {stream.origin for stream in CORPUS} == {"recorded", "documented", "derived"}
+
+
+def test_the_table_of_streams_in_the_documentation_is_current() -> None:
+    """docs/agent.md has the rows that follow from the files; `tests/tools/wire_table.py` writes them."""
+    text = PAGE.read_text()
+    assert BEGIN in text
+    assert current(text) == text
