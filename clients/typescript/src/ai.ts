@@ -7,7 +7,7 @@
  * connection.
  */
 
-import { APICallError } from "@ai-sdk/provider";
+import { APICallError, JSONParseError, TypeValidationError } from "@ai-sdk/provider";
 import type {
   LanguageModelV4,
   LanguageModelV4CallOptions,
@@ -174,26 +174,42 @@ const stream: Ask<LanguageModelV4StreamResult> = async (model, options) => {
   } catch (error) {
     return { failure: "failed", error };
   }
-  const value = { ...result, stream: resumed(held, reader) };
-  return { failure: progress === "failed" ? "failed" : undefined, value };
+  const isFailed = progress === "failed";
+  // Before content, only frames that the provider's package could not read are errors.
+  const shown = isFailed ? held : held.filter((part) => part.type !== "error");
+  return { failure: isFailed ? "failed" : undefined, value: { ...result, stream: resumed(shown, reader) } };
 };
 
 type Progress = "waiting" | "content" | "failed";
 
-const OPENINGS: readonly string[] = ["stream-start", "response-metadata", "text-start", "reasoning-start", "raw"];
-/** Finish reasons that are errors of the provider; `undefined`: the stream ended without one. */
-const FAILED_REASONS: readonly unknown[] = ["insufficient_system_resource", "network_error", "error", undefined];
+const OPENINGS = /^(stream-start|response-metadata|raw|(text|reasoning)-(start|end))$/;
+/** Finish reasons that are failures of the provider, as the agent knows them. */
+const FAILED_REASON =
+  /abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|^other$|unspecified/i;
+/** The fields of an error, in a frame that is no chunk of an answer. */
+const ERROR_FIELD = /error|exception|code|detail|message/i;
 
 /** Whether a part is content, or a regular end, or nothing that a caller would show. */
 function progressOf(part: LanguageModelV4StreamPart): Progress {
-  if (part.type === "error") return "failed";
+  if (part.type === "error") return isUnread(part.error) ? "waiting" : "failed";
   if (part.type === "finish") return isFailure(part.finishReason) ? "failed" : "content";
   const isEmpty = "delta" in part && part.delta === "";
-  return isEmpty || OPENINGS.includes(part.type) ? "waiting" : "content";
+  return isEmpty || OPENINGS.test(part.type) ? "waiting" : "content";
 }
 
 function isFailure({ unified, raw }: { unified: string; raw: string | undefined }): boolean {
-  return unified === "error" || (unified === "other" && FAILED_REASONS.includes(raw));
+  // Without a reason, the stream was cut.
+  return unified === "error" || (unified === "other" && (raw === undefined || FAILED_REASON.test(raw)));
+}
+
+/** Whether a frame says nothing to the provider's package, such as a keep-alive: no JSON, or of another shape. */
+function isUnread(error: unknown): boolean {
+  if (JSONParseError.isInstance(error)) return true;
+  if (!TypeValidationError.isInstance(error)) return false;
+  const { value } = error;
+  if (typeof value !== "object" || value === null) return true;
+  const { type, object } = value as Record<string, unknown>;
+  return !Object.keys(value).some((name) => ERROR_FIELD.test(name)) && !/error|exception/i.test(`${type} ${object}`);
 }
 
 /** The stream from its beginning: the parts that were held, then the rest. */

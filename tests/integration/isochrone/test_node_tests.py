@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 SOURCES = CLIENTS / "typescript" / "test"
 CONTRACT = "contract.test.ts"
 OTHERS = sorted(path.name for path in SOURCES.glob("*.test.ts") if path.name != CONTRACT)
+WIRE = CLIENTS.parent / "tests" / "testdata" / "wire"
 LIMIT_S = 600.0
 # A failed test may leave connections, which keep the runner of its file alive until this time. (With --test-force-exit,
 # results are lost.)
@@ -82,7 +83,8 @@ def runner(
     """The tests, with the simulator and a certificate."""
     certificate = certificate_for(tmp_path_factory.mktemp("certificate"), "IP:127.0.0.1")
     addresses = {"ISOCHRONE_TEST_SIMULATOR": fault_simulator.base_url}
-    return NodeRunner(node_package, {**addresses, "ISOCHRONE_TEST_CERTIFICATE": str(certificate.parent)})
+    folders = {"ISOCHRONE_TEST_CERTIFICATE": str(certificate.parent), "ISOCHRONE_TEST_WIRE": str(WIRE)}
+    return NodeRunner(node_package, addresses | folders)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def chat(**delta: object) -> dict[str, object]:
         ("openai-chat", chat(content="Hi"), CONTENT),
         ("openai-chat", chat(reasoning_content="Hm"), CONTENT),
         ("openai-chat", chat(tool_calls=[{"function": {"name": "pay"}}]), CONTENT),
-        ("openai-chat", {"choices": [{"delta": {}, "finish_reason": "stop"}]}, CONTENT),
+        ("openai-chat", {"choices": [{"delta": {}, "finish_reason": "stop"}]}, WAITING),
         ("openai-chat", {"choices": [{"delta": {}, "finish_reason": "network_error"}]}, FAILED),
         ("openai-chat", {"error": {"message": "overloaded"}}, FAILED),
         ("openai-responses", {"type": "response.created"}, WAITING),
@@ -169,6 +169,18 @@ def test_what_a_message_is(dialect: str, message: dict[str, object], progress: P
 def test_what_a_frame_is(data: bytes, progress: Progress) -> None:
     """Only tokens, a regular end and what is too large to judge are passed on; a filter would refuse again."""
     assert FirstContent("openai-chat").receive(data) is progress
+
+
+@pytest.mark.parametrize(
+    ("more", "progress"),
+    [(b"", CONTENT), (b'data: {"error":{"message":"overloaded"}}\n\n', FAILED), (b"data: [DONE]\n\n", CONTENT)],
+)
+def test_a_finish_reason_may_come_early(more: bytes, progress: Progress) -> None:
+    """It is a regular end unless a failure follows."""
+    finder = FirstContent("openai-chat")
+    assert finder.receive(b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n') is WAITING
+    verdict = finder.receive(more)
+    assert (finder.end() if verdict is WAITING else verdict) is progress
 
 
 @pytest.mark.parametrize("cut", range(60))

@@ -123,21 +123,27 @@ class FirstContent:
 
     def __init__(self, dialect: str) -> None:
         self._reader = ResponseReader(DIALECTS[dialect])
+        self._is_finished = False
 
     def receive(self, data: bytes) -> Progress:
         """Feed the next bytes. Frames without content, and those that are not understood, are no progress."""
         try:
-            return _judge(self._reader.receive(data))
+            return self._judge(self._reader.receive(data))
         except SseOverflow:
             return Progress.CONTENT  # the caller judges it
 
     def end(self) -> Progress:
         """Judge what the end of the stream completes."""
-        return _judge(self._reader.end())
+        progress = self._judge(self._reader.end())
+        return Progress.CONTENT if progress is Progress.WAITING and self._is_finished else progress
 
-
-def _judge(signals: Iterable[Signal]) -> Progress:
-    return next(filter(None, map(_progress_of, signals)), Progress.WAITING)
+    def _judge(self, signals: Iterable[Signal]) -> Progress:
+        for signal in signals:
+            # Some servers state a reason in each chunk: content or a failure may follow.
+            self._is_finished = self._is_finished or isinstance(signal, Finished)
+            if progress := _progress_of(signal):
+                return progress
+        return Progress.WAITING
 
 
 def _progress_of(signal: Signal) -> Progress | None:
@@ -145,7 +151,7 @@ def _progress_of(signal: Signal) -> Progress | None:
         case Failed(outcome=outcome):
             # Another member would refuse the prompt as well.
             return Progress.CONTENT if outcome is Outcome.FILTERED else Progress.FAILED
-        case Finished() | Answer():
+        case Finished(final=True) | Answer():
             return Progress.CONTENT
         case Reasoning(chars):
             return Progress.CONTENT if chars else None
