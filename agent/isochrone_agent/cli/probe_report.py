@@ -198,7 +198,7 @@ _FLAGS = {
     Quality.CLOCK_STEPPED: "the wall clock was set during the run; durations do not depend on it",
     Quality.REUSED: "the connection of the run before was used, so there is no dns, tcp and tls",
     Quality.RECONNECTED: "the server had closed the connection of the run before, so the request went over a new one",
-    Quality.USER_STAMPS: "without receive timestamps of the kernel, the times include the wait for this process",
+    Quality.USER_STAMPS: "without valid receive timestamps of the kernel, the times include the wait for this process",
 }
 _UNCOUNTED = "no tok/s: the provider does not count the tokens of the visible text apart from hidden reasoning"
 _TOO_SHORT = "no tok/s: the answer has no token after its first chunk"

@@ -215,6 +215,9 @@ class SocketObserver:
         if not data:
             self.ended = True
             return
+        if self.sent_ns is not None and stamp.at_ns < self.sent_ns:
+            # The clock was stepped, or this is no answer to the request: the time of the read is used, and flagged.
+            stamp = Stamp(max(stamp.at_ns + stamp.waited_ns, self.sent_ns), 0, kernel=False)
         self.received = stamp
         self.reads += 1
         self.kernel_reads += stamp.kernel

@@ -429,3 +429,19 @@ async def test_a_burst_starts_without_a_stream_that_is_late(monkeypatch: pytest.
     start = transport.Start(3)
     assert await asyncio.gather(start.together(lambda: (1, 0)), start.together(lambda: (2, 0))) == [(1, 0), (2, 0)]
     assert await start.together(lambda: (3, 0)) == (3, 0)
+
+
+async def test_an_answer_before_the_request_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers before the request gives no kernel timestamp of an answer, as its time would be zero."""
+    real = transport._open
+
+    async def open_late(family: int, address: tuple[str, int]) -> transport._Opened:
+        opened = await real(family, address)
+        await asyncio.sleep(0.05)
+        return opened
+
+    monkeypatch.setattr(transport, "_open", open_late)
+    async with peer(saying(STREAM_HEAD + ANSWER), reads_head=False) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.OK, None)
+    assert Quality.USER_STAMPS in sample.quality
