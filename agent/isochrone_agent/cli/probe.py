@@ -26,6 +26,7 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.plan.credentials import Credential
 from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.recording import Recorder
 from isochrone_agent.probe.transport import tls_context
 from isochrone_agent.settings import dial_options
 from isochrone_common.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
@@ -140,6 +141,7 @@ _EXAMPLES = (
     "isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b",
     "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 9 --max-ttft 500ms --min-tps 30",
     "isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10",
+    "isochrone-agent probe groq/llama-3.3-70b-versatile --record stream.json",
     "isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5",
 )
 
@@ -215,6 +217,12 @@ def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: 
     metavar="FILE",
     help="Append the runs and limits to this file, as Markdown.",
 )
+@click.option(
+    "--record",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    metavar="FILE",
+    help="Write the stream of a single run to this file for a bug report, without its texts and the key.",
+)
 @options.connect_to
 @options.family
 @options.ca_file
@@ -250,6 +258,7 @@ def command(
     max_ttft_us: int | None,
     min_tokens_per_second: float | None,
     summary: TextIO | None,
+    record: TextIO | None,
     connect_to: tuple[str, ...],
     family: str,
     ca_file: Path | None,
@@ -265,6 +274,8 @@ def command(
     The median of all runs decides --max-ttft and --min-tps. A run that failed counts as beyond both limits, and a limit
     of a value that no run has is not kept.
     """
+    if record is not None and (burst or sweep or runs > 1):
+        raise click.UsageError("--record does not go with --runs, --burst and --sweep: it records one stream")
     if sweep and (max_ttft_us is not None or min_tokens_per_second is not None):
         raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
@@ -288,7 +299,8 @@ def command(
     if client_key is not None and client_certificate is None:
         raise click.UsageError("--client-key needs --client-certificate")
     tls = tls_context(ca_file, certificate=client_certificate, key=client_key)
-    prober = Prober(vantage="here", tls=tls, dial_options=dial_options(connect_to, family))
+    recorder = Recorder() if record else None
+    prober = Prober(vantage="here", tls=tls, dial_options=dial_options(connect_to, family), recorder=recorder)
     show_progress = output == "table"
     if show_progress:
         header = probe_report.header_row(width=_width())
@@ -300,6 +312,8 @@ def command(
     _print_result(samples, bursts, fit(samples) if sweep else None, verdicts, output)
     if summary is not None:
         summary.write(probe_report.markdown(f"{spec.model} at {spec.base_url}", batches, verdicts))
+    if record and recorder and samples:
+        json.dump(recorder.document(targets[0], samples[0], key=key), record, indent=2, ensure_ascii=False)
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)

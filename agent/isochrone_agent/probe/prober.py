@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 
 import httpcore
 
@@ -73,6 +74,16 @@ class ProbeTimes:
     ended_at: int
 
 
+class ResponseObserver(Protocol):
+    """Receives the head and the reads of a response, with times of the monotonic clock in nanoseconds."""
+
+    def open(self, status: int, headers: Mapping[str, str], sent_ns: int) -> None:
+        """Receive the head of the response to the request sent at `sent_ns`."""
+
+    def read(self, data: bytes, at_ns: int) -> None:
+        """Receive the data of one read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
     """Probes targets from one vantage, anywhere without `destinations`; `error_chars` limits texts of providers.
@@ -88,6 +99,7 @@ class Prober:
     tls_folder: Path = Path()
     ca_file: Path | None = None
     on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None
+    recorder: ResponseObserver | None = None
 
     idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
@@ -128,7 +140,7 @@ class Prober:
         async with self._connection(target) as connection:
             dispatched = read_clocks()
             with connection.use(start) as observer:
-                active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
+                active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts, self.recorder)
                 self.in_flight.add(active)
                 try:
                     await active.run(request, self.destinations)
@@ -187,12 +199,18 @@ class StreamingRequest:
     """One request and its response stream: passes received data to the measurement, and enforces the time limits."""
 
     def __init__(
-        self, dialect: Dialect, measurement: Measurement, connection: ProbeConnection, timeouts: Timeouts
+        self,
+        dialect: Dialect,
+        measurement: Measurement,
+        connection: ProbeConnection,
+        timeouts: Timeouts,
+        recorder: ResponseObserver | None = None,
     ) -> None:
         self._measurement = measurement
         self._connection = connection
         self._observer = connection.observer
         self._timeouts = timeouts
+        self._recorder = recorder
         self._reader = ResponseReader(dialect)
         self._received_bytes = 0
         self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
@@ -265,6 +283,8 @@ class StreamingRequest:
             self._measurement.receive(self._observer.first_byte_ns or self._observer.received.at_ns)
             opened = read_headers(response.status, headers, now_at=now_at())
             self._measurement.observe(opened, self._observer.received.at_ns)
+            if self._recorder and self._measurement.sent_ns is not None:
+                self._recorder.open(response.status, headers, self._measurement.sent_ns)
             refusal = _refusal(response.status, headers)
             if refusal:
                 await self._read_refusal(refusal, response, deadline)
@@ -276,7 +296,7 @@ class StreamingRequest:
         body = bytearray()
         self._set_limit(deadline, MAX_REFUSAL_READ_US)
         try:
-            async for data in response.aiter_stream():
+            async for data in self._reads(response):
                 body += data
                 if len(body) >= MAX_ERROR_BYTES:
                     break
@@ -285,7 +305,7 @@ class StreamingRequest:
 
     async def _read_events(self, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
         self._connection.batch_reads = True
-        async for data in response.aiter_stream():
+        async for data in self._reads(response):
             at_ns = self._observer.received.at_ns
             self._received_bytes += len(data)
             if self._received_bytes > MAX_RESPONSE_BYTES:
@@ -298,6 +318,12 @@ class StreamingRequest:
             elif self._measurement.ended:
                 self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
         self._observe(self._reader.end(), self._observer.received.at_ns)
+
+    async def _reads(self, response: httpcore.Response) -> AsyncIterator[bytes]:
+        async for data in response.aiter_stream():
+            if self._recorder:
+                self._recorder.read(data, self._observer.received.at_ns)
+            yield data
 
     def _observe(self, signals: list[Signal], at_ns: int) -> None:
         for signal in signals:

@@ -241,3 +241,17 @@ def test_the_second_warm_run_has_no_phases(fault_simulator: Simulator) -> None:
     assert first["connect_us"] is not None
     # A busy machine adds a flag of its own.
     assert (second["connect_us"], set(second["quality"]) - {"lagged"}) == (None, {"reused"})
+
+
+def test_a_run_is_recorded_without_its_texts(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """`--record` writes one stream for a bug report, in the form of the corpus, and only one."""
+    file = tmp_path / "stream.json"
+    where = ["--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--record", str(file)]
+    done = probe(*where)
+    assert done.returncode == 0, done.stderr
+    recorded = json.loads(file.read_text())
+    assert (recorded["dialect"], recorded["expected"]["outcome"]) == ("openai-chat", "ok")
+    assert recorded["expected"]["output_tokens"] == 40
+    refused = probe(*where, "--runs", "2")
+    assert refused.returncode == 2
+    assert "records one stream" in refused.stderr

@@ -2,15 +2,22 @@
 
 import asyncio
 import http
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from fixtures.peer import peer
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
-from isochrone_wire.model import Sample, Target, Workload
-from testdata.wire_corpus import CORPUS, Stream, facts
+from isochrone_agent.probe.recording import Recorder
+from isochrone_wire.model import Outcome, Sample, Target, Workload
+from testdata.transcripts import replay
+from testdata.wire_corpus import CORPUS, Stream, facts, load
 
 # On a busy machine frames are sent and read late, by how much is not the point of this test.
 LATE_MS = 2_000
@@ -68,3 +75,47 @@ async def test_every_stream_of_the_corpus_becomes_its_sample_over_a_socket() -> 
     samples = await asyncio.gather(*(probed(stream, turns) for stream in CORPUS))
     found = [line for stream, sample in zip(CORPUS, samples, strict=True) for line in problems(stream, sample)]
     assert not found, "\n".join(found)
+
+
+SECRET = "key-7Zq9Wm4Tn2Lx8Vb6"
+PROMPT = "Describe the harbour of Valparaiso"
+
+
+async def recorded(stream: Stream) -> tuple[Sample, str]:
+    """Return the sample of a probe of the served stream, and the file that it recorded."""
+    recorder = Recorder()
+    async with served(stream) as base_url:
+        prober = Prober(vantage="here", tls=TLS, recorder=recorder)
+        how = Workload(prompt=PROMPT)
+        target = Target(
+            id=1, name="m", provider="p", model="m", base_url=base_url, dialect=stream.dialect, workload=how
+        )
+        sample = await prober.probe(target, round_at=now_at(), key=SECRET)
+    return sample, json.dumps(recorder.document(target, sample, key=SECRET), ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "stream", [stream for stream in CORPUS if stream.in_docs and stream.is_stream], ids=lambda stream: stream.name
+)
+async def test_a_recording_replays_to_the_same_sample(stream: Stream, tmp_path: Path) -> None:
+    """The file of a recorded stream states its sample, which follows from its frames too."""
+    sample, text = await recorded(stream)
+    (tmp_path / "one.json").write_text(text)
+    again = load(tmp_path / "one.json")
+    assert facts(replay(again.dialect, again.frames)) == facts(sample)
+    assert facts(sample) == {name: getattr(again.expected, name) for name in facts(sample)}
+    assert (again.expected.first_content is None) == (stream.expected.first_content is None)
+    assert not [word for word in ("Recursion", "function", "itself", "Let me", "sorry") if word in text]
+
+
+async def test_a_recording_has_neither_key_nor_prompt_nor_text() -> None:
+    """Keys and prompts that a provider quotes are masked in errors and elsewhere, whatever the reads."""
+    answer = json.dumps({"choices": [{"delta": {"content": "the harbour is old", "novel_field": PROMPT}}]})
+    error = json.dumps({"error": {"message": f"bad key {SECRET} for {PROMPT}", "code": 500}})
+    whole = f": {SECRET}\n\ndata: {answer}\n\nid: {SECRET}\ndata: {{oops {PROMPT}\n\ndata: {error}\n\n".encode()
+    pieces = [(20 + at, whole[at : at + 7]) for at in range(0, len(whole), 7)]
+    base = next(stream for stream in CORPUS if stream.is_stream and stream.dialect == "openai-chat")
+    sample, text = await recorded(replace(base, frames=pieces))
+    assert sample.outcome is Outcome.STREAM_ERROR
+    assert "bad key" in text
+    assert not [word for word in (SECRET, SECRET[:10], PROMPT, "Valparaiso", "harbour", "oops") if word in text]
