@@ -14,6 +14,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 import httpcore
@@ -239,13 +240,15 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
     is_stream = _is_event_stream(response.headers)
     if response.status >= _FIRST_REFUSAL:  # the caller's own error
         return Attempt(entry, response)
+    judges = partial(_may_judge, response.headers, is_stream)
     finder, held, size = FirstContent(request.dialect), list[bytes](), 0
     progress, is_ended = Progress.WAITING, True
     try:
         async for data in response.rest:
             held.append(data)
             size += len(data)
-            progress = finder.receive(data)
+            if judges(size):
+                progress = finder.receive(data)
             most = _MOST_HELD_BYTES if is_stream or not request.is_streamed else UNFRAMED_BYTES
             if progress is not Progress.WAITING or size > most:
                 is_ended = False
@@ -253,7 +256,7 @@ async def _read_ahead(response: Incoming, request: ProviderRequest, entry: Route
     except _RETRIABLE as error:
         await response.aclose()
         return Attempt(entry, error=error, is_failed=True)
-    if is_ended:
+    if is_ended and judges(size):
         progress = finder.end()
     is_failed = progress is Progress.FAILED or (is_stream and progress is Progress.WAITING and is_ended)
     return Attempt(entry, replace(response, held=tuple(held)), is_failed=is_failed)
@@ -309,10 +312,18 @@ def retry_after_s(headers: Headers) -> float | None:
         return None
 
 
+def _may_judge(headers: Headers, is_stream: bool, size: int) -> bool:  # noqa: FBT001  # bound by `partial`
+    """True for a stream, and for another answer of so many bytes while it may be the body of an error."""
+    return is_stream or (_is_plain(headers) and size <= UNFRAMED_BYTES)
+
+
+def _is_plain(headers: Headers) -> bool:
+    return _header(headers, b"content-encoding") in (b"", b"identity")
+
+
 def _is_event_stream(headers: Headers) -> bool:
     """True if events can be read; a compressed stream, which no request asks for, is for the caller to read."""
-    is_plain = _header(headers, b"content-encoding") in (b"", b"identity")
-    return is_plain and _header(headers, b"content-type").startswith(b"text/event-stream")
+    return _is_plain(headers) and _header(headers, b"content-type").startswith(b"text/event-stream")
 
 
 def _header(headers: Headers, wanted: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """The transport on the streams of real providers: the caller gets them, or the answer of the second member."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import httpx2
@@ -49,3 +50,17 @@ async def test_what_the_caller_gets(world: World, stream: Stream) -> None:
     is_failed = stream.expected.client == "failed"
     assert answer.content == (ANSWER if is_failed else b"".join(frame for _, frame in stream.frames))
     assert routes.counters["failovers"] == is_failed
+
+
+async def test_a_long_answer_without_a_stream_is_no_failure(world: World) -> None:
+    """JSON that is longer than any error body is not judged as one."""
+    body = json.dumps({"choices": [{"message": {"content": "error " * 9000}}]}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    async with peer(saying(head + body)) as first:
+        world.publish(world.entry("long", weight=1.0, url=f"http://127.0.0.1:{first}/v1"), world.entry("none"))
+        routes = await asyncio.to_thread(world.routes)
+        async with httpx2.AsyncClient(transport=AsyncTransport(routes)) as client:
+            request = {"model": "chat", "messages": MESSAGES}
+            answer = await client.post("http://127.0.0.1:9/v1/chat/completions", json=request)
+    assert answer.content == body
+    assert routes.counters["failovers"] == 0
