@@ -183,7 +183,6 @@ def outside(found: Scene) -> Iterator[Target]:
         f"http://127.0.0.1:{port}/v1/%252e%252e/admin",
         f"http://127.0.0.1:{port}/v1/..;/admin",
         f"http://127.0.0.1:{port}/v1#",
-        f"http://127.0.0.1:{port}/v1?x=",
         f"http://127.0.0.2:{address}/v1",
         f"http://[::1]:{six}/v1",
         f"http://[::ffff:127.0.0.1]:{port}/v1",
