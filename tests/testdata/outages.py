@@ -16,6 +16,7 @@ from isochrone_agent.plan import probe_scheduler
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
 from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.transport import Start
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_client.client import ReadClient
 from isochrone_wire.answers import Selection
@@ -65,7 +66,15 @@ class _Provider(Prober):
     hangs: Hangs
     clock: Callable[[], int]
 
-    async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:  # noqa: ARG002  # as `Prober.probe`
+    async def probe(
+        self,
+        target: Target,
+        *,
+        round_at: int,
+        key: str | None = None,  # noqa: ARG002  # as `Prober.probe`
+        stream: int = 0,  # noqa: ARG002
+        start: Start | None = None,  # noqa: ARG002
+    ) -> Sample:
         """Return the sample that a real probe would record. See `Prober.probe`."""
         dispatched_at, limit_us = self.clock(), target.workload.timeouts.first_token_us
         await asyncio.sleep(CONNECT_US / SECOND_US)
