@@ -48,7 +48,8 @@ _FILTER_REASON = re.compile(
     r"filter|safety|recitation|blocklist|prohibited|spii|refus|sensitive|toxic|guardrail|^language$|moderation|policy"
 )
 _NO_REASON = ("", "none", "null")
-_TITLE = re.compile(rb"<(title|h1)[^>]*>([^<]*\S[^<]*)</", re.IGNORECASE)
+_TITLE = re.compile(rb"<(title|h1|message)[^>]*>\s*([^<\s][^<]*)</", re.IGNORECASE)
+_PYTHON_PROBLEM = re.compile(r"'loc': [(\[]([^)\]]{1,200})[)\]], 'msg': (['\"])(.{1,400}?)\2[,}]")
 _SENTENCE_CHARS = 400
 _LIKE_AN_ERROR = re.compile(
     r"error|exception|throttl|fail|limit|quota|denied|unavailable|exceed|time.?out|invalid|forbidden|overload"
@@ -172,11 +173,29 @@ def sentence_of(stated: object) -> str:
     """Return an error's text in any of its forms as one sentence: a string, an object, a list of FastAPI's problems."""
     if isinstance(stated, list):
         return "; ".join(filter(None, map(sentence_of, stated)))
+    if isinstance(stated, str):
+        return _unwrapped(stated)
     if not isinstance(stated, dict):
-        return "" if stated is None else tidy(str(stated))
+        return "" if stated is None or stated is True else tidy(str(stated))
     text = next(filter(None, (sentence_of(stated.get(name)) for name in (*_TEXTS, "error"))), "")
+    # OpenRouter quotes the answer of the provider beside a text of its own.
+    metadata = stated.get("metadata")
+    raw = sentence_of(metadata.get("raw")) if isinstance(metadata, dict) else ""
+    text = ": ".join(filter(None, (text, raw)))
     place = stated.get("loc")
     return f"{'.'.join(map(str, place))}: {text}" if isinstance(place, list) and text else text or _kind_of(stated)
+
+
+def _unwrapped(text: str) -> str:
+    """Return a text on one line; for one that is JSON, or Python's notation of FastAPI's problems, what that states."""
+    if problems := _PYTHON_PROBLEM.findall(text):
+        places = (".".join(re.findall(r"[^', ]+", place)) for place, _, _ in problems)
+        return "; ".join(f"{place}: {tidy(problem)}" for place, (_, _, problem) in zip(places, problems, strict=True))
+    try:
+        inner = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        inner = None
+    return (sentence_of(inner) if inner else "") or tidy(text)
 
 
 def _kind_of(stated: Mapping[str, object]) -> str:
@@ -198,7 +217,7 @@ def unframed_failure(body: bytes) -> Failed | None:
 
 
 def title_of(body: bytes) -> str:
-    """Return the title or first heading of an HTML page, empty if it has none."""
+    """Return the title or first heading of an HTML page, or the message of an XML document; empty if it has none."""
     found = _TITLE.search(body)
     return tidy(html.unescape(found[2].decode(errors="replace"))) if found else ""
 
@@ -213,7 +232,10 @@ def _stated(body: bytes) -> object:
     parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
     if not isinstance(parsed, dict):
         return parsed if isinstance(parsed, str) else ""
-    return parsed.get("error") or parsed.get("errors") or parsed
+    error, errors = parsed.get("error"), parsed.get("errors")
+    if isinstance(errors, dict):
+        errors = [{"loc": [name], "msg": problem} for name, problem in errors.items()]
+    return (error if error is not True else None) or errors or parsed
 
 
 def _plain_sentence(body: bytes) -> str:

@@ -362,6 +362,19 @@ def test_the_request_says_what_the_workload_asks_for() -> None:
         (b'{"detail":"Not Found"}', "Not Found"),
         (b"<html>", ""),
         (b"[]", ""),
+        (b"<html><title>\n 502 Bad Gateway</title><h1>nginx</h1>", "502 Bad Gateway"),
+        (b"<Error><Code>Denied</Code><Message>no access</Message></Error>", "no access"),
+        (b'{"error":true,"message":"no model"}', "no model"),
+        (b'{"title":"One or more","errors":{"model":["is required"]}}', "model: is required"),
+        (json.dumps({"error": {"message": json.dumps({"error": {"message": "inner"}})}}).encode(), "inner"),
+        (
+            b'{"error":{"message":"Provider failed","metadata":{"raw":"{\\"detail\\":\\"busy\\"}"}}}',
+            "Provider failed: busy",
+        ),
+        (
+            b"{\"message\":\"[{'type': 'x', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs', 'input': 1}]\"}",
+            "body.stream_options: Extra inputs",
+        ),
     ],
 )
 def test_error_bodies_become_a_sentence_without_keys(body: bytes, sentence: str) -> None:
