@@ -5,7 +5,7 @@ UTC (`_at`); rates are floats named after what they count; money is US dollars (
 zero.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from math import isfinite
@@ -153,7 +153,7 @@ class Target:
     `id` is the same in the whole fleet; see `target_id`. `credential` is the name of a key in the agent's credentials
     file, never the key itself; `region` is the region of the endpoint, if known. Each vantage starts at its own offset
     within `spread_us` after a round. The rounds of a `paused` target are recorded as skipped, without a request.
-    With `happy_eyeballs` it connects by RFC 8305, else to the first address.
+    With `happy_eyeballs` it connects by RFC 8305, else to the first address. Fields in `omit` are not sent.
     """
 
     id: int
@@ -172,13 +172,16 @@ class Target:
     paused: bool = False
     tls: TlsFiles | None = None
     happy_eyeballs: bool = False
+    omit: tuple[str, ...] = ()
 
 
-def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:
+def target_id(
+    *, provider: str, model: str, base_url: str, dialect: str, workload: Workload, omit: Iterable[str] = ()
+) -> int:
     """Return a target's id (1 to 2^63 - 1), from all that affects the measurement: no limits, prices or intervals."""
     request = (workload.prompt, workload.max_output_tokens, workload.temperature, workload.reasoning_effort)
     transport = (workload.concurrency, workload.connection.value)
-    return stable_id("target", provider, model, base_url, dialect, *request, *transport)
+    return stable_id("target", provider, model, base_url, dialect, *request, *transport, *sorted(set(omit)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,12 @@ replace both.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from isochrone_wire.durations import DAY_US, HOUR_US
 from isochrone_wire.model import Price, Target
+from isochrone_wire.text import unknown
 
 MIN_EVERY_US = 200_000
 MAX_EVERY_US = 7 * DAY_US
@@ -50,6 +52,18 @@ COHERE_THINKING = {"none": "disabled", "low": "enabled", "medium": "enabled", "h
 COMMON_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "default")
 """Values in common use, for dialects whose providers each define their own."""
 
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
+"""The names of the token limit in `openai-chat`; in place of one that is omitted the other is sent."""
+
+OPTIONAL_FIELDS = {
+    "openai-chat": ("stream_options", "temperature", "reasoning_effort"),
+    "openai-responses": ("store", "temperature", "reasoning"),
+    "anthropic": ("temperature", "thinking", "output_config"),
+    "gemini": ("temperature", "thinkingConfig"),
+    "cohere": ("temperature", "thinking"),
+}
+"""The fields that a request may be without, by dialect."""
+
 # Tokens added to the output limit for Anthropic; for efforts without a budget, an estimate.
 _ANTHROPIC_THINKING_TOKENS = {**ANTHROPIC_BUDGET, "xhigh": 32_768, "max": 32_768}
 _CLAUDE_VERSION = re.compile(r"claude-(?:(\d)|[a-z]+-(\d+)(?:[-.](\d{1,2}))?)(?!\d)")
@@ -68,6 +82,20 @@ def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
     if dialect == "gemini":
         return tuple(GEMINI_BUDGET) if has_budget(model) else GEMINI_LEVELS
     return tuple(COHERE_THINKING) if dialect == "cohere" else None
+
+
+def omissible(dialect: str) -> tuple[str, ...]:
+    """Return the fields that a target may omit. A limit of the tokens always remains, because budgets rely on it."""
+    return OPTIONAL_FIELDS.get(dialect, ()) + (TOKEN_LIMITS if dialect == "openai-chat" else ())
+
+
+def omit_problem(dialect: str, names: Collection[str]) -> str | None:
+    """Return why a target of `dialect` cannot omit these fields; `None` if it can."""
+    known = omissible(dialect)
+    strange = next((name for name in names if name not in known), None)
+    if strange is not None:
+        return unknown(f"optional field of dialect {dialect}", strange, known)
+    return f"{' or '.join(TOKEN_LIMITS)} must be sent" if set(TOKEN_LIMITS) <= set(names) else None
 
 
 def thinking_tokens(dialect: str, effort: str | None) -> int:

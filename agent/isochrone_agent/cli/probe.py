@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -46,7 +46,7 @@ from isochrone_wire.model import (
     target_id,
 )
 from isochrone_wire.text import aligned, base_url_problem
-from isochrone_wire.workloads import supported_efforts
+from isochrone_wire.workloads import omit_problem, supported_efforts
 
 CATALOGUE_SCHEMA = "isochrone.catalogue/1"
 _OUTSIDE = Provider("", "", "", None)
@@ -77,10 +77,11 @@ class TargetOptions:
     dialect: str
     key_env: str | None
 
-    def target(self, workload: Workload) -> Target:
-        """Return the target with this workload."""
-        place = {name: getattr(self, name) for name in ("provider", "model", "base_url", "dialect")}
-        return Target(id=target_id(**place, workload=workload), name=self.model, **place, workload=workload)
+    def target(self, workload: Workload, omit: tuple[str, ...] = ()) -> Target:
+        """Return the target with this workload, whose requests are without the fields in `omit`."""
+        place: Any = {name: getattr(self, name) for name in ("provider", "model", "base_url", "dialect")}
+        place |= {"workload": workload, "omit": omit}
+        return Target(id=target_id(**place), name=self.model, **place)
 
 
 def resolve_target_options(
@@ -101,11 +102,12 @@ def resolve_target_options(
     if not (options.model and options.base_url):
         hint = "PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
         raise SettingsError("no target is given", hint=hint)
+    if problem := base_url_problem(options.base_url):
+        hint = "a key is read from the environment variable in --key-env; see `isochrone-agent probe --help`"
+        raise SettingsError(f"--base-url: {problem}", hint=hint)
     if "{" in options.base_url:
         hint = "set the complete URL with --base-url"
         raise SettingsError(f"{options.base_url} has a placeholder in braces", hint=hint)
-    if problem := base_url_problem(options.base_url):
-        raise SettingsError(f"--base-url: {problem}", hint="see `isochrone-agent probe --help`")
     return options
 
 
@@ -190,6 +192,12 @@ def _parse_duration(_context: click.Context, _parameter: click.Parameter, text: 
 )
 @click.option("--effort", metavar="WORD", help="Reasoning effort, such as low. Not sent by default.")
 @click.option(
+    "--omit",
+    metavar="FIELD",
+    multiple=True,
+    help="Do not send this optional field, such as stream_options, which some servers refuse. May be repeated.",
+)
+@click.option(
     "--timeout",
     default=60.0,
     show_default=True,
@@ -254,6 +262,7 @@ def command(
     max_tokens: int,
     temperature: float | None,
     effort: str | None,
+    omit: tuple[str, ...],
     timeout: float,
     max_ttft_us: int | None,
     min_tokens_per_second: float | None,
@@ -280,6 +289,8 @@ def command(
         raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
+    if problem := omit_problem(spec.dialect, omit):
+        raise click.UsageError(f"--omit: {problem}")
     credential = Credential(name=spec.model, hosts=(), env=spec.key_env)
     key = credential.read(otherwise=", or choose another variable with --key-env") if spec.key_env else None
     targets = [
@@ -292,7 +303,8 @@ def command(
                 timeouts=_timeouts(timeout),
                 concurrency=burst or 1,
                 connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
-            )
+            ),
+            omit,
         )
         for text in [make_prompt(words) for words in sweep] or [prompt]
     ]

@@ -36,12 +36,13 @@ from isochrone_agent.probe.transport import (
 from isochrone_agent.settings import DialOptions
 from isochrone_common.dialects import DIALECTS, Dialect, Request
 from isochrone_common.dialects.base import make_nonce
-from isochrone_common.dialects.failures import error_sentence, stated_wait_us, unframed_failure
+from isochrone_common.dialects.failures import error_sentence, omission_hint, stated_wait_us, unframed_failure
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Sent, Signal
 from isochrone_common.sse import SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
+from isochrone_wire.text import shortened
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ _STANDARD_HEADERS = {
 }
 # Other values of Content-Encoding, such as `none` or `utf-8`, are those of servers that do not compress.
 _COMPRESSIONS = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"}
+# Bad Request and Unprocessable Content: a field may be at fault.
+_REFUSED_FIELDS = (400, 422)
 _NOT_A_STREAM = ("text/html", "application/json")
 
 
@@ -287,11 +290,13 @@ class StreamingRequest:
                 self._recorder.open(response.status, headers, self._measurement.sent_ns)
             refusal = _refusal(response.status, headers)
             if refusal:
-                await self._read_refusal(refusal, response, deadline)
+                await self._read_refusal(refusal, response, deadline, request.omissible)
             else:
                 await self._read_events(response, deadline)
 
-    async def _read_refusal(self, refusal: Failed, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
+    async def _read_refusal(
+        self, refusal: Failed, response: httpcore.Response, deadline: asyncio.Timeout, omissible: tuple[str, ...]
+    ) -> None:
         """Read the body of a refusal; record the refusal even if that fails."""
         body = bytearray()
         self._set_limit(deadline, MAX_REFUSAL_READ_US)
@@ -301,7 +306,9 @@ class StreamingRequest:
                 if len(body) >= MAX_ERROR_BYTES:
                     break
         finally:
-            self._fail(self._with_stated_error(refusal, bytes(body[:MAX_ERROR_BYTES])))
+            stated = bytes(body[:MAX_ERROR_BYTES])
+            hint = omission_hint(stated, omissible) if response.status in _REFUSED_FIELDS else ""
+            self._fail(self._with_stated_error(refusal, stated, hint))
 
     async def _read_events(self, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
         self._connection.batch_reads = True
@@ -377,12 +384,16 @@ class StreamingRequest:
         why = f" ({error})" if isinstance(error, TlsFailed) else ""
         return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}{why}")
 
-    def _with_stated_error(self, refusal: Failed, body: bytes) -> Failed:
-        """Add the message of the body to `refusal`; an error object under a 2xx status becomes an in-band failure."""
+    def _with_stated_error(self, refusal: Failed, body: bytes, hint: str) -> Failed:
+        """Add the message of the body to `refusal`, so long that a hint fits behind it; an error object under a 2xx
+        status becomes an in-band failure.
+        """
         if refusal.outcome is Outcome.GARBLED and (stated := unframed_failure(body)):
             return stated
         sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(body)
         error = f"{refusal.error}: {sentence}" if sentence else refusal.error
+        if hint:
+            error = f"{shortened(error, ERROR_CHARS - len(hint) - 3)} ({hint})"
         return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
 
 

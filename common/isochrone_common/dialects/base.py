@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from isochrone_common.dialects.signals import DONE, HEAD_CHARS, Answer, Signal, 
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.text import endpoint_url
+from isochrone_wire.workloads import OPTIONAL_FIELDS, omissible
 
 NONCE_CHARS = 12
 _DONE = b"[DONE]"
@@ -33,11 +34,12 @@ _MAX_COUNT = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One POST request. Headers, which contain the key, and body are not in `repr`."""
+    """One POST request; `omissible` are the fields it could be without. Headers, with the key, are not in `repr`."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    omissible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,17 @@ class Dialect(ABC):
         path = self.path.format(model=quote(target.model, safe="/:@"))
         # Before the prompt, the nonce defeats prefix caches.
         body = self.body(target, f"[{nonce}] {target.workload.prompt}", quirks)
+        # A plan may leave out only what is optional: never the token limit, which its budget relies on.
+        body = _without(body, {*OPTIONAL_FIELDS[self.name]} & {*target.omit})
         headers = dict(self.headers)
         if key:
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
-        return Request(url=endpoint_url(target.base_url, path), headers=headers, body=json.dumps(body).encode())
+        return Request(
+            url=endpoint_url(target.base_url, path),
+            headers=headers,
+            body=json.dumps(body).encode(),
+            omissible=tuple(name for name in omissible(self.name) if _has(body, name)),
+        )
 
     @abstractmethod
     def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:
@@ -108,6 +117,20 @@ class Dialect(ABC):
         if signals is None and message and not any(kind in _KEEP_ALIVE for kind in kinds):
             return [Unknown()]
         return signals or []
+
+
+def _has(fields: Mapping[str, Any], name: str) -> bool:
+    """Return whether a body has this field, at any depth of objects."""
+    return name in fields or any(_has(value, name) for value in fields.values() if isinstance(value, dict))
+
+
+def _without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a body without these, at any depth of objects."""
+    return {
+        name: _without(value, names) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if name not in names
+    }
 
 
 def given(**values: object) -> dict[str, object]:

@@ -3,12 +3,13 @@
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from isochrone_common.dialects.signals import Failed, Finished, Signal
 from isochrone_wire.model import SECOND_US, Outcome
+from isochrone_wire.workloads import TOKEN_LIMITS
 
 _RETRY_INFO = "google.rpc.RetryInfo"
 # Up to eleven days; no provider asks for a longer wait.
@@ -56,6 +57,10 @@ _LIKE_AN_ERROR = re.compile(
     r"|not found|unauthorized|too many requests|bad gateway",
     re.IGNORECASE,
 )
+_UNSUPPORTED = re.compile(
+    r"unsupported|not (supported|permitted|allowed|expected)|unknown|unrecogni|unexpected|extra|deprecated",
+    re.IGNORECASE,
+)
 _SECRET_LIKE = re.compile(r"\b(sk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}")
 
 
@@ -78,6 +83,17 @@ def error_sentence(body: bytes) -> str:
         return sentence_of(stated) if stated else title_of(body) or _plain_sentence(body)
     except RecursionError:
         return ""
+
+
+def omission_hint(body: bytes, sent: Iterable[str]) -> str:
+    """Return which of these optional fields to try without, if the body of a refusal names them; else nothing."""
+    stated = _stated(body)
+    text = f"{error_sentence(body)} {stated.get('param') if isinstance(stated, dict) else ''}"
+    named = [name for name in sent if re.search(rf"(?<!\w){name}(?!\w)", text)]
+    # The value of a token limit may be refused, too.
+    named = [name for name in named if name not in TOKEN_LIMITS or _UNSUPPORTED.search(text)]
+    options = " ".join(f"--omit {name}" for name in named)
+    return f"try {options}, or omit: [{', '.join(named)}] in the plan" if named else ""
 
 
 def stated_wait_us(body: bytes) -> int | None:

@@ -23,6 +23,7 @@ from isochrone_common.dialects.base import (
 from isochrone_common.dialects.failures import filtered, finish, in_band_failure
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import SECOND_US, Target
+from isochrone_wire.workloads import TOKEN_LIMITS
 
 _MAX_SECONDS = 3600
 _CHUNK_FIELDS = {"choices", "usage", "x_groq", "prompt_filter_results", "prompt_annotations", "base_resp", "timings"}
@@ -39,10 +40,12 @@ class OpenAIChat(Dialect):
     def body(self, target: Target, prompt: str, quirks: Quirks) -> dict[str, Any]:
         """See `Dialect.body`."""
         workload = target.workload
+        names = (quirks.token_limit, *TOKEN_LIMITS)
+        limit = next((name for name in names if name not in target.omit), quirks.token_limit)
         return {
             "model": target.model,
             "messages": [{"role": "user", "content": prompt}],
-            quirks.token_limit: workload.max_output_tokens,
+            limit: workload.max_output_tokens,
             "stream": True,
             **({"stream_options": {"include_usage": True}} if quirks.usage_option else {}),
             **given(temperature=workload.temperature, reasoning_effort=workload.reasoning_effort),

@@ -20,7 +20,7 @@ from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target,
 from isochrone_wire.plan_document import schema
 from isochrone_wire.plan_document.schema import Path, Shape
 from isochrone_wire.text import did_you_mean, nearest, shortened, unknown
-from isochrone_wire.workloads import COMMON_EFFORTS, MAX_PROMPTS_BYTES, supported_efforts
+from isochrone_wire.workloads import COMMON_EFFORTS, MAX_PROMPTS_BYTES, omit_problem, supported_efforts
 
 _MAX_DEPTH = 12
 MAX_BYTES = 4_000_000
@@ -41,7 +41,7 @@ MAX_PROBLEMS = 100
 _MISSPELT = 0.74
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
-Value = TypeVar("Value", int, bool)
+Value = TypeVar("Value", int, bool, list[str])
 
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
@@ -244,6 +244,8 @@ class _Reader:
             return None
         target = _target(shape, common, document, base_url=base_url, workload=workload)
         self.report_unknown_effort(target, (*path, "workload"))
+        if not self.stored and (problem := omit_problem(target.dialect, target.omit)):
+            self.report((*path, "omit"), f"omit: {problem}")
         return target
 
     def workload(self, item: object, path: Path) -> Workload | None:
@@ -377,10 +379,11 @@ def _target(
 ) -> Target:
     dialect = shape.dialect or common.dialect or schema.DEFAULT_DIALECT
     tls = shape.tls or common.tls
+    omit = tuple(_first(shape.omit, common.omit, []))
     own: Any = {"provider": shape.provider, "model": shape.model, "base_url": base_url, "dialect": dialect}
     return Target(
         **own,
-        id=target_id(**own, workload=workload),
+        id=target_id(**own, workload=workload, omit=omit),
         name=shape.name or f"{shape.provider}/{shape.model}",
         workload=workload,
         every_us=shape.every or document.every,
@@ -392,6 +395,7 @@ def _target(
         paused=_first(shape.paused, common.paused, document.paused),
         happy_eyeballs=_first(shape.happy_eyeballs, common.happy_eyeballs, False),
         tls=TlsFiles(**dict(tls)) if tls else None,
+        omit=omit,
     )
 
 

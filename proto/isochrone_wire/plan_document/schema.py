@@ -134,11 +134,21 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _names(names: list[str]) -> list[str]:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is listed twice")
+    if len(names) > MAX_MEMBERS:
+        raise ValueError(f"{len(names)} are too many: the maximum is {MAX_MEMBERS}")
+    return names
+
+
 _CLEAN = _checked(
     lambda text: text.isprintable() and text == text.strip(),
     "contains control characters, or begins or ends with a space",
 )
 Name = Annotated[str, Field(min_length=1, max_length=limits.MAX_NAME_CHARS), _CLEAN]
+Names = Annotated[list[Name], AfterValidator(_names)]
 File = Annotated[str, Field(min_length=1, max_length=limits.MAX_URL_CHARS), _CLEAN]
 Url = Annotated[str, Field(max_length=limits.MAX_URL_CHARS), _CLEAN, AfterValidator(_url)]
 ProviderName = Annotated[
@@ -250,6 +260,10 @@ class ProviderShape(Shape):
     """Connect by RFC 8305 to the first address of either family that answers, as browsers do; by default only to the
     first address of the name.
     """
+    omit: Names | None = None
+    """Optional fields of the request that are not sent, for servers that refuse them, by their names in the dialect,
+    such as `stream_options`. In place of `max_tokens` or `max_completion_tokens` the other one is sent.
+    """
     tls: TlsShape | None = None
     """Client certificate and authorities, if the system's do not suffice."""
 
@@ -321,15 +335,6 @@ class RateMarginShape(MarginShape):
     least: Rate | None = None  # type: ignore[assignment]  # a number instead of a duration
 
 
-def _names(names: list[str]) -> list[str]:
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise ValueError(f"{twice[0]!r} is listed twice")
-    if len(names) > MAX_MEMBERS:
-        raise ValueError(f"{len(names)} are too many: the maximum is {MAX_MEMBERS}")
-    return names
-
-
 def _some(names: list[str]) -> list[str]:
     if not names:
         raise ValueError("a route needs at least one member")
@@ -340,7 +345,6 @@ _LimitMs = Annotated[float, _checked(lambda ms: 0 < ms <= _MAX_LIMIT_MS, f"is no
 _Success = _checked(lambda share: 0 <= share < 1, "is not a share of at least 0 and below 1; 0.99 means 99 %")
 _Goodput = _checked(lambda share: 0 < share < 1, "is not a share above 0 and below 1; 0.95 means 95 %")
 _Share = _checked(lambda share: 0 < share <= 1, "is not a share above 0 and at most 1; 0.5 means half of the traffic")
-Names = Annotated[list[Name], AfterValidator(_names)]
 Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT, allow_inf_nan=False)]
 
 

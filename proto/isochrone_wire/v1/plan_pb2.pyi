@@ -172,6 +172,7 @@ class Target(_message.Message):
     PAUSED_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
     HAPPY_EYEBALLS_FIELD_NUMBER: _builtins.int
+    OMIT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     name: _builtins.str
     provider: _builtins.str
@@ -196,6 +197,10 @@ class Target(_message.Message):
     def price(self) -> Global___Price: ...
     @_builtins.property
     def tls(self) -> Global___TlsFiles: ...
+    @_builtins.property
+    def omit(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Optional fields of the request that are not sent, by their names in the dialect."""
+
     def __init__(
         self,
         *,
@@ -215,10 +220,11 @@ class Target(_message.Message):
         paused: _builtins.bool = ...,
         tls: Global___TlsFiles | None = ...,
         happy_eyeballs: _builtins.bool = ...,
+        omit: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "credential", b"credential", "price", b"price", "region", b"region", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "happy_eyeballs", b"happy_eyeballs", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "happy_eyeballs", b"happy_eyeballs", "id", b"id", "model", b"model", "name", b"name", "omit", b"omit", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "tls", b"tls", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015

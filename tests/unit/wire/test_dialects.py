@@ -1,6 +1,7 @@
 """The contract of every dialect: recorded streams become samples, with any boundaries of reads."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from isochrone_common.dialects.failures import error_sentence, in_band_failure, 
 from isochrone_common.dialects.providers import CATALOGUE, Provider, quirks_of
 from isochrone_common.dialects.signals import Failed, Opened, Sent
 from isochrone_wire.model import Outcome, Quality, RateLimit, Target, Workload
-from isochrone_wire.workloads import supported_efforts
+from isochrone_wire.workloads import OPTIONAL_FIELDS, supported_efforts
 from testdata.transcripts import EVERY, FULL, ROLE, Transcript, arrivals, replay, sse, whole
 
 
@@ -109,6 +110,35 @@ def test_quirks_change_the_request() -> None:
     _, _, body = request("openai-chat", quirks=quirks, max_output_tokens=77)
     assert "max_completion_tokens" in body
     assert not {"max_tokens", "stream_options"} & set(body)
+
+
+@pytest.mark.parametrize(("dialect", "name"), [(name, field) for name in DIALECTS for field in OPTIONAL_FIELDS[name]])
+def test_each_optional_field_can_be_omitted(dialect: str, name: str) -> None:
+    """A request is without the fields that its target omits, and with all others."""
+    workload = Workload(prompt="Hi", temperature=0.5, reasoning_effort="low")
+    target = Target(id=7, name="m", provider="p", model="claude-sonnet-4-6", base_url="http://x", workload=workload)
+    whole, without = (
+        json.loads(DIALECTS[dialect].request(replace(target, omit=omit), nonce="", key=None, quirks=NO_QUIRKS).body)
+        for omit in ((), (name,))
+    )
+    owner = whole if name in whole else whole["generationConfig"]
+    del owner[name]
+    assert without == whole
+
+
+@pytest.mark.parametrize(
+    ("omit", "limit"),
+    [
+        (("max_tokens",), "max_completion_tokens"),
+        (("max_completion_tokens",), "max_tokens"),
+        (("max_tokens", "max_completion_tokens", "model", "messages"), "max_tokens"),
+    ],
+)
+def test_no_plan_omits_the_limit_or_the_prompt(omit: tuple[str, ...], limit: str) -> None:
+    """In place of one name of the limit the other is sent; what is not optional is always sent."""
+    target = Target(id=7, name="m", provider="p", model="m", base_url="http://x", omit=omit)
+    body = json.loads(DIALECT.request(target, nonce="", key=None, quirks=NO_QUIRKS).body)
+    assert set(body) == {"model", "messages", limit, "stream", "stream_options"}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -1,10 +1,11 @@
 """What providers send in place of a plain stream: the failures of all forms, and harmless frames, in every dialect."""
 
 import json
+import re
 
 import pytest
 
-from isochrone_common.dialects.failures import error_sentence, finish, in_band_failure
+from isochrone_common.dialects.failures import error_sentence, finish, in_band_failure, omission_hint
 from isochrone_common.dialects.signals import Failed
 from isochrone_wire.model import Outcome, Sample
 from testdata.transcripts import (
@@ -348,6 +349,28 @@ def test_full_thinking_has_a_speed() -> None:
     assert sample.tokens_per_second == pytest.approx(50.0)
     summary = replay("anthropic", [*reads, (1100, typed(a_end(output_tokens=1011), A_END))])
     assert summary.tokens_per_second is None
+
+
+SENT = ("stream_options", "temperature", "max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ({"detail": [{"loc": ["body", "stream_options", "x"], "msg": "Extra inputs are not permitted"}]}, SENT[:1]),
+        ({"error": {"message": "Unknown parameter.", "param": "stream_options"}}, SENT[:1]),
+        ({"error": {"message": "stream_options and temperature are not supported"}}, SENT[:2]),
+        ({"error": {"message": "'max_tokens' is not supported, use 'max_completion_tokens'"}}, SENT[2:]),
+        ({"error": {"message": "max_tokens must be at least 16"}}, ()),
+        ({"error": {"message": "top_temperature, reasoning_effort: not supported"}}, ()),
+        ({"error": {"message": "bad", "input": {"temperature": 0}}}, ()),
+    ],
+)
+def test_a_refused_optional_field_is_named(body: object, names: tuple[str, ...]) -> None:
+    """Only a field that was sent and that the message names is worth a try; not one in a quoted request."""
+    hint = omission_hint(json.dumps(body).encode(), SENT)
+    assert re.findall(r"--omit (\w+)", hint) == list(names)
+    assert (f"omit: [{', '.join(names)}] in the plan" in hint) is bool(names)
 
 
 def test_a_last_frame_without_a_blank_line_counts() -> None:

@@ -1,6 +1,7 @@
 """Plan documents: the meaning of each key, and every problem at once with its line; no text is harmful."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,8 @@ KEYS = {
     "document": "baseline, budgets, control, every, margins, overlap, paused, providers, routes, spread, targets, "
     "workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
-    "target": "base_url, credential, dialect, every, happy_eyeballs, model, name, overlap, paused, price, provider, "
-    "region, spread, tls, workload",
+    "target": "base_url, credential, dialect, every, happy_eyeballs, model, name, omit, overlap, paused, price, "
+    "provider, region, spread, tls, workload",
     "limits": "requests_per_day, tokens_per_day, usd_per_day, vantage",
 }
 
@@ -106,6 +107,28 @@ def test_a_full_document() -> None:
         overlap=Overlap.ALLOW,
     )
     assert (plan_of(FULL).version, plan_of(FULL).baseline) == (3, "us-east-2")
+
+
+def test_omitted_fields_are_those_of_the_target_or_its_provider() -> None:
+    """A target's `omit` replaces its provider's; only with it the id is another, in any order of the names."""
+    text = """
+baseline: us
+providers:
+  p: {base_url: "https://p.example/v1", omit: [stream_options]}
+targets:
+  - {provider: p, model: m, name: a}
+  - {provider: p, model: m, name: b, omit: []}
+  - {provider: p, model: m, name: c, omit: [temperature, max_tokens]}
+"""
+    found = plan_of(text).targets
+    assert [target.omit for target in found] == [("stream_options",), (), ("temperature", "max_tokens")]
+    place: Any = {"provider": "p", "model": "m", "base_url": "https://p.example/v1", "dialect": "openai-chat"}
+    ids = [
+        target_id(**place, workload=Workload(), omit=o) for o in (["stream_options"], [], ["max_tokens", "temperature"])
+    ]
+    assert [target.id for target in found] == ids
+    assert len(set(ids)) == len(ids)
+    assert ids[1] == target_id(**place, workload=Workload())
 
 
 def test_files_of_tls_are_those_of_the_target_or_its_provider() -> None:
@@ -203,6 +226,13 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
         ("workload: {timeouts: {totl: 2s}}", "line 3: unknown key 'totl'; known: connect, first_token, gap, total"),
         ("price: {usd_per_m_output: -1}", "line 3: usd_per_m_output: "),
         ("price: {usd_per_m_output: .inf}", "line 3: usd_per_m_output: "),
+        (
+            "omit: [model]",
+            "line 3: omit: unknown optional field of dialect openai-chat 'model'; known: max_completion_",
+        ),
+        ("omit: [max_tokens, max_completion_tokens]", "line 3: omit: max_tokens or max_completion_tokens must be sent"),
+        ("dialect: anthropic, omit: [stream_options]", "line 3: omit: unknown optional field of dialect anthropic"),
+        ("omit: [store, store]", "line 3: omit: 'store' is listed twice"),
         ("tls: {key: a.key}", "line 3: tls: a key needs a certificate"),
         ("tls: a.pem", "line 3: expected a mapping with certificate, key, ca"),
         ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),

@@ -159,8 +159,10 @@ def test_ctrl_c_keeps_what_was_measured(fault_simulator: Simulator, output: str)
         (["groq/llama", "--model", "m"], "two models are named: groq/llama and m"),
         (["anthropic/claude-sonnet-4-5", "--effort", "minimal"], "does not support the effort 'minimal'"),
         (["groq/llama", "--temperature", "3"], "'--temperature': 3.0 is not in the range"),
+        (["groq/llama", "--omit", "model"], "--omit: unknown optional field of dialect openai-chat 'model'"),
+        (["--model", "m", "--base-url", "https://u:pw@h/{x}"], "--base-url: a URL must not contain a user or password"),
     ],
-    ids=["two-models", "unknown-effort", "too-warm"],
+    ids=["two-models", "unknown-effort", "too-warm", "not-optional", "password"],
 )
 def test_conflicting_options_are_an_error(options: list[str], words: str) -> None:
     """No option is silently ignored: one that cannot be honoured is a usage error."""
@@ -174,6 +176,26 @@ def test_a_temperature_is_sent_only_if_given(fault_simulator: Simulator) -> None
     assert probe(*options).returncode == 0
     done = probe(*options, "--temperature", "0")
     assert (done.returncode, "`temperature` does not support 0" in done.stdout) == (1, True)
+
+
+def test_a_refused_field_is_named_and_can_be_omitted(fault_simulator: Simulator) -> None:
+    """The error names the option with which the probe then succeeds."""
+    options = [
+        "--base-url",
+        fault_simulator.base_url,
+        "--model",
+        "kimi-k2.5",
+        "--max-tokens",
+        "3",
+        "--temperature",
+        "0",
+    ]
+    refused = probe(*options, "--output", "json")
+    assert (
+        "try --omit temperature, or omit: [temperature] in the plan"
+        in json.loads(refused.stdout)["samples"][0]["error"]
+    )
+    assert probe(*options, "--omit", "temperature").returncode == 0
 
 
 def cpu_to_first_line(*words: str) -> float:
