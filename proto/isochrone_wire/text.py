@@ -107,15 +107,26 @@ def base_url_problem(text: str) -> str | None:
     """Return why a text cannot be the base URL of an API, without quoting a secret in it; `None` if it can."""
     if not is_http_url(text) or " " in text:
         return f"{text.rpartition('@')[2]!r} is not an http or https URL"
+    if problem := secret_problem(text):
+        return problem
     parts = urlsplit(text)
-    if parts.username is not None or parts.password is not None:
-        return "a URL must not contain a user or password; API keys stay with the agent"
-    if _SECRET_NAMES & {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}:
-        return "a URL must not contain a key in its query; API keys stay with the agent"
     if parts.fragment:
         return "a base URL has no fragment"
     end = next((end for end in _ENDPOINTS if parts.path.rstrip("/").endswith(end)), None)
     return end and f"a base URL does not end with {end}: the dialect adds it"
+
+
+def secret_problem(text: str) -> str | None:
+    """Return which secret a URL contains, without quoting it; `None` if it contains none, or is not a URL."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    if "@" in parts.netloc:
+        return "a URL must not contain a user or password; API keys stay with the agent"
+    if _SECRET_NAMES & {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}:
+        return "a URL must not contain a key in its query; API keys stay with the agent"
+    return None
 
 
 def endpoint_url(base_url: str, endpoint: str) -> str:

@@ -53,7 +53,7 @@ from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.plan_signature import parse_key
 from isochrone_wire import workloads
 from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, TlsFiles
-from isochrone_wire.text import shortened
+from isochrone_wire.text import secret_problem, shortened
 from isochrone_wire.workloads import POLICY_PREFIX
 
 FILE_NAME = "policy.toml"
@@ -97,6 +97,8 @@ class Policy:
 
     def refusal(self, target: Target) -> str | None:
         """Return why `target` must not be probed, as far as its name and numbers show; `None` if it may."""
+        if problem := secret_problem(target.base_url):
+            return problem
         if "#" in target.base_url:
             return f"the base URL {target.base_url} contains #"
         if target.every_us < self.min_every_us:

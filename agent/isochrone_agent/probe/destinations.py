@@ -127,7 +127,8 @@ class UrlPrefix:
 def parse_prefix(text: str) -> UrlPrefix:
     """Parse a URL prefix such as `https://api.openai.com/v1`. Raises `ValueError`."""
     if set("?#@") & set(text):
-        raise ValueError(f"{text!r} contains one of ? # @")
+        # Before the @ there may be a password.
+        raise ValueError(f"{text.rpartition('@')[2]!r} contains, or follows, one of ? # @")
     url = parse_url(text)
     if _has_dot_segment(url.target):
         raise ValueError(f"{text!r} contains a dot segment")

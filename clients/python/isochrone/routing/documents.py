@@ -136,7 +136,7 @@ def _instant(value: object) -> int:
 
 def _http_url(value: object) -> str:
     parts = urlsplit(text := _text(value))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.port == 0:
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.port == 0:
         raise ValueError
     parts.netloc.encode("idna")  # in which form requests have it
     return text

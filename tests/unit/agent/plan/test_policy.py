@@ -93,6 +93,10 @@ def settings_of(folder: Path, **more: Any) -> Settings:
         ({"base_url": "https://a.example/v1?api-version=1"}, None),
         ({"base_url": "https://a.example?/v1"}, "https://a.example/chat/completions?/v1 is not below an allowed URL"),
         ({"base_url": "https://a.example/v1#x"}, "the base URL https://a.example/v1#x contains #"),
+        (
+            {"base_url": "https://user:secret@a.example/v1"},
+            "a URL must not contain a user or password; API keys stay with the agent",
+        ),
         ({"base_url": "https://a.example"}, "https://a.example/chat/completions is not below an allowed URL"),
         ({"every_us": SECOND_US - 1}, "its interval is 0.999999 s, and min_every_seconds is 1"),
         ({"workload": Workload(concurrency=5)}, "it has 5 concurrent streams, and max_streams is 4"),

@@ -50,8 +50,15 @@ def test_without_urls_every_host_is_allowed_but_no_dot_segment() -> None:
 )
 def test_a_prefix_is_a_plain_url(text: str) -> None:
     """A prefix has no query, fragment or user."""
-    with pytest.raises(ValueError, match=r"contains one of|does not begin"):
+    with pytest.raises(ValueError, match=r"one of \?|does not begin"):
         parse_prefix(text)
+
+
+def test_the_error_of_a_prefix_shows_no_password() -> None:
+    """A policy's errors are logged, so they quote only what follows the user and password."""
+    with pytest.raises(ValueError, match=r"^'a.example' contains") as raised:
+        parse_prefix("https://user:secret@a.example")
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
