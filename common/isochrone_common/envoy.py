@@ -4,9 +4,9 @@ A request names its route in the header `x-isochrone-route`. Each member is a cl
 in the request. Weights apply to aggregate clusters: the member first, then the others, so that retries and hedged
 requests go to another member. `per_try_timeout` is the hedge delay of the table; it ends with the response's headers.
 
-Before each try a script gives the request the path, the key and the model of the member that was chosen. Keys come from
-Envoy's environment. A member without a credential receives the caller's key, so the other ones are no fallbacks of it,
-nor it of them. Members that speak another dialect than the first one are left out.
+Before each try a script gives the request the path, the query, the key and the model of the member that was chosen.
+Keys come from Envoy's environment. A member without a credential receives the caller's key, so the other ones are no
+fallbacks of it, nor it of them. Members that speak another dialect than the first one are left out.
 """
 
 import json
@@ -30,14 +30,14 @@ _RETRY_ON = "connect-failure,refused-stream,reset,5xx,retriable-status-codes"
 _THROTTLED = 429
 _KEY_HEADER = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-_METADATA = ("base", "variable", "key", "model")
+_METADATA = ("base", "query", "variable", "key", "model")
 # Larger requests are refused with 413: the script and retries need the whole body.
 _MAX_BODY_BYTES = 32 << 20
 # Requests of this dialect have the model in their path.
 _MODEL_IN_PATH = "gemini"
 
 _MEMBER_HEADER = "x-isochrone-member-"
-"""The beginning of the headers in which the script receives the metadata: `base`, `variable`, `key` and `model`."""
+"""The beginning of the headers in which the script receives the metadata, whose names are in `_METADATA`."""
 
 _PATH_HEADER = "x-isochrone-path"
 """The header with the path as the application sent it, which begins with `/v1/`."""
@@ -83,11 +83,13 @@ end
 
 function envoy_on_request(handle)
   local headers, member = handle:headers(), {}
-  for _, name in ipairs({'base', 'variable', 'key', 'model'}) do
+  for _, name in ipairs({'base', 'query', 'variable', 'key', 'model'}) do
     member[name] = headers:get('x-isochrone-member-' .. name)
     headers:remove('x-isochrone-member-' .. name)
   end
-  headers:replace(':path', (member.base or '') .. headers:get('x-isochrone-path'):sub(4))
+  local path, query = headers:get('x-isochrone-path'):sub(4):match('^([^?]*)%??(.*)$')
+  if member.query then query = query == '' and member.query or member.query .. '&' .. query end
+  headers:replace(':path', (member.base or '') .. path .. (query == '' and '' or '?' .. query))
   if member.variable then
     for _, name in ipairs({'authorization', 'x-api-key', 'x-goog-api-key'}) do headers:remove(name) end
     local key = os.getenv(member.variable) or ''
@@ -288,6 +290,7 @@ def _metadata(entry: RouteEntry) -> dict[str, str]:
     """The member's part of a request, for the script; the model is a JSON string."""
     return {
         "base": urlsplit(entry.base_url).path.rstrip("/"),
+        "query": urlsplit(entry.base_url).query,
         "variable": key_variable(entry.credential_ref) if entry.credential_ref else "",
         "key": _KEY_HEADER.get(entry.dialect, "authorization"),
         "model": "" if entry.dialect == _MODEL_IN_PATH else json.dumps(entry.model),

@@ -12,6 +12,8 @@ from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9._-]")
 _HASH_CHARS = 8
+NO_QUERY = "members whose base URL has a query need the Python client or Envoy"
+"""The hint of gateways that call every other member."""
 
 Choose = Callable[[RouteTable], Sequence[RouteEntry]]
 """A table to those of its members that a gateway can call, in the order of the table."""
@@ -26,10 +28,14 @@ class Part:
 
 
 def expressible(tables: RegionTables, choose: Choose, *, gateway: str, hint: str) -> list[Part]:
-    """The part of each table, which may have no member. Raises `ClientError` if none has one."""
+    """The part of each table, which may have no member. Raises `ClientError` if none has one.
+
+    Members whose base URL has a query are left out: Kong drops the query, LiteLLM and Portkey append the path to it.
+    """
     parts = []
     for table in tables.tables:
-        chosen = tuple(choose(table))
+        plain = tuple(entry for entry in table.entries if not urlsplit(entry.base_url).query)
+        chosen = tuple(choose(replace(table, entries=plain)))
         left_out = tuple(entry.target for entry in table.entries if entry not in chosen)
         parts.append(Part(replace(table, entries=chosen), left_out))
     if not any(part.table.entries for part in parts):
@@ -42,6 +48,11 @@ def metadata(tables: RegionTables, parts: Sequence[Part]) -> Iterator[Mapping[st
     """The metadata of each table, with the targets of its members that are left out, if there are any."""
     for row, part in zip(table_metadata(tables), parts, strict=True):
         yield {**row, "left_out": list(part.left_out)} if part.left_out else row
+
+
+def left_out_lines(parts: Sequence[Part]) -> Iterator[str]:
+    """A sentence for each table with members that are left out, for a comment."""
+    return (f"{part.table.route} is without {', '.join(part.left_out)}." for part in parts if part.left_out)
 
 
 def host(entry: RouteEntry) -> str:

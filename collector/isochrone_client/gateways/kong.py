@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_client.gateways.expressible import expressible, host, identifier
+from isochrone_client.gateways.expressible import expressible, host, identifier, left_out_lines
 from isochrone_client.gateways.yaml_text import Template, dump_yaml
 from isochrone_common.envoy import ROUTE_HEADER
 from isochrone_common.route_consumer import header_lines, key_variable, priority_groups, read_header_lines
@@ -64,8 +64,7 @@ def render(tables: RegionTables) -> dict[str, str]:
             }
         ],
     }
-    left_out = [f"{part.table.route} is without {', '.join(part.left_out)}." for part in parts if part.left_out]
-    return {"": dump_yaml(document, comment=[*header_lines(tables), *left_out])}
+    return {"": dump_yaml(document, comment=[*header_lines(tables), *left_out_lines(parts)])}
 
 
 read_metadata = read_header_lines

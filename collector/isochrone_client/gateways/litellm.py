@@ -7,6 +7,7 @@ The members with a weight therefore have order 1, and the others follow by rank.
 from collections import Counter
 from typing import Any
 
+from isochrone_client.gateways.expressible import NO_QUERY, expressible, left_out_lines
 from isochrone_client.gateways.yaml_text import dump_yaml
 from isochrone_common.route_consumer import header_lines, key_variable, priority_groups, read_header_lines
 from isochrone_wire.routes import RegionTables, RouteEntry
@@ -25,22 +26,28 @@ _MAX_RETRIES = 2
 
 
 def render(tables: RegionTables) -> dict[str, str]:
-    """The configuration as YAML."""
-    named = Counter(entry.target for table in tables.tables for entry in table.entries)
+    """The configuration as YAML. Raises `ClientError` if LiteLLM can call no member."""
+    parts = expressible(tables, lambda table: table.entries, gateway="LiteLLM", hint=NO_QUERY)
+    usable = [part.table for part in parts]
+    named = Counter(entry.target for table in usable for entry in table.entries)
     models = [
         _deployment(table.route, entry, order=order, shared=named[entry.target] > 1)
-        for table in tables.tables
+        for table in usable
         for order, group in enumerate(priority_groups(table), start=1)
         for entry in group
     ]
-    most = max((len(table.entries) for table in tables.tables), default=1)
+    most = max((len(table.entries) for table in usable), default=1)
     settings = {
         "routing_strategy": "simple-shuffle",
         "enable_weighted_failover": True,
         "num_retries": min(most - 1, _MAX_RETRIES),
     }
     document = {"model_list": models, "router_settings": settings}
-    comment = [*header_lines(tables), "The proxy reads the keys from the environment variables named here."]
+    comment = [
+        *header_lines(tables),
+        *left_out_lines(parts),
+        "The proxy reads the keys from the environment variables named here.",
+    ]
     return {"": dump_yaml(document, comment=comment)}
 
 

@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 from isochrone_client.errors import ClientError
-from isochrone_common.route_consumer import priority_groups, read_json_metadata, table_metadata
+from isochrone_client.gateways.expressible import NO_QUERY, expressible, metadata
+from isochrone_common.route_consumer import priority_groups, read_json_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 MAX_BYTES = 8_000
@@ -31,15 +32,17 @@ _DIGITS = 6
 
 
 def render(tables: RegionTables) -> dict[str, str]:
-    """The config as JSON. Raises `ClientError` if it is too large for a header."""
+    """The config as JSON. Raises `ClientError` if it is too large for a header, or if Portkey can call no member."""
+    parts = expressible(tables, lambda table: table.entries, gateway="Portkey", hint=NO_QUERY)
+    usable = [part.table for part in parts if part.table.entries]
     conditions = [
         {"query": {"$or": [{name: {"$eq": table.route}} for name in _NAMES_ROUTE]}, "then": table.route}
-        for table in tables.tables
+        for table in usable
     ]
     config = {
         "strategy": {"mode": "conditional", "conditions": conditions},
-        "targets": [{"name": table.route, **_route(table)} for table in tables.tables],
-        "isochrone": list(table_metadata(tables)),
+        "targets": [{"name": table.route, **_route(table)} for table in usable],
+        "isochrone": list(metadata(tables, parts)),
     }
     text = json.dumps(config, separators=(",", ":"))  # headers are ASCII
     if len(text) > MAX_BYTES:

@@ -227,6 +227,7 @@ def test_no_key_is_in_a_resource() -> None:
     (group,) = clusters[CHAT.entries[0].target]["load_assignment"]["endpoints"]
     assert group["lb_endpoints"][0]["metadata"]["filter_metadata"]["isochrone"] == {
         "base": "/v1",
+        "query": "",
         "variable": "DEEPSEEK_API_KEY",
         "key": "x-api-key",
         "model": '"deepseek-v4-flash"',

@@ -4,6 +4,7 @@ import json
 import subprocess
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,20 @@ def test_each_member_gets_its_own_path_host_key_and_model(
                 others=("x-isochrone-path",),
             )
         ]
+
+
+def test_the_query_of_a_base_url_goes_before_that_of_the_request(
+    providers: dict[str, Provider], start_envoy: StartEnvoy
+) -> None:
+    """Azure's API needs its version in the query; the member tried next has none."""
+    providers["first"].status = 503
+    table = table_of(providers, (1.0, 0.0, 0.0))
+    first, *others = table.entries
+    first = replace(first, base_url=f"{first.base_url}?api-version=2024-10-21")
+    envoy = start_envoy(bootstrap(region(replace(table, entries=(first, *others)))))
+    assert envoy.ask()[:2] == (200, "second")
+    heard = [providers[name].heard[0].path for name in ("first", "second")]
+    assert heard == ["/first/v1/chat/completions?api-version=2024-10-21&x=1", "/second/v1/chat/completions?x=1"]
 
 
 def test_a_caller_s_key_goes_to_one_member_only(providers: dict[str, Provider], start_envoy: StartEnvoy) -> None:

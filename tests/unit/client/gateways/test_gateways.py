@@ -151,6 +151,18 @@ def test_a_member_that_cannot_be_expressed(kind: str, dialect: str, address: str
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "litellm", "portkey"])
+def test_a_base_url_with_a_query_cannot_be_expressed(kind: str) -> None:
+    """The gateways drop the query or append the path to it, so that the member is left out and named."""
+    queried = member("queried", 1.0, base_url=f"{ADDRESSES['openai-chat']}?api-version=1")
+    text = text_of(kind, table_of(queried, member("other", 0.0, base_url="https://api.groq.com/openai/v1")))
+    assert "api-version" not in text
+    assert "is without queried." in text or json.loads(text)["isochrone"][0]["left_out"] == ["queried"]
+    with pytest.raises(ClientError, match="can call no member of chat") as caught:
+        text_of(kind, table_of(queried))
+    assert caught.value.hint
+
+
 def routes_of(kind: str, *tables: RouteTable) -> Iterator[Any]:
     """The routes of an export in the form of the gateway."""
     document = exported(kind, *tables)
