@@ -79,8 +79,8 @@ def continued(line: str, width: int) -> list[str]:
 
 
 class StopRequests:
-    """The requests to stop since the block began. Only one block at a time, in the main thread. A handler only notes a
-    signal, so that none interrupts a start or a cleanup.
+    """The requests to stop since the block began. Only one block at a time, in the main thread. A signal is only noted,
+    so that none interrupts a start or a cleanup; every one is, also if Python calls the handler once for several.
 
     The first Ctrl-C asks for the results; the second one, SIGTERM and SIGHUP (a closed terminal) for the end at once.
     """
@@ -97,7 +97,7 @@ class StopRequests:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
             # `nohup` ignores SIGHUP.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, self._note)
+                self._previous[number] = signal.signal(number, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,28 +108,35 @@ class StopRequests:
         os.close(self._wake_write)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable with each signal, until `sleep` returns."""
+        """A descriptor that becomes readable with each signal, until any other method returns."""
         return self._wake_read
 
     @property
+    def count(self) -> int:
+        """Return the number of requests so far."""
+        self._note()
+        return len(self._received)
+
+    @property
     def wanted(self) -> bool:
-        """Return whether a signal has arrived."""
-        return bool(self._received)
+        """Return whether there is a request."""
+        return self.count > 0
 
     def check(self, *, results: bool = False) -> None:
         """Raises `click.exceptions.Exit` if the program is to end; with `results`, if it is to end without results."""
+        count = self.count
         ending = [number for number in self._received if number != signal.SIGINT]
-        if ending or len(self._received) > results:
+        if ending or count > results:
             raise click.exceptions.Exit(_SIGNAL_EXIT_CODE + (ending or self._received)[0])
 
     def sleep(self, seconds: float) -> None:
         """Wait until the time is over, a signal arrives, or the size of the terminal changes."""
-        if select.select([self], [], [], max(0.0, seconds))[0]:
-            os.read(self._wake_read, 1024)
+        select.select([self], [], [], max(0.0, seconds))
+        self._note()
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        if number != signal.SIGWINCH:
-            self._received.append(number)
+    def _note(self) -> None:
+        with suppress(BlockingIOError):
+            self._received += [number for number in os.read(self._wake_read, 1024) if number != signal.SIGWINCH]
 
 
 class KeyDecoder:

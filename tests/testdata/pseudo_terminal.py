@@ -27,6 +27,10 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+# Ctrl-C discards output that the terminal has not read yet; a test has to see it all.
+modes = termios.tcgetattr(0)
+modes[3] |= termios.NOFLSH
+termios.tcsetattr(0, termios.TCSANOW, modes)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 CTRL_C = "\x03"

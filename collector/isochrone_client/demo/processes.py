@@ -18,6 +18,7 @@ from isochrone_client.screen import StopRequests
 _OPTION_PREFIX = "ISOCHRONE_"
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.02
 _LOG_LINES = 12
 
 
@@ -87,15 +88,16 @@ class Processes:
         return ready
 
     def stop(self, names: Sequence[str]) -> None:
-        """Stop the named processes at the same time, and wait for their end."""
+        """Stop the named processes at the same time, and wait for their end; a request that arrives meanwhile kills."""
         ending = [running for running in self._running if running.name in names]
         for running in ending:
             running.process.terminate()
+        deadline, requests = time.monotonic() + STOP_SECONDS, self._stop.count
         for running in ending:
             with running.process as process:  # at the end of the block, its pipes are closed
-                try:
-                    process.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
+                while process.poll() is None and self._stop.count == requests and time.monotonic() < deadline:
+                    self._stop.sleep(_POLL_SECONDS)
+                if process.poll() is None:
                     process.kill()
         self._running = [running for running in self._running if running not in ending]
 

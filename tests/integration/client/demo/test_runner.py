@@ -1,9 +1,9 @@
 """However the demo ends, nothing of it remains. Each test runs a real demo on a real terminal."""
 
+import os
 import signal
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,15 +84,15 @@ def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, folder: Path, m
 
 
 def test_a_second_interrupt_ends_everything(folder: Path, mark: str) -> None:
-    """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left, except with --keep its files,
-    in the folder that it states.
+    """Two Ctrl-C end the demo without results, not waiting even for an agent that does not end, and nothing is left,
+    except with --keep its files, in the folder that it states.
     """
     with PseudoTerminal([*DEMO, "--keep"], columns=200, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as demo:
         wait_until_it_runs(demo, mark)
         demo.wait_for(demo_screens.samples, 180, "samples to report")
+        os.kill(next(pid for pid, words in marked_processes(mark) if "isochrone_agent run" in words), signal.SIGSTOP)
         demo.press(CTRL_C)
-        # Two signals that are pending at once are one.
-        time.sleep(0.05)
+        demo.wait_for(lambda _: "stopping" in demo.scrollback, ENDED_SECONDS, "the first one's answer")
         demo.press(CTRL_C)
         assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
         assert_nothing_is_left(mark)
