@@ -40,7 +40,7 @@ from isochrone_wire.v1 import fleet_pb2, operations_pb2
 JOIN, PUSH, APPLY = "/isochrone.v1.Fleet/Join", "/isochrone.v1.Fleet/Push", "/isochrone.v1.Operations/ApplyPlan"
 FIELD_BYTES = 8 << 20
 PLAN_BYTES = 4 << 20
-CALL_SECONDS = 60.0
+CALL_SECONDS = 120.0
 OWN_DEADLINE = "Deadline Exceeded"
 """What gRPC says when the caller's deadline passes; the collector says more."""
 # A connection may have this many calls at once.
@@ -63,7 +63,7 @@ REFUSING = (ConnectionTerminated, ResponseReceived, StreamReset)
 _READ_BYTES = 4096
 _RESET_SECONDS = 5.0
 # The limits of the collector count from the connection, which a busy machine makes late, and ends late.
-_LATE_SECONDS = 5.0
+_LATE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,11 +289,14 @@ async def _over_tls(
     tally: Tally,
     work: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]],
 ) -> None:
-    """Count what ended a connection; it is not refused if it outlives the attack or is answered with 200."""
+    """Count what ended a connection; it is not refused if it outlives the attack or is answered with 200.
+
+    One whose handshake does not end is lost: the attack has not begun.
+    """
     context = ssl.create_default_context(cadata=spec.roots)
     context.check_hostname = False
     context.set_alpn_protocols(["h2"] if address == parse_address(spec.grpc) else ["http/1.1"])
-    outcome, writer = "open", None
+    writer = None
     try:
         async with asyncio.timeout(spec.seconds) as limit:
             reader, writer = await asyncio.open_connection(
@@ -302,7 +305,7 @@ async def _over_tls(
             limit.reschedule(asyncio.get_running_loop().time() + spec.seconds + _LATE_SECONDS)
             outcome = await work(reader, writer)
     except TimeoutError:
-        pass
+        outcome = "lost" if writer is None else "open"
     except OSError as error:
         outcome = type(error).__name__
     tally.add(outcome, refused=outcome not in ("open", "200"))
