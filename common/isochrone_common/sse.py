@@ -9,6 +9,7 @@ The laws:
 5. Beyond the grammar, a field `error` is an event of that name (llama.cpp sends it), and the first `UNFRAMED_BYTES` of
    lines that have no field of an event are kept: some servers send their error body without framing. As soon as they
    are JSON, they are an event in its place among the others, and its `is_framed` is false.
+6. Beyond the grammar, a line of data that is a JSON object ends its event, with or without a blank line after it.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
@@ -83,6 +84,9 @@ class SseDecoder:
         self._line, self._line_size = [], 0
         events = [event for line in (first, *lines) if (event := self._take(line))]
         self._hold(last)
+        # A blank line that follows only now changes nothing.
+        if not last and (event := self._complete()):
+            events.append(event)
         return events
 
     def _with_plain_line_ends(self, data: bytes) -> bytes:
@@ -109,14 +113,13 @@ class SseDecoder:
         if not line:
             return self._dispatch()
         field, _, value = line.partition(b":")
-        if field in (b"data", b"error"):
-            self._add(value.removeprefix(b" "))
-            self._name = field if field == b"error" else self._name
-        elif field == b"event":
-            self._name = value.removeprefix(b" ")
-        elif field not in _IGNORED:
-            return self._take_unframed(line)
-        return None
+        if field in (b"data", b"error", b"event"):
+            before, value = self._complete(), value.removeprefix(b" ")
+            if field != b"event":
+                self._add(value)
+            self._name = {b"event": value, b"error": field}.get(field, self._name)
+            return before
+        return None if field in _IGNORED else self._take_unframed(line)
 
     def _add(self, value: bytes) -> None:
         self._size += len(value) + bool(self._data)  # and the LF that joins the two
@@ -132,6 +135,11 @@ class SseDecoder:
                 self._unframed.clear()
                 return Event(text.strip(), is_framed=False)
         return None
+
+    def _complete(self) -> Event | None:
+        """Return the event whose data is one line with a JSON object."""
+        is_whole = len(self._data) == 1 and self._data[0][:1] == b"{" and is_json_text(self._data[0])
+        return self._dispatch() if is_whole else None
 
     def _dispatch(self) -> Event | None:
         event = Event(b"\n".join(self._data), self._name) if self._data else None

@@ -21,6 +21,7 @@ estimated from its share of the characters. With one token per chunk, the common
 """
 
 import math
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,6 +32,7 @@ from typing import Any
 from isochrone_common.dialects.signals import (
     DONE,
     HEAD_CHARS,
+    REASONING_ENDS,
     Answer,
     Failed,
     Finished,
@@ -212,10 +214,11 @@ class Connection:
     loop_lag_us: int | None = None
 
 
-# Content that begins with one of these has its reasoning inside: when the answer proper begins is not known.
-_REASONING_MARKERS = (
-    *("<think", "<reasoning", "<thought", "<seed:think", "<|channel|>", "<|start|>", "<|START_THINKING|>"),
-    *("<|begin_of_thought|>", "[THINK]", "\u25c1think"),
+# Content that begins with such a mark has its reasoning inside: when the answer proper begins is not known.
+_REASONING_MARK = re.compile(
+    r"\s*([<\[\u25c1]\|?(seed:|start_|begin_of_)?(think|thought|reason|reflect|analysis|scratchpad|internal|inner_)"
+    r"|<\|(channel|start)\|>)",
+    re.IGNORECASE,
 )
 
 
@@ -237,9 +240,11 @@ class Measurement:
         self.summarised = False
         self.first_answer_tokens: int | None = None
         self._answer_head = ""
+        self._answer_tail = ""
         self._ended_reasoning = False
         self._is_contradicted = False
         self._is_unread = False
+        self._unread = ""
         self._is_vouched = False
         self._latest_ns = 0
 
@@ -277,12 +282,9 @@ class Measurement:
 
     def _progress(self, signal: Signal, at_ns: int) -> None:
         match signal:
-            case Answer(chars, head, ends_reasoning):
-                self._ended_reasoning = self._ended_reasoning or ends_reasoning
-                if len(self._answer_head) < HEAD_CHARS:
-                    self._answer_head += head
-                self.answer.add(chars, at_ns)
-                self._add_content(chars, at_ns)
+            case Answer(is_whole=is_whole):
+                if not (is_whole and self.answer.at_ns):
+                    self._add_answer(signal, at_ns)
             case Reasoning(chars, summarised):
                 self.summarised = self.summarised or summarised
                 if chars:
@@ -293,10 +295,22 @@ class Measurement:
                 self._is_vouched = self._is_vouched or signal != DONE
             case Unknown():
                 self.frames_unknown += 1
+                self._unread = signal.text or self._unread
                 self._is_unread = True
             case Failed() if not self.finished or self._is_contradicted:
-                # The first failure is the cause; later ones are its consequences.
-                self.failed = self.failed or signal
+                # The first failure is the cause, if it has a reason; later ones are its consequences.
+                if self.failed is None or (signal.has_reason and not self.failed.has_reason):
+                    self.failed = signal
+
+    def _add_answer(self, piece: Answer, at_ns: int) -> None:
+        if len(self._answer_head) < HEAD_CHARS:
+            self._answer_head += piece.head
+        # The mark of an end may be in several pieces.
+        seam = self._answer_tail + piece.head
+        self._answer_tail = (self._answer_tail + piece.tail)[-HEAD_CHARS:]
+        self._ended_reasoning = self._ended_reasoning or piece.ends_reasoning or any(map(seam.count, REASONING_ENDS))
+        self.answer.add(piece.chars, at_ns)
+        self._add_content(piece.chars, at_ns)
 
     def _add_content(self, chars: int, at_ns: int) -> None:
         self.finished, self._is_contradicted = self.finished and bool(self.chunk_ns), self.finished
@@ -306,7 +320,7 @@ class Measurement:
     @property
     def reasons_inline(self) -> bool:
         """True if the content has the marker of a reasoning that is part of it."""
-        return self._ended_reasoning or self._answer_head.lstrip().startswith(_REASONING_MARKERS)
+        return self._ended_reasoning or _REASONING_MARK.match(self._answer_head) is not None
 
     def receive(self, at_ns: int) -> None:
         """Record the arrival of the first bytes of the response; later calls have no effect."""
@@ -316,7 +330,9 @@ class Measurement:
     def _add_usage(self, usage: Usage) -> None:
         if len(self.answer.at_ns) == 1 and usage.output_tokens is not None:
             self.first_answer_tokens = usage.output_tokens - (usage.reasoning_tokens or 0)
-        self.usage = replace(self.usage, **{name: n for name, n in asdict(usage).items() if n is not None})
+        # A count of 0 is a placeholder of gateways: it replaces none.
+        stated = {name: n for name, n in asdict(usage).items() if n or (n == 0 and getattr(self.usage, name) is None)}
+        self.usage = replace(self.usage, **stated)
 
     def sample(
         self,
@@ -378,9 +394,10 @@ class Measurement:
 
     def _implied_failure(self) -> Failed | None:
         if not self.finished or (self._is_unread and not self._is_vouched):
+            text = f": {self._unread}" if self._unread else ""
             if self.frames_unknown and not self.chunk_ns:
-                return Failed(outcome=Outcome.GARBLED, error="no event of the stream belongs to this dialect")
-            unread = ", after a frame that is neither content nor metadata" if self._is_unread else ""
+                return Failed(outcome=Outcome.GARBLED, error=f"no event of the stream belongs to this dialect{text}")
+            unread = f", after a frame that is neither content nor metadata{text}" if self._is_unread else ""
             return Failed(outcome=Outcome.TRUNCATED, error=f"the stream ended without its terminal marker{unread}")
         if not self.chunk_ns:
             hidden = self.summarised or self.usage.reasoning_tokens

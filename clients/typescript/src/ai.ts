@@ -183,9 +183,11 @@ const stream: Ask<LanguageModelV4StreamResult> = async (model, options) => {
 type Progress = "waiting" | "content" | "failed";
 
 const OPENINGS = /^(stream-start|response-metadata|raw|(text|reasoning)-(start|end))$/;
-/** Finish reasons that are failures of the provider, as the agent knows them. */
-const FAILED_REASON =
-  /abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|^other$|unspecified/i;
+/** Finish reasons that are failures of the provider, without separators; the agent has the same ones. */
+const FAILED_REASON = new RegExp(
+  "abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|other$|unspecified|preempt" +
+    "|interrupt|disconnect|kill|evict|crash|lost|unhealthy|unavailable|missing|toomany|noimage",
+);
 /** The fields of an error, in a frame that is no chunk of an answer. */
 const ERROR_FIELD = /error|exception|code|detail|message/i;
 
@@ -199,7 +201,8 @@ function progressOf(part: LanguageModelV4StreamPart): Progress {
 
 function isFailure({ unified, raw }: { unified: string; raw: string | undefined }): boolean {
   // Without a reason, the stream was cut.
-  return unified === "error" || (unified === "other" && (raw === undefined || FAILED_REASON.test(raw)));
+  const word = raw?.toLowerCase().replace(/[\s._-]+/g, "");
+  return unified === "error" || (unified === "other" && (word === undefined || FAILED_REASON.test(word)));
 }
 
 /** Whether a frame says nothing to the provider's package, such as a keep-alive: no JSON, or of another shape. */

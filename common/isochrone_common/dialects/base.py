@@ -10,12 +10,14 @@ from urllib.parse import quote
 
 from isochrone_common.dialects.failures import (
     ERROR_EVENT,
+    error_text,
     in_band_failure,
     parse_json,
     stated_failure,
+    text_failure,
     unframed_failure,
 )
-from isochrone_common.dialects.signals import DONE, HEAD_CHARS, Answer, Signal, Unknown, Usage
+from isochrone_common.dialects.signals import DONE, HEAD_CHARS, REASONING_ENDS, Answer, Signal, Unknown, Usage
 from isochrone_common.sse import Event
 from isochrone_wire.model import Target
 from isochrone_wire.text import endpoint_url
@@ -23,10 +25,9 @@ from isochrone_wire.workloads import OPTIONAL_FIELDS, omissible
 
 NONCE_CHARS = 12
 _DONE = b"[DONE]"
-# The names of frames without content, as the type of an event or of its object.
+# The names of frames without content: the type of an event or of its object, or a frame of nothing else.
 _KEEP_ALIVE = ("ping", "keepalive", "keep-alive", "keep_alive", "heartbeat")
-# The ends of a reasoning in the content, whose begin may be in the prompt (DeepSeek R1, Qwen).
-_REASONING_ENDS = ("</think>", "</thinking>", "[/THINK]", "</seed:think>")
+_DEFAULT_EVENT = ("", "message")
 # The errors raised for JSON of an unexpected shape: wrong types, missing parts, huge numbers, deep nesting.
 _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_COUNT = 10_000_000
@@ -90,19 +91,22 @@ class Dialect(ABC):
 
     def interpret(self, event: Event) -> list[Signal]:
         """Return the signals of an event, in order; empty for a frame without content. Raises nothing."""
-        data = event.data.strip()
+        data, name = event.data.strip(), event.name.decode(errors="replace")
         if not event.is_framed:
-            failure = unframed_failure(data)
-            return [failure] if failure else [Unknown()]
-        if not data:
-            return [in_band_failure("")] if event.name == ERROR_EVENT else []
-        if data == _DONE:
+            return [unframed_failure(data) or Unknown(error_text(data))]
+        if data.strip(b'"') == _DONE:
             return [DONE]
+        word = data.strip(b'"[]{} ').decode(errors="replace").lower()
+        if not word or word in _KEEP_ALIVE:
+            return [in_band_failure("")] if event.name == ERROR_EVENT else []
         try:
             message = parse_json(data)
         except ValueError:
-            return [in_band_failure(data.decode(errors="replace"))] if event.name == ERROR_EVENT else [Unknown()]
-        return self._judge(message, event)
+            if event.name == ERROR_EVENT:
+                return [in_band_failure(data.decode(errors="replace"))]
+            return [] if name in _KEEP_ALIVE else [text_failure(data) or Unknown(error_text(data))]
+        # The name of an event states its type where the object has none.
+        return self._judge(message if name in _DEFAULT_EVENT else {"type": name} | message, event)
 
     def _judge(self, message: dict[str, Any], event: Event) -> list[Signal]:
         """Return the failure that the object states, or else what it has of the answer."""
@@ -113,8 +117,8 @@ class Dialect(ABC):
             signals = self.read(message)
         except _SHAPE_ERRORS:
             signals = None
-        kinds = (message.get("type"), message.get("object"), event.name.decode(errors="replace"))
-        if signals is None and message and not any(kind in _KEEP_ALIVE for kind in kinds):
+        kinds = (message.get("type"), message.get("object"), message.get("event"))
+        if signals is None and not any(kind in _KEEP_ALIVE for kind in kinds):
             return [Unknown()]
         return signals or []
 
@@ -145,10 +149,10 @@ def make_nonce(*, target_id: int, round_at: int, vantage: str, stream: int = 0) 
 
 
 def count(value: object) -> int | None:
-    """Validate a token count; `None` if it is missing, negative, implausible or not an integer."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
-        return value
-    return None
+    """Validate a token count; `None` if it is missing, negative, implausible or no whole number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_COUNT:
+        return None
+    return int(value) if value == int(value) else None
 
 
 def fields_of(value: object) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def fields_of(value: object) -> dict[str, Any]:
 def call_text(function: object) -> str:
     """Return the name and the arguments of a call, as servers write them: text, or an object."""
     fields = fields_of(function)
-    arguments = fields.get("arguments") or ""
+    arguments = fields.get("arguments") or fields.get("input") or ""
     return text_of(fields.get("name")) + (arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
@@ -170,15 +174,17 @@ def text_of(value: object) -> str:
     if isinstance(value, list):
         return "".join(map(text_of, value))
     if isinstance(value, dict):
-        names = ("text", "thinking", "content", "summary", "reasoning", "refusal")
+        names = ("text", "thinking", "content", "parts", "summary", "reasoning", "reasoning_content", "refusal")
         return next(filter(None, (text_of(value.get(name)) for name in names)), "")
     return ""
 
 
-def answer(text: str) -> list[Signal]:
-    """Return the signal of a piece of the answer, none for an empty one."""
-    ends_reasoning = any(end in text for end in _REASONING_ENDS)
-    return [Answer(len(text), text[:HEAD_CHARS], ends_reasoning=ends_reasoning)] if text else []
+def answer(text: str, *, is_whole: bool = False) -> list[Signal]:
+    """Return the signal of a piece of the answer, or of all of it; none for an empty one."""
+    if not text:
+        return []
+    ends_reasoning = any(end in text for end in REASONING_ENDS)
+    return [Answer(len(text), text[:HEAD_CHARS], text[-HEAD_CHARS:], ends_reasoning=ends_reasoning, is_whole=is_whole)]
 
 
 def with_hidden_tokens(usage: Usage, total: object) -> Usage:

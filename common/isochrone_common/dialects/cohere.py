@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isochrone_common.dialects.base import Dialect, Quirks, answer, call_text, count, given, text_of
+from isochrone_common.dialects.base import Dialect, Quirks, answer, call_text, count, fields_of, given, text_of
 from isochrone_common.dialects.failures import finish
 from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
@@ -48,18 +48,20 @@ class Cohere(Dialect):
 
     @staticmethod
     def _content(message: dict[str, Any]) -> list[Signal]:
-        content, calls = message.get("content") or {}, message.get("tool_calls") or {}
-        reasoning = text_of(content.get("thinking") or message.get("tool_plan"))
-        text = text_of(content.get("text")) or call_text(calls.get("function"))
+        content, calls = message.get("content"), message.get("tool_calls") or {}
+        thinking = fields_of(content).get("thinking")
+        reasoning = text_of(thinking or message.get("tool_plan"))
+        text = ("" if thinking else text_of(content)) or call_text(calls.get("function"))
         return [*([Reasoning(len(reasoning))] if reasoning else []), *answer(text)]
 
     @staticmethod
     def _end(delta: dict[str, Any]) -> list[Signal]:
         reason = str(delta.get("finish_reason") or "message-end")
-        tokens = (delta.get("usage") or {}).get("tokens") or {}
-        usage = Usage(
+        usage = fields_of(delta.get("usage"))
+        tokens = fields_of(usage.get("tokens") or usage.get("billed_units"))
+        counts = Usage(
             prompt_tokens=count(tokens.get("input_tokens")),
             output_tokens=count(tokens.get("output_tokens")),
-            cached_tokens=count((delta.get("usage") or {}).get("cached_tokens")),
+            cached_tokens=count(usage.get("cached_tokens")),
         )
-        return [usage, *finish(reason, final=True, error=delta.get("error"))]
+        return [counts, *finish(reason, final=True, error=delta.get("error"))]

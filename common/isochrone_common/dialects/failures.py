@@ -4,6 +4,8 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +24,9 @@ _THROTTLED = re.compile(
 # MiniMax's numbers of a rate limit, in `base_resp` only: elsewhere they mean other things.
 _MINIMAX_LIMITS = (1002, 1039)
 # Those of an error of the content filter at OpenAI, Azure and DashScope.
-_FILTER_ERROR = re.compile(r"contentfilter|contentpolicy|responsibleai|datainspection|moderationblocked")
+_FILTER_ERROR = re.compile(
+    r"contentfilter|contentpolicy|responsibleai|datainspection|moderationblocked|prohibitedcontent|guardrail"
+)
 _SEPARATORS = re.compile(r"[\s._-]+")
 # The sentence decides only if nothing else states the kind of the error.
 _RATE_LIMIT_SENTENCE = re.compile(r"too many requests|rate.?limit\w* (reached|exceeded)|exceeded your", re.IGNORECASE)
@@ -30,11 +34,13 @@ ERROR_EVENT = b"error"
 # The fields that state an error's text and kind, over all providers. An object of nothing else is an error.
 # The first are those of an error that nothing else marks as one.
 _BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "error_message", "errorMessage", "Message")
-_TEXTS = (*_BARE_TEXTS, "status_msg", "title", "text")
+_TEXTS = (*_BARE_TEXTS, "status_msg", "title", "text", "faultstring")
 _CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "Code")
 _KINDS = (*_CODES, "type", "status", "error_type", "__type")
 # The parts of a message in which an error may be, beside the message itself.
 _HOLDERS = ("x_groq", "response", "data", "detail", "message", "result", "body")
+# The names of a field whose value is an error; AWS names it after the exception.
+_ERROR_NAME = re.compile(r"errors?|err|fault|exception|\w+Exception")
 # The fields of content and metadata: an object that has one of them states no error by its text alone.
 _CONTENT = ("choices", "candidates", "delta", "usage", "usageMetadata", "content", "output")
 _ERROR_FIELDS = frozenset((*_TEXTS, *_KINDS)) | {
@@ -42,21 +48,26 @@ _ERROR_FIELDS = frozenset((*_TEXTS, *_KINDS)) | {
 }
 _SUCCESS = ("", "0", "200", "20000", "ok", "success")
 # Finish reasons that are errors of the provider, and those of its content filter, of all dialects, without separators.
-_FAILED_REASON = re.compile(
-    r"abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|^other$|unspecified"
+FAILED_REASON = re.compile(
+    r"abort|error|fail|cancel|timeout|exception|overload|insufficient|malformed|unexpected|other$|unspecified|preempt"
+    r"|interrupt|disconnect|kill|evict|crash|lost|unhealthy|unavailable|missing|toomany|noimage"
 )
 _FILTER_REASON = re.compile(
-    r"filter|safety|recitation|blocklist|prohibited|spii|refus|sensitive|toxic|guardrail|^language$|moderation|policy"
+    r"filter|safe|recitation|block|prohibited|spii|refus|sensitive|toxic|guardrail|^language$|moderation|policy|modelarmor"
+    r"|risk|harm|censor|violation"
 )
 _NO_REASON = ("", "none", "null")
 _TITLE = re.compile(rb"<(title|h1|message)[^>]*>\s*([^<\s][^<]*)</", re.IGNORECASE)
 _PYTHON_PROBLEM = re.compile(r"'loc': [(\[]([^)\]]{1,200})[)\]], 'msg': (['\"])(.{1,400}?)\2[,}]")
 _SENTENCE_CHARS = 400
+_MAX_LINES = 3
 _LIKE_AN_ERROR = re.compile(
     r"error|exception|throttl|fail|limit|quota|denied|unavailable|exceed|time.?out|invalid|forbidden|overload"
     r"|not found|unauthorized|too many requests|bad gateway",
     re.IGNORECASE,
 )
+# The beginning of a text that states an error, as `[ERROR] …`, `RuntimeError: …` or Python's `{'error': …}`.
+_BEGINS_AS_ERROR = re.compile(r"\W{0,3}\w*(error|exception)\b[\]\s:]*", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"unsupported|not (supported|permitted|allowed|expected)|unknown|unrecogni|unexpected|extra|deprecated",
     re.IGNORECASE,
@@ -70,6 +81,8 @@ def parse_json(data: bytes) -> dict[str, Any]:
         parsed = json.loads(data.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise ValueError("the stream contains data that is not JSON") from error
+    if isinstance(parsed, str) and parsed[:1] == "{":  # encoded twice
+        return parse_json(parsed.encode(errors="replace"))
     parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
     if not isinstance(parsed, dict):
         raise ValueError("the stream contains JSON that is not an object")  # noqa: TRY004  # one error for all malformed data
@@ -121,10 +134,12 @@ def _in_band_failure(error: object, outer: Mapping[str, object]) -> Failed:
     words = [str(one.get(name) or "").lower() for one in places for name in _KINDS]
     sentence = next(filter(None, (sentence_of(one.get(name)) for one in places for name in _TEXTS)), "")
     sentence = sentence or ("" if isinstance(nested, dict) else sentence_of(nested))
+    stated = sentence or " ".join(filter(None, words))
     return Failed(
         outcome=_outcome(words, sentence),
-        error=f"error inside the stream: {sentence or ' '.join(filter(None, words)) or 'no message'}",
+        error=f"error inside the stream: {stated or 'no message'}",
         retry_after_us=_retry_info_us(fields),
+        has_reason=bool(stated),
     )
 
 
@@ -139,9 +154,10 @@ def stated_failure(message: Mapping[str, Any], event_name: bytes = b"") -> Faile
     """Return the failure that an object states in any of the known forms; `None` if it states none."""
     places: list[Any] = [message, *map(message.get, _HOLDERS)]
     for holder in (one for one in places if isinstance(one, dict)):
-        error = holder.get("error") or holder.get("errors")
-        if any(error.values()) if isinstance(error, dict) else error:
-            return in_band_failure(error, {**message, **holder})
+        for name, error in holder.items():
+            if _ERROR_NAME.fullmatch(name) and _is_error(error):
+                named = {"__type": name} if name.endswith("Exception") else {}
+                return in_band_failure(error, {**named, **message, **holder})
     base = message.get("base_resp")
     if isinstance(base, dict) and not _is_success(base.get("status_code")):
         return in_band_failure(base, {"type": "rate_limit"} if base["status_code"] in _MINIMAX_LIMITS else {})
@@ -150,6 +166,12 @@ def stated_failure(message: Mapping[str, Any], event_name: bytes = b"") -> Faile
     kind = event_name.decode(errors="replace") if event_name.lower().endswith(b"exception") else ""
     is_stated = _is_named(message, event_name) or has_code or _is_bare(message)
     return in_band_failure(message, {"type": kind}) if is_stated else None
+
+
+def _is_error(error: object) -> bool:
+    """Return true for the value of an error's field unless it is empty, or states a success."""
+    values = error.values() if isinstance(error, dict) else (error,)
+    return any(value is True or (value and not _is_success(value)) for value in values)
 
 
 def _is_named(message: Mapping[str, Any], event_name: bytes) -> bool:
@@ -220,16 +242,39 @@ def _kind_of(stated: Mapping[str, object]) -> str:
 
 def unframed_failure(body: bytes) -> Failed | None:
     """Judge text that is no event of a stream like the body of an error; `None` if it states none (yet)."""
-    for piece in (body, *body.splitlines()[:3]):
-        try:
-            message = parse_json(piece)
-        except ValueError:
-            continue
-        if failure := stated_failure(message):
-            return failure
+    if failure := _failure_in(body, *body.splitlines()[:_MAX_LINES]):
+        return failure
+    text = error_text(body)
+    return in_band_failure(text) if text else None
+
+
+def _failure_in(*texts: bytes) -> Failed | None:
+    for text in texts:
+        with suppress(ValueError):
+            if failure := stated_failure(parse_json(text)):
+                return failure
+    return None
+
+
+def error_text(body: bytes) -> str:
+    """Return a short text that reads like an error, or such a title of a page; empty for anything else."""
     text = title_of(body) or body.decode(errors="replace").strip()
-    is_sentence = len(text) <= _SENTENCE_CHARS and text[:1] not in ("{", "[", "<") and _LIKE_AN_ERROR.search(text)
-    return in_band_failure(text) if is_sentence else None
+    pattern = _BEGINS_AS_ERROR.match if text[:1] in ("{", "[", "<") else _LIKE_AN_ERROR.search
+    return tidy(text) if len(text) <= _SENTENCE_CHARS and pattern(text) else ""
+
+
+def text_failure(data: bytes) -> Failed | None:
+    """Return the failure of a frame that is no JSON: that of one of its lines, or a text that begins as an error."""
+    if failure := _failure_in(*data.splitlines()[1:_MAX_LINES]):
+        return failure
+    text = data.decode(errors="replace").strip()
+    named = None if text[:1] == "{" else _BEGINS_AS_ERROR.match(text)
+    if not named and not _RATE_LIMIT_SENTENCE.search(error_text(data)):
+        return None
+    try:
+        return in_band_failure(parse_json(text[named.end() :].encode() if named else b""))
+    except ValueError:
+        return in_band_failure(text[:_SENTENCE_CHARS])
 
 
 def title_of(body: bytes) -> str:
@@ -273,14 +318,20 @@ def _retry_info_us(error: object) -> int | None:
     return None
 
 
-def finish(reason: object, *, final: bool = False, error: object = None) -> list[Signal]:
-    """Return the signal of a finish reason: some are failures of the provider, with its error, some of its filter."""
+def finish(reason: object, *, final: bool = False, error: object = None, detail: object = None) -> list[Signal]:
+    """Return the signal of a finish reason: some are failures of the provider, with its error, some of its filter.
+
+    `detail` is a text of the provider that explains the reason, and none of its own.
+    """
     text = tidy(str(reason or ""))
     word = _SEPARATORS.sub("", text.lower())
     if word in _NO_REASON and not error:
         return [Finished(final=True)] if final else []
+    explained = ": ".join(filter(None, (text, sentence_of(detail))))
     if _FILTER_REASON.search(word):
-        return [filtered(text)]
-    if error or _FAILED_REASON.search(word):
-        return [in_band_failure({"message": error or f"the provider failed: {text}"})]
+        return [filtered(explained)]
+    if error:
+        return [in_band_failure({"message": error})]
+    if FAILED_REASON.search(word):
+        return [replace(in_band_failure(f"the provider failed: {explained}"), has_reason=bool(detail))]
     return [Finished(text, final=final)]

@@ -9,6 +9,8 @@ from isochrone_common.dialects.signals import Reasoning, Signal, Usage
 from isochrone_wire.model import Target
 from isochrone_wire.workloads import GEMINI_BUDGET, has_budget
 
+# The parts of an answer that are no text.
+_OUTPUTS = ("functionCall", "executableCode", "codeExecutionResult", "inlineData")
 _RESPONSE_FIELDS = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"}
 
 
@@ -33,20 +35,22 @@ class Gemini(Dialect):
         """See `Dialect.read`."""
         if not _RESPONSE_FIELDS & message.keys():
             return None
-        if refused := (message.get("promptFeedback") or {}).get("blockReason"):
-            return [filtered(f"the prompt was blocked: {refused}")]
+        feedback = message.get("promptFeedback") or {}
+        if refused := feedback.get("blockReason"):
+            stated = ": ".join(filter(None, (refused, text_of(feedback.get("blockReasonMessage")))))
+            return [filtered(f"the prompt was blocked: {stated}")]
         signals: list[Signal] = []
         ends: list[Signal] = []
         for candidate in (message.get("candidates") or ())[:1]:
             signals += [s for part in (candidate.get("content") or {}).get("parts") or () for s in self._part(part)]
-            ends += finish(candidate.get("finishReason"))
+            ends += finish(candidate.get("finishReason"), detail=candidate.get("finishMessage"))
         return [*signals, *self._usage(message.get("usageMetadata")), *ends]
 
     @staticmethod
     def _part(part: dict[str, Any]) -> list[Signal]:
         text = text_of(part.get("text"))
-        if not text and part.get("functionCall"):
-            text = json.dumps(part["functionCall"])
+        if not text:
+            text = next((json.dumps(part[name]) for name in _OUTPUTS if part.get(name)), "")
         if text and part.get("thought"):
             return [Reasoning(len(text), summarised=True)]
         return answer(text)
@@ -56,14 +60,15 @@ class Gemini(Dialect):
         if not isinstance(usage, dict):
             return []
         answer, thoughts = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
+        prompt, total = count(usage.get("promptTokenCount")), count(usage.get("totalTokenCount")) or 0
+        # Before the answer begins, only thoughts have a count, or the total alone reveals them.
+        has_begun = answer is not None or thoughts or total > (prompt or 0)
         counts = Usage(
-            prompt_tokens=count(usage.get("promptTokenCount")),
-            # Before the answer begins, only thoughts have a count.
-            output_tokens=None if answer is None and not thoughts else (answer or 0) + (thoughts or 0),
+            prompt_tokens=prompt,
+            output_tokens=(answer or 0) + (thoughts or 0) if has_begun else None,
             reasoning_tokens=thoughts,
             cached_tokens=count(usage.get("cachedContentTokenCount")),
         )
-        total = count(usage.get("totalTokenCount")) or 0
         return [with_hidden_tokens(counts, total - (count(usage.get("toolUsePromptTokenCount")) or 0))]
 
 

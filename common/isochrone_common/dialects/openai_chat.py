@@ -27,7 +27,10 @@ from isochrone_wire.workloads import TOKEN_LIMITS
 
 _MAX_SECONDS = 3600
 _CHUNK_FIELDS = {"choices", "usage", "x_groq", "prompt_filter_results", "prompt_annotations", "base_resp", "timings"}
-_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
+_REASONING_FIELDS = (
+    *("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details"),
+    *("reasoningContent", "thinking_content", "thought", "thoughts", "reasoning_summary"),
+)
 _THINKING = ("thinking", "reasoning")
 
 
@@ -58,16 +61,19 @@ class OpenAIChat(Dialect):
         signals: list[Signal] = []
         for choice in message.get("choices") or ():
             signals += self._choice(choice)
-        usage = message.get("usage") or fields_of(message.get("x_groq")).get("usage")
-        if isinstance(usage, dict):
-            signals.append(self._usage(usage))
-        return signals
+        # Moonshot and Groq have it in places of their own.
+        holders = (message, *(message.get("choices") or ()), message.get("x_groq"))
+        usage = next((one for holder in holders if (one := fields_of(holder).get("usage"))), None)
+        return [*signals, self._usage(usage)] if isinstance(usage, dict) else signals
 
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
-        delta = choice.get("delta") or {}
-        if error := choice.get("error") or delta.get("error"):
+        # Some gateways send the whole answer in one chunk, or once more with the last, in place of a delta.
+        whole = {} if choice.get("delta") else fields_of(choice.get("message"))
+        delta = choice.get("delta") or {"content": choice.get("text")}
+        if error := choice.get("error") or delta.get("error") or whole.get("error"):
             return [in_band_failure(error)]
-        signals = [*self._reasoning(delta), *self._content(delta.get("content"))]
+        signals = answer(text_of(whole.get("content")) or self._tool_text(whole), is_whole=True)
+        signals += [*self._reasoning(delta), *self._content(delta.get("content"))]
         if not signals:
             signals += answer(self._tool_text(delta))
         if refusal := text_of(delta.get("refusal")):
@@ -87,7 +93,8 @@ class OpenAIChat(Dialect):
         signals: list[Signal] = []
         for part in content if isinstance(content, list) else [content]:
             text = text_of(part)
-            if text and isinstance(part, dict) and (part.get("type") in _THINKING or part.get("thinking")):
+            kind = str(fields_of(part).get("type"))
+            if text and isinstance(part, dict) and (kind.startswith(_THINKING) or part.get("thinking")):
                 signals.append(Reasoning(len(text)))
             else:
                 signals += answer(text)
@@ -95,16 +102,19 @@ class OpenAIChat(Dialect):
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:
-        calls = [fields_of(call).get("function") for call in delta.get("tool_calls") or ()]
+        calls = delta.get("tool_calls") or ()
+        calls = [fields_of(call) for call in ([calls] if isinstance(calls, dict) else calls)]
         audio = fields_of(delta.get("audio"))
         spoken = text_of(audio.get("transcript") or audio.get("data"))
-        return "".join(map(call_text, (*calls, delta.get("function_call")))) + spoken
+        called = (call.get("function") or call.get("custom") for call in calls)
+        return "".join(map(call_text, (*called, delta.get("function_call")))) + spoken
 
     @staticmethod
     def _usage(usage: dict[str, Any]) -> Usage:
         output_details = fields_of(usage.get("completion_tokens_details"))
         prompt_details = fields_of(usage.get("prompt_tokens_details"))
-        prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        prompt = count(usage.get("prompt_tokens", usage.get("input_tokens")))
+        output = count(usage.get("completion_tokens", usage.get("output_tokens")))
         reasoning = count(output_details.get("reasoning_tokens"))
         counts = Usage(
             prompt_tokens=prompt,

@@ -22,7 +22,7 @@ _REASONING = (
     "response.reasoning_summary_text.delta",
     "response.reasoning_summary.delta",
 )
-_ENDS = ("response.completed", "response.incomplete")
+_ENDS = ("response.completed", "response.incomplete", "response.done")
 
 
 class OpenAIResponses(Dialect):
@@ -52,17 +52,22 @@ class OpenAIResponses(Dialect):
         if kind in _REASONING:
             text = text_of(message.get("delta"))
             return [Reasoning(len(text), summarised="summary" in kind)] if text else []
-        if kind == "response.refusal.delta":
+        if kind in ("response.refusal.delta", "response.refusal.done"):
             return [*answer(text_of(message.get("delta"))), filtered("refusal")]
+        if kind == "response.output_text.done":
+            return answer(text_of(message.get("text")), is_whole=True)
         if kind == "response.output_item.added":
             # The name of a tool is the first output of its call.
             return answer(text_of((message.get("item") or {}).get("name")))
         response = message.get("response") or {}
         if kind in ("response.failed", "response.cancelled"):
-            return [in_band_failure(response.get("error") or {"message": kind})]
+            error = response.get("error")
+            return [in_band_failure(error)] if error else finish(kind)
         if kind in _ENDS:
             reason = (response.get("incomplete_details") or {}).get("reason")
-            return [*self._usage(response.get("usage")), *finish(reason or kind, final=True)]
+            texts = [one for one in response.get("output") or () if fields_of(one).get("type") == "message"]
+            whole = answer(text_of(texts), is_whole=True)
+            return [*whole, *self._usage(response.get("usage")), *finish(reason or kind, final=True)]
         return [] if kind.startswith("response.") or kind in ("ping", "keepalive") else None
 
     @staticmethod

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from isochrone_wire.model import Outcome, RateLimit
 
 HEAD_CHARS = 32
+# The ends of a reasoning in the content, whose begin may be in the prompt (DeepSeek R1, Qwen), or dropped (gpt-oss).
+REASONING_ENDS = ("</think>", "</thinking>", "[/THINK]", "</seed:think>", "assistantfinal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A piece of the answer or of a tool call, `chars` characters long; `head` has the first `HEAD_CHARS` of them. What
-    came before one that `ends_reasoning` was no answer.
+    """A piece of the answer or of a tool call, `chars` characters long; `head` and `tail` are up to `HEAD_CHARS` of
+    them. What came before one that `ends_reasoning` was no answer. One that `is_whole` repeats what came before.
     """
 
     chars: int
     head: str = field(default="", compare=False, repr=False)
+    tail: str = field(default="", compare=False, repr=False)
     ends_reasoning: bool = False
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +71,22 @@ DONE = Finished("[DONE]", final=True)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A frame that is understood as neither content nor metadata."""
+    """A frame that is understood as neither content nor metadata, with its text if that reads like an error."""
+
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """`timeout_us` is the limit that was exceeded, if any; `retry_after_us` the wait that the error states."""
+    """`timeout_us` is the limit that was exceeded, if any; `retry_after_us` the wait that the error states. Without
+    `has_reason`, the reason may follow in another frame.
+    """
 
     outcome: Outcome
     error: str
     timeout_us: int | None = None
     retry_after_us: int | None = None
+    has_reason: bool = True
 
 
 Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Unknown | Failed

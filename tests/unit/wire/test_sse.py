@@ -27,6 +27,9 @@ def decode(*reads: bytes) -> list[Event]:
         (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
         (b"data\n\n", [Event(b"")]),
         (b"data: no blank line\n", []),
+        (b'data: {"a":1}\ndata: {"b":2}\n', [Event(b'{"a":1}'), Event(b'{"b":2}')]),
+        (b'event: x\ndata: {"a":1}\nevent: y\ndata: {"b":2}\n', [Event(b'{"a":1}', b"x"), Event(b'{"b":2}', b"y")]),
+        (b'data: {"a":\ndata: 1}\n\n', [Event(b'{"a":\n1}')]),
         ("data: a\u2028b\u0085c\n\n".encode(), [Event("a\u2028b\u0085c".encode())]),
         (b"data: \xff\xfe\n\n", [Event(b"\xff\xfe")]),
     ],
@@ -37,7 +40,11 @@ def test_the_grammar(stream: bytes, events: list[Event]) -> None:
 
 
 @given(
-    st.lists(st.sampled_from([b"data: x", b"data:y", b"\r", b"\n", b"\r\n", b":c", b"event: e", b"\xef\xbb\xbf"])),
+    st.lists(
+        st.sampled_from(
+            [b"data: x", b"data:y", b'data: {"a":1}', b"\r", b"\n", b"\r\n", b":c", b"event: e", b"\xef\xbb\xbf"]
+        )
+    ),
     st.data(),
 )
 def test_cuts_never_matter(pieces: list[bytes], data: st.DataObject) -> None:

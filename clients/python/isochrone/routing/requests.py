@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.reader import ResponseReader
-from isochrone_common.dialects.signals import Answer, Failed, Finished, Reasoning, Signal
+from isochrone_common.dialects.signals import DONE, Answer, Failed, Finished, Reasoning, Signal, Unknown
 from isochrone_common.sse import SseOverflow
 from isochrone_wire.model import Outcome
 from isochrone_wire.routes import RouteEntry
@@ -124,6 +124,7 @@ class FirstContent:
     def __init__(self, dialect: str) -> None:
         self._reader = ResponseReader(DIALECTS[dialect])
         self._is_finished = False
+        self._is_unread = False
 
     def receive(self, data: bytes) -> Progress:
         """Feed the next bytes. Frames without content, and those that are not understood, are no progress."""
@@ -139,6 +140,9 @@ class FirstContent:
 
     def _judge(self, signals: Iterable[Signal]) -> Progress:
         for signal in signals:
+            self._is_unread = self._is_unread or isinstance(signal, Unknown)
+            if signal == DONE and self._is_unread and not self._is_finished:
+                return Progress.FAILED  # after nothing but frames that are not understood, it says no success
             # Some servers state a reason in each chunk: content or a failure may follow.
             self._is_finished = self._is_finished or isinstance(signal, Finished)
             if progress := _progress_of(signal):
