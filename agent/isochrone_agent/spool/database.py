@@ -28,7 +28,7 @@ from typing import Any
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_wire.json_format import rfc3339
-from isochrone_wire.model import DAY_US, Account, Spend
+from isochrone_wire.model import Account, Spend
 from isochrone_wire.v1 import fleet_pb2
 
 FORMAT = 1
@@ -40,7 +40,8 @@ _CHECKPOINT_PAGES = 100
 _EMPTY_DATABASE_PAGES = 2
 # A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
 _BZ2_LEVEL = 2
-_SPEND_DAYS = 40
+# Rows of one provider and one day each; about a megabyte.
+_MAX_SPENDS = 10_000
 # An agent that is killed repeatedly may begin several before the collector hears of one.
 _HISTORY_EPOCHS = 16
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
@@ -256,7 +257,8 @@ def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:
             "set usd = max(0.0, usd + ?), tokens = max(0, tokens + ?), requests = max(0, requests + ?)",
             (spend.day_at, spend.provider, *(spend.usd, spend.tokens, spend.requests) * 2),
         )
-        db.execute("delete from spend where day_at < ?", (spend.day_at - _SPEND_DAYS * DAY_US,))
+    # By their number, because a row dated ahead by a wrong clock must end no other day.
+    db.execute("delete from spend where rowid <= (select max(rowid) from spend) - ?", (_MAX_SPENDS,))
 
 
 def read_spend(db: sqlite3.Connection, day_at: int) -> tuple[Spend, ...]:

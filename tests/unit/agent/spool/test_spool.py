@@ -367,6 +367,19 @@ def test_spend_is_recorded_with_the_sample(tmp_path: Path) -> None:
     )
 
 
+def test_a_round_dated_ahead_ends_no_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that was years ahead for a moment leaves today's spend; the number of rows bounds the table."""
+    monkeypatch.setattr(database, "_MAX_SPENDS", 3)
+    spool = Spool(tmp_path / "spool.sqlite3")
+    days = [20_000 * DAY_US, 30_000 * DAY_US, 1 * DAY_US]
+    of = [Spend(provider="deep", day_at=day_at, requests=10) for day_at in days]
+    for one in of:
+        spool.reserve([one])
+    assert [spool.spend(day_at) for day_at in days] == [(one,) for one in of]
+    spool.reserve([Spend(provider="deep", day_at=20_001 * DAY_US)])
+    assert [spool.spend(day_at) for day_at in days] == [(), (of[1],), (of[2],)]
+
+
 def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     """604 800 realistic samples take less than 100 MB, extrapolated from 5 000."""
     spool = Spool(tmp_path / "spool.sqlite3")
