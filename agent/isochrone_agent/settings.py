@@ -13,6 +13,7 @@ from typing import Any
 from isochrone_agent.errors import SettingsError
 from isochrone_common import identity_file, metrics_server
 from isochrone_common.address import Address, parse_local_address
+from isochrone_common.files import expand_home
 from isochrone_common.identity_file import Identity
 from isochrone_common.local_socket import default_socket
 from isochrone_wire.model import Vantage
@@ -172,8 +173,8 @@ def read_identity(path: Path) -> Identity | None:
 
 def default_data_dir(vantage: str | None) -> Path:
     """The data folder if none is given: named after the vantage, or `default` for an agent without a given name."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "isochrone" / "agent" / (vantage or "default")
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return expand_home(base) / "isochrone" / "agent" / (vantage or "default")
 
 
 def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> Vantage:

@@ -27,7 +27,7 @@ from typing import Any
 
 from isochrone_client.errors import ConfigurationError
 from isochrone_client.render import OUTPUTS
-from isochrone_common.files import replace_file
+from isochrone_common.files import expand_home, replace_file
 from isochrone_wire.text import did_you_mean
 
 FILE_NAME = "config.toml"
@@ -98,8 +98,7 @@ class Configuration:
 
 def folder(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of configuration and identities."""
-    base = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  # Path.home() raises
-    return Path(base) / "isochrone"
+    return expand_home(environment.get("XDG_CONFIG_HOME") or "~/.config") / "isochrone"
 
 
 def path_of(environment: Mapping[str, str] = os.environ) -> Path:
@@ -191,7 +190,7 @@ def _context(name: str, part: Mapping[str, Any]) -> Context:
     collector, identity = (_text(f"{where}.{key}", part.get(key)) for key in ("collector", "identity"))
     if collector is None:
         raise ConfigurationError(f"{where} has no `collector`")
-    expanded = Path(os.path.expanduser(identity)) if identity else None  # noqa: PTH111  # Path.expanduser raises
+    expanded = expand_home(identity) if identity else None
     return Context(name=name, collector=collector, identity=expanded, defaults=defaults)
 
 

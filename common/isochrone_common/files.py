@@ -1,9 +1,18 @@
-"""Files that survive a crash: a reader sees the old file or the new one, never a part of it; and files to watch."""
+"""Files that survive a crash: a reader sees the old file or the new one, never a part of it; watched files, and `~`."""
 
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+NO_HOME = "/nonexistent"
+"""The home folder of a user without one, as in Debian's list of users: what is read there is absent."""
+
+
+def expand_home(path: str | Path) -> Path:
+    """Replace a leading `~` by the home folder of the user, who may be unknown to the system and have none."""
+    expanded = os.path.expanduser(path)  # noqa: PTH111  # Path.expanduser raises for such a user
+    return Path(f"{NO_HOME}{expanded[1:]}" if expanded == "~" or expanded.startswith("~/") else expanded)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:

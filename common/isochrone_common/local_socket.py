@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from isochrone_common.address import DEFAULT_HTTP_PORT, DEFAULT_PORT, UNIX, Address
+from isochrone_common.files import expand_home
 from isochrone_common.identity_file import Identity
 from isochrone_common.trust import speaks_tls
 
@@ -22,8 +23,7 @@ def data_dir_of(environment: Mapping[str, str]) -> Path:
 
 def default_data_dir(environment: Mapping[str, str]) -> Path:
     """Return the collector's data folder if no option sets it."""
-    base = environment.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111  # Path.home() raises
-    return Path(base) / "isochrone" / "collector"
+    return expand_home(environment.get("XDG_DATA_HOME") or "~/.local/share") / "isochrone" / "collector"
 
 
 def select_collector(

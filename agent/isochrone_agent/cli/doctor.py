@@ -105,12 +105,13 @@ async def _run_checks(settings: Settings) -> list[CheckResult]:
         *health_checks.check_folder(settings),
         health_checks.check_receive_timestamps(),
         health_checks.judge_clock(health_checks.kernel_clock()),
-        health_checks.check_identity(settings),
-        await asyncio.to_thread(health_checks.check_certificate, settings),
         collector,
     ]
+    if settings.plan is None:
+        certificate = await asyncio.to_thread(health_checks.check_certificate, settings)
+        results[-1:-1] = [health_checks.check_identity(settings), certificate]
     if plan is None:
-        hint = "see the check `collector`"
+        hint = f"see the check `{collector.check}`"
         return [*results, warn("plan", "not available, so keys and names were not checked", hint)]
     checks = (health_checks.check_runnable, health_checks.check_policy, health_checks.check_keys)
     return [*results, *(check(settings, plan) for check in checks), await health_checks.check_names(settings, plan)]

@@ -24,7 +24,7 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.collector_client import CollectorClient, open_collector_channel
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
-from isochrone_agent.plan.plan_watcher import check_plan
+from isochrone_agent.plan.plan_watcher import check_plan, read_plan
 from isochrone_agent.plan.policy import describe_refused, load_policy
 from isochrone_agent.probe.destinations import DEFAULT_PORTS, parse_url
 from isochrone_agent.probe.socket_observer import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
@@ -239,7 +239,13 @@ def kernel_clock() -> KernelClock | None:
 
 
 async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]:
-    """Check that the collector answers, and return its plan."""
+    """Check that the collector answers, and return its plan; that of the plan file for an agent without a collector."""
+    if settings.plan is not None:
+        try:
+            own = read_plan(settings.plan, 1)
+        except AgentError as error:
+            return fail("plan file", str(error), error.hint), None
+        return ok("plan file", f"{settings.plan}, {len(own.targets)} targets; no collector is used"), own
     async with open_collector_channel(settings) as channel:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):

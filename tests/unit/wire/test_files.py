@@ -6,7 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_common.files import FileWatch, replace_file
+from isochrone_agent.settings import default_data_dir as agent_folder
+from isochrone_common.files import FileWatch, expand_home, replace_file
+from isochrone_common.local_socket import default_data_dir as collector_folder
+
+
+def test_a_user_without_a_home_has_absent_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program ends with a traceback, or makes a folder called `~`, because the system does not know its user."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert expand_home("~/.cache") == Path("/home/somebody/.cache")
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    assert expand_home("~/.cache") == Path("/nonexistent/.cache")
+    assert expand_home("~") == Path("/nonexistent")
+    assert expand_home("/srv/~") == Path("/srv/~")
+    assert agent_folder(None) == Path("/nonexistent/.local/share/isochrone/agent/default")
+    assert collector_folder({}) == Path("/nonexistent/.local/share/isochrone/collector")
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -220,7 +220,8 @@ class EmbeddedPostgres:
             self._make_database()
         except OSError as error:
             self.stop()
-            raise EmbeddedError(f"the embedded PostgreSQL cannot use {self._home}: {error}") from error
+            sentence = f"the embedded PostgreSQL cannot use {self._home}: {error}"
+            raise EmbeddedError(sentence, hint="choose a folder of this user with --data-dir") from error
         except BaseException:
             self.stop()
             raise

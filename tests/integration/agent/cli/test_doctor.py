@@ -60,6 +60,28 @@ def test_a_healthy_agent(start_collector: StartCollector, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["doctor", "check"])
+def test_an_agent_without_a_collector(folder: Path, command: str) -> None:
+    """The plan file is checked in place of the collector; what is wrong with it is named."""
+    plan = folder.parent / "plan.yaml"
+
+    def run() -> tuple[int, dict[str, Any]]:
+        words = [command, "--output", "json", "--plan", str(plan), "--data-dir", str(folder)]
+        credentials = ["--credentials", str(folder.parent / "credentials.toml")]
+        done = preforked.run("isochrone_agent", *words, *credentials, env={**os.environ, "SIM_KEY": KEY})
+        return done.returncode, {result["check"]: result for result in json.loads(done.stdout)["findings"]}
+
+    plan.write_text(PLAN)
+    code, found = run()
+    assert (code, found["plan file"]["verdict"]) == (0, "ok"), found
+    assert found["plan file"]["sentence"] == f"{plan}, 2 targets; no collector is used"
+    assert not found.keys() & {"collector", "identity", "certificate"}
+    plan.write_text(PLAN.replace("every: 1h", "every: often"))
+    code, found = run()
+    assert (code, found["plan file"]["verdict"]) == (1, "fail")
+    assert "often" in found["plan file"]["sentence"]
+
+
 def test_a_policy_that_refuses_targets_is_reported(start_collector: StartCollector, folder: Path) -> None:
     """`doctor` and `check` fail on a target that the policy refuses, and on a policy that others can change."""
     collector = start_collector()
