@@ -4,10 +4,12 @@ The revisions are modules of the package `isochrone_migrations.versions`, named 
 them. It is imported only if a revision has to be applied, because it takes a third of a collector's start.
 """
 
+import select
 from collections.abc import Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -17,6 +19,8 @@ from isochrone_collector.store.postgres.connection import condition_of, unavaila
 from isochrone_collector.store.postgres.pool import connect, query
 
 _VERSIONS = "isochrone_migrations.versions"
+_CHECKS = 3
+_ANSWER_SECONDS = 10
 
 
 class Migration(NamedTuple):
@@ -53,6 +57,7 @@ def revisions(conninfo: str) -> tuple[str | None, str]:
     newest = known_revisions()[-1]
     with connect(conninfo) as connection:
         try:
+            _check_server(connection, conninfo)
             [has_revision] = connection.execute(query("has_revision")).fetchone() or [False]
             row = connection.execute(query("revision")).fetchone() if has_revision else None
         except psycopg.Error as error:
@@ -60,6 +65,30 @@ def revisions(conninfo: str) -> tuple[str | None, str]:
                 raise unavailable(error, condition) from error
             raise SchemaError(f"cannot read the revision of the database: {error}") from error
     return (str(row[0]) if row else None), newest
+
+
+def _check_server(connection: psycopg.Connection[Any], conninfo: str) -> None:
+    """Check the encoding, and that each connection has a session of its own. Raises `SchemaError`."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):
+        hint = "create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        raise SchemaError(f"the database has the encoding {encoding}, and the collector needs UTF8", hint=hint)
+    with closing(connect(conninfo)) as other:
+        backends = [_backend(one) for _ in range(_CHECKS) for one in (connection, other)]
+    # A pooler of transactions gives one server process to both, or several to one.
+    if len(set(backends[::2])) > 1 or set(backends[::2]) & set(backends[1::2]):
+        hint = "use its direct or its session address in --database-url; with PgBouncer, pool_mode = session"
+        raise SchemaError("the database is behind a pooler that pools transactions or statements", hint=hint)
+
+
+def _backend(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes | None]:
+    """Return the server process that answers a single statement, and the start of its server. Raises `SchemaError`."""
+    connection.pgconn.send_query(b"SELECT pg_backend_pid(), pg_postmaster_start_time()")
+    if not select.select([connection.pgconn.socket], [], [], _ANSWER_SECONDS)[0]:
+        sentence = f"the database gave no second session within {_ANSWER_SECONDS} s"
+        raise SchemaError(sentence, hint="a collector needs up to 20; if a pooler is in between, raise its pool_size")
+    results = list(iter(connection.pgconn.get_result, None))
+    return results[0].get_value(0, 0), results[0].get_value(0, 1)
 
 
 def known_revisions() -> list[str]:
