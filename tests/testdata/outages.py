@@ -4,7 +4,6 @@ share of failed requests by target in the answers of a collector.
 
 import asyncio
 import selectors
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,6 +20,7 @@ from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_client.client import ReadClient
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
+from testdata.trust import system_trust
 
 OUTAGE_US, CYCLE_US = 100 * SECOND_US, 600 * SECOND_US
 OUTAGE_SHARE = OUTAGE_US / CYCLE_US
@@ -117,7 +117,7 @@ def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Han
         def clock() -> int:
             return from_at + round(loop.time() * SECOND_US)
 
-        provider = _Provider(vantage="simulated", tls=ssl.create_default_context(), hangs=hangs, clock=clock)
+        provider = _Provider(vantage="simulated", tls=system_trust(), hangs=hangs, clock=clock)
         rounds = ProbeScheduler(provider, cast(AsyncSpool, spool), Keyring(), concurrency=100, clock=clock)
         rounds.apply_plan(Plan(version=1, baseline="us", targets=tuple(targets)))
         running = asyncio.create_task(rounds.run())

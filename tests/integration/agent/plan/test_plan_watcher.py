@@ -1,7 +1,6 @@
 """The plan watcher: the last valid plan runs, whatever the collector sends or the spool contains."""
 
 import json
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from isochrone_wire import codec
 from isochrone_wire.model import Plan, Target, Timeouts, Vantage, Workload
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata import preforked
+from testdata.trust import system_trust
 from testdata.waiting import eventually
 
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="https://api.example.com")
@@ -74,7 +74,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[WatcherUnderTest]:
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         keyring = Keyring({"k": KEY})
-        rounds = ProbeScheduler(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
+        rounds = ProbeScheduler(Prober(vantage="v", tls=system_trust()), spool, keyring, concurrency=1)
         collector = CollectorClient(channel=lambda: channel, vantage=Vantage(name="v", region="r"))
         yield WatcherUnderTest(spool, rounds, PlanWatcher(collector, spool, keyring, rounds), fleet)
     await server.stop(0)

@@ -1,7 +1,6 @@
 """Rounds in a running loop, with a real server and a real spool: every round ends in its samples."""
 
 import asyncio
-import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -39,6 +38,7 @@ from isochrone_wire.model import (
     day_of,
 )
 from isochrone_wire.rounds import round_at, rounds_between
+from testdata.trust import system_trust
 
 EVERY_US = 200_000
 HOUR_NS = 3600 * 10**9
@@ -74,7 +74,7 @@ class Machine:
     """A round runner with a spool in a folder; its samples can be read while it runs."""
 
     def __init__(self, spool: Notebook, *, keyring: Keyring, concurrency: int) -> None:
-        prober = Prober(vantage="sg-1", tls=ssl.create_default_context())
+        prober = Prober(vantage="sg-1", tls=system_trust())
         self.rounds = ProbeScheduler(prober, spool, keyring, concurrency=concurrency)
         self.spool = spool
 

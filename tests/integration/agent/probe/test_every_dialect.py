@@ -1,6 +1,6 @@
 """Every dialect with every fault of the simulator, over a real socket: outcome and partial timings."""
 
-import ssl
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +11,7 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_common.dialects import DIALECTS
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+from testdata.trust import system_trust
 
 QUICK = Timeouts(connect_us=10_000_000, first_token_us=1_000_000, gap_us=500_000, total_us=20_000_000)
 PATIENT = Timeouts(connect_us=10_000_000, first_token_us=20_000_000, gap_us=20_000_000, total_us=60_000_000)
@@ -65,44 +66,45 @@ async def probe(
         dialect=dialect,
         workload=Workload(max_output_tokens=40, timeouts=timeouts, **workload),
     )
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     return await prober.probe(target, round_at=now_at())
 
 
+async def probe_all(simulator: Simulator, model: str, **workload: Any) -> list[tuple[str, Sample]]:
+    """Probe a model in all dialects at once; return each dialect with its sample."""
+    samples = await asyncio.gather(*(probe(simulator, dialect, model, **workload) for dialect in DIALECTS))
+    return list(zip(DIALECTS, samples, strict=True))
+
+
 @pytest.mark.parametrize("fault", FINE)
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_what_is_odd_but_fine(fault_simulator: Simulator, dialect: str, fault: str) -> None:
+async def test_what_is_odd_but_fine(fault_simulator: Simulator, fault: str) -> None:
     """In every dialect: a success, forty tokens counted or estimated, the first of them timed."""
-    sample = await probe(fault_simulator, dialect, f"fault-{fault}")
-    assert (sample.outcome, sample.error) == (Outcome.OK, None)
-    assert sample.ttft_us
-    assert (sample.output_tokens == 40) != (Quality.ESTIMATED_TOKENS in sample.quality)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_wait_is_recorded(fault_simulator: Simulator, dialect: str) -> None:
-    """A throttled sample has the wait time of the headers, or of Gemini's body, whose headers have none."""
-    sample = await probe(fault_simulator, dialect, "fault-429")
-    assert sample.ratelimit is not None
-    assert sample.ratelimit.retry_after_us == 2_000_000
+    for dialect, sample in await probe_all(fault_simulator, f"fault-{fault}"):
+        assert (sample.outcome, sample.error) == (Outcome.OK, None), dialect
+        assert sample.ttft_us, dialect
+        assert (sample.output_tokens == 40) != (Quality.ESTIMATED_TOKENS in sample.quality), dialect
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_what_is_broken(fault_simulator: Simulator, dialect: str, fault: str) -> None:
-    """In every dialect: the outcome of the fault, a sentence, and the partial timings of streams that had begun."""
+async def test_what_is_broken(fault_simulator: Simulator, fault: str) -> None:
+    """In every dialect: the outcome of the fault, a sentence, and the partial timings of streams that had begun. A
+    throttled sample has the wait time of the headers, or of Gemini's body, whose headers have none.
+    """
     timeouts = QUICK if fault in ENDLESS else PATIENT
-    sample = await probe(fault_simulator, dialect, f"fault-{fault}", timeouts=timeouts)
     outcome, words = BROKEN[fault]
-    assert sample.outcome is outcome, sample.error
-    assert words in (sample.error or "")
-    if fault in ENDLESS:
-        assert sample.timeout_us == (QUICK.gap_us if outcome is Outcome.STALLED else QUICK.first_token_us)
-    if fault in ("silence", "cut", "stall"):
-        assert sample.rtt_us
-    if fault in PARTIAL:
-        assert sample.ttft_us
-        assert sample.chunks == 5
+    for dialect, sample in await probe_all(fault_simulator, f"fault-{fault}", timeouts=timeouts):
+        assert sample.outcome is outcome, (dialect, sample.error)
+        assert words in (sample.error or ""), dialect
+        if fault == "429":
+            assert sample.ratelimit is not None, dialect
+            assert sample.ratelimit.retry_after_us == 2_000_000, dialect
+        if fault in ENDLESS:
+            assert sample.timeout_us == (QUICK.gap_us if outcome is Outcome.STALLED else QUICK.first_token_us), dialect
+        if fault in ("silence", "cut", "stall"):
+            assert sample.rtt_us, dialect
+        if fault in PARTIAL:
+            assert sample.ttft_us, dialect
+            assert sample.chunks == 5, dialect
 
 
 CHOOSY = """

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import ssl
 import threading
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from isochrone_agent.probe.transport import StampingStream
 from isochrone_agent.settings import DialOptions
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
+from testdata.trust import system_trust
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=1_000_000, gap_us=800_000, total_us=5_000_000)
 REFUSAL = b"HTTP/1.1 429 No\r\nretry-after: 7\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n"
@@ -34,7 +34,7 @@ def target(port: int, *, base_url: str | None = None, dialect: str = "openai-cha
 
 
 def new_prober() -> Prober:
-    return Prober(vantage="v", tls=ssl.create_default_context())
+    return Prober(vantage="v", tls=system_trust())
 
 
 async def probe(handler: Handler, *, key: str | None = None, **how: Any) -> Sample:
@@ -374,7 +374,7 @@ async def test_an_ipv6_address_stands_in_brackets_in_the_host_header() -> None:
 
     async with peer(handle, reads_head=False) as port:
         dial_options = DialOptions(connect_to={("::1", 8080): ("127.0.0.1", port)})
-        prober = Prober(vantage="v", tls=ssl.create_default_context(), dial_options=dial_options)
+        prober = Prober(vantage="v", tls=system_trust(), dial_options=dial_options)
         sample = await prober.probe(target(0, base_url="http://[::1]:8080/v1"), round_at=now_at())
     assert sample.outcome is Outcome.OK
     assert b"host: [::1]:8080\r\n" in heads[0].lower()

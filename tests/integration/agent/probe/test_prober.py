@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
 import threading
@@ -39,6 +38,7 @@ from isochrone_wire.model import (
     Workload,
 )
 from isochrone_wire.v1 import sample_pb2
+from testdata.trust import system_trust
 from testdata.waiting import eventually
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
@@ -56,7 +56,7 @@ def target_at(base_url: str, model: str, *, timeouts: Timeouts = QUICK, **more: 
 
 
 async def probe(at: Target, *, key: str | None = None, dial_options: DialOptions | None = None) -> Sample:
-    prober = Prober(vantage="here", tls=ssl.create_default_context(), dial_options=dial_options or DialOptions())
+    prober = Prober(vantage="here", tls=system_trust(), dial_options=dial_options or DialOptions())
     return await prober.probe(at, round_at=now_at(), key=key)
 
 
@@ -131,7 +131,7 @@ async def test_a_busy_loop_shows_without_kernel_stamps(monkeypatch: pytest.Monke
 
 async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulator) -> None:
     """With `connection: warm` the second probe uses the first one's connection: no phases, a flag, a round trip."""
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
     at = target(fault_simulator, "fault-crlf", workload=warm)
     first, second = [await prober.probe(at, round_at=now_at()) for _ in range(2)]
@@ -143,7 +143,7 @@ async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulat
 
 async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: Simulator) -> None:
     """After a stream that the provider cut, the next probe opens a new connection and succeeds."""
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
     cut = await prober.probe(target(fault_simulator, "fault-cut", workload=warm), round_at=now_at())
     fine = await prober.probe(target(fault_simulator, "fault-crlf", workload=warm), round_at=now_at())
@@ -154,7 +154,7 @@ async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: 
 
 async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
     """A burst of six is six concurrent streams, each with its own sample; none waits for another."""
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     workload = Workload(max_output_tokens=40, timeouts=QUICK, concurrency=6)
     samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
     assert [s.outcome for s in samples] == [Outcome.OK] * 6
@@ -180,7 +180,7 @@ async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
 
     monkeypatch.setattr(threading.Thread, "start", few)
     monkeypatch.setattr(transport, "_look_up", _slowly(transport._look_up))
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     workload = Workload(max_output_tokens=2, timeouts=QUICK, concurrency=20)
     url = fault_simulator.base_url.replace("127.0.0.1", "localhost")
     at = target_at(url, "fault-crlf", workload=workload)
@@ -206,7 +206,7 @@ async def test_a_stream_that_fails_inside_the_agent_does_not_leave_its_siblings(
     fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bug in one stream of a burst costs that stream only: the burst ends when all have ended, with a sample each."""
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     workload = Workload(max_output_tokens=2, timeouts=QUICK, concurrency=3)
     probing = Prober.probe
 
@@ -318,7 +318,7 @@ async def test_short_answers_have_the_speed_at_which_they_were_written(
     world = tmp_path / "world.json"
     world.write_text(json.dumps(WORLD))
     running = simulator(more=["--world", str(world)])
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    prober = Prober(vantage="here", tls=system_trust())
     samples: dict[int, list[Sample]] = {}
     for rate in RATES:
         at = fast_target(running.base_url, rate, tokens)

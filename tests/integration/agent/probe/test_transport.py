@@ -21,13 +21,14 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import ProbeConnection, StampingBackend, StampingStream, tls_context
 from isochrone_agent.settings import DialOptions
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, TlsFiles, Workload
+from testdata.trust import system_trust
 
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, socket.socket]]:
     """A stamping stream, its probe connection, and the peer's socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        connection = ProbeConnection(ssl.create_default_context(), DialOptions())
+        connection = ProbeConnection(system_trust(), DialOptions())
         stream = await StampingBackend(connection, DialOptions()).connect_tcp(*listener.getsockname())
         assert isinstance(stream, StampingStream)
         theirs, _ = listener.accept()
@@ -81,7 +82,7 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
 async def test_the_handshake_is_timed_by_the_kernel() -> None:
     """A loop that is busy while the connection is established adds nothing to `tcp_us`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        connection = ProbeConnection(ssl.create_default_context(), DialOptions())
+        connection = ProbeConnection(system_trust(), DialOptions())
         backend = StampingBackend(connection, DialOptions())
         # A literal address is connected to in the first step of the task.
         connecting = asyncio.create_task(backend.connect_tcp(*listener.getsockname()))
@@ -372,7 +373,7 @@ async def test_with_happy_eyeballs_the_first_to_connect_wins(
     )
     async with server:
         started_at = time.monotonic()
-        sample = await Prober(vantage="here", tls=tls_context()).probe(target, round_at=now_at())
+        sample = await Prober(vantage="here", tls=system_trust()).probe(target, round_at=now_at())
         took = time.monotonic() - started_at
     assert (sample.outcome, sample.error, sample.remote_address) == (Outcome.OK, None, winner)
     assert opened == hosts[: hosts.index(winner) + 1]
@@ -419,7 +420,7 @@ async def test_a_burst_starts_at_one_instant(failing: int, monkeypatch: pytest.M
         base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         workload = Workload(timeouts=QUICK, concurrency=5)
         target = Target(id=7, name="m", provider="p", model="m", base_url=base_url, workload=workload)
-        samples = await Prober(vantage="here", tls=tls_context()).burst(target, round_at=now_at())
+        samples = await Prober(vantage="here", tls=system_trust()).burst(target, round_at=now_at())
     failed = [sample for sample in samples if sample.outcome is Outcome.CONNECT_FAILED]
     assert (len(failed), len(samples)) == (failing, 5)
     assert events == ["begun"] * 5 + ["connected"] * (5 - failing) + ["written"] * (5 - failing)

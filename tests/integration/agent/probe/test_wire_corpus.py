@@ -3,7 +3,6 @@
 import asyncio
 import http
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,13 +16,13 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.recording import Recorder
 from isochrone_wire.model import Outcome, Sample, Target, Workload
 from testdata.transcripts import replay
+from testdata.trust import system_trust
 from testdata.wire_corpus import CORPUS, Stream, facts, load
 
 # On a busy machine frames are sent and read late, by how much is not the point of this test.
 LATE_MS = 2_000
 EARLY_MS = 5
 AT_ONCE = 32
-TLS = ssl.create_default_context()
 
 
 @asynccontextmanager
@@ -47,7 +46,7 @@ async def served(stream: Stream) -> AsyncIterator[str]:
 async def probed(stream: Stream, turns: asyncio.Semaphore) -> Sample:
     """Return the sample of a probe of the served stream."""
     async with turns, served(stream) as base_url:
-        prober = Prober(vantage="here", tls=TLS)
+        prober = Prober(vantage="here", tls=system_trust())
         workload, dialect = Workload(prompt="hi"), stream.dialect
         target = Target(id=1, name="m", provider="p", model="m", base_url=base_url, dialect=dialect, workload=workload)
         return await prober.probe(target, round_at=now_at())
@@ -85,7 +84,7 @@ async def recorded(stream: Stream) -> tuple[Sample, str]:
     """Return the sample of a probe of the served stream, and the file that it recorded."""
     recorder = Recorder()
     async with served(stream) as base_url:
-        prober = Prober(vantage="here", tls=TLS, recorder=recorder)
+        prober = Prober(vantage="here", tls=system_trust(), recorder=recorder)
         how = Workload(prompt=PROMPT)
         target = Target(
             id=1, name="m", provider="p", model="m", base_url=base_url, dialect=stream.dialect, workload=how
