@@ -54,6 +54,16 @@ def now_at() -> int:
     return time.time_ns() // 1000
 
 
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def uptime_us() -> int:
+    """Return the time since the machine started in microseconds, with its suspensions, which Linux's monotonic clock
+    lacks; no step of the wall clock changes it.
+    """
+    return time.clock_gettime_ns(_UPTIME) // 1000
+
+
 MAX_OFFSET_US = 365 * 86_400 * 1_000_000
 """An offset beyond a year is no measurement, but a mistake of the collector."""
 

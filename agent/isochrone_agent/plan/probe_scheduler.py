@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_agent.clock import now_at
+from isochrone_agent.clock import now_at, uptime_us
 from isochrone_agent.errors import CredentialError, SettingsError, SpoolError
 from isochrone_agent.plan.budget import BudgetTracker, no_accounts
 from isochrone_agent.plan.credentials import Keyring, describe_missing
@@ -346,7 +346,7 @@ class ProbeScheduler:
         """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
         await self._spend.load()
         while True:
-            for due in self._schedule.due(self._clock()):
+            for due in self._schedule.due(self._clock(), uptime_us=uptime_us()):
                 task = asyncio.create_task(self._round(due))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

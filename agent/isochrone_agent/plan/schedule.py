@@ -1,4 +1,5 @@
-"""The schedule of rounds. Pure: the wall clock is an argument, in microseconds since the epoch.
+"""The schedule of rounds. Pure: its arguments are the wall clock, in microseconds since the epoch, and the uptime,
+which no step of the wall clock changes.
 
 The laws:
 
@@ -13,7 +14,9 @@ The laws:
 4. A round is due from its start, and missed once its grace has passed (a quarter of the interval, at most 5 s). A
    missed round is skipped and counted, never replayed.
 5. While the clock moves forward, each round is due or missed exactly once, also across a change of plan.
-6. If the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
+6. If the wall clock is stepped, the rounds that the uptime passed over (a suspension) are missed, those that only the
+   step passed over are not.
+7. If the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
    that already started while the clock was ahead are run again, because their samples have times in the future.
 """
 
@@ -31,6 +34,8 @@ MAX_JITTER_US = 5 * MINUTE_US
 """The jitter within a long interval, so that route tables stay fresh; several minutes do not alias with the minute."""
 
 _GRACE_SHARE = 4
+# Smaller differences between the clocks pass over no round.
+_STEP_US = SECOND_US // 10
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 # Integers, so that every machine computes the same instants. Step and random part add up to less than a tenth.
 _WHOLE = 1 << 40
@@ -150,9 +155,21 @@ class Schedule:
         self.begun = dict(begun)
         self._timings = timings(self.targets, vantage=vantage, routes=routes)
         self._next = {timing.target.id: self._first(timing, now_at) for timing in self._timings}
+        self._lead_us: int | None = None
 
-    def due(self, now_at: int) -> list[ScheduledRound]:
+    def due(self, now_at: int, *, uptime_us: int) -> list[ScheduledRound]:
         """Return the rounds due since the last call, earliest first, and add missed ones to `missed`."""
+        unstepped_at = now_at if self._lead_us is None else uptime_us + self._lead_us
+        self._lead_us = now_at - uptime_us
+        if abs(now_at - unstepped_at) < _STEP_US:
+            return self._due_at(now_at)
+        for due in self._due_at(unstepped_at):
+            self._next[due.target.id] = due  # by the new time it may still be due
+        missed, due_now = self.missed, self._due_at(now_at)
+        self.missed = missed
+        return due_now
+
+    def _due_at(self, now_at: int) -> list[ScheduledRound]:
         return sorted((due for timing in self._timings if (due := self._due(timing, now_at))), key=_order)
 
     def next_at(self) -> int | None:

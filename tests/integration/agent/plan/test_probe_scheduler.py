@@ -430,7 +430,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_step_of_the_wall_clock_during_a_run(
     fault_simulator: Simulator, tmp_path: Path, step: list[int], step_ns: int
 ) -> None:
-    """After a step of an hour rounds go on in the new time, and those passed over are counted as missed."""
+    """After a step of an hour rounds go on in the new time, and those passed over are not missed."""
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(of))
@@ -441,13 +441,9 @@ async def test_a_step_of_the_wall_clock_during_a_run(
         await made.rounds.finish(PATIENCE_SECONDS)
         samples, missed = made.samples(), made.rounds.missed - missed_before
     after = [s for s in samples if abs(s.round_at - stepped_at) > 1800 * SECOND_US]
-    if step_ns > 0:
-        # The rounds of the hour between the samples too; a busy machine may have missed some before it.
-        check_one_per_round(samples, missed=missed + missed_before)
-    else:
-        check_one_per_round(after, missed=missed)
+    check_one_per_round(after, missed=missed)
     assert {s.round_at % EVERY_US for s in samples} == {of.id % EVERY_US}
     # Figures that a step has spoilt are wrong by an hour.
     assert all(s.late_us < PATIENCE_SECONDS * SECOND_US for s in samples)
-    assert (missed >= 3600 * SECOND_US // EVERY_US - 10) == (step_ns > 0)
+    assert missed < 1800 * SECOND_US // EVERY_US
     assert all(s.e2e_us is None or s.e2e_us < PATIENCE_SECONDS * SECOND_US for s in samples)

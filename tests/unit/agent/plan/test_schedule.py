@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.plan.schedule import MAX_GRACE_US, MAX_JITTER_US, Schedule, Timing, next_rounds, timings
+from isochrone_agent.plan.schedule import (
+    MAX_GRACE_US,
+    MAX_JITTER_US,
+    Schedule,
+    ScheduledRound,
+    Timing,
+    next_rounds,
+    timings,
+)
 from isochrone_wire.durations import HOUR_US
-from isochrone_wire.model import MINUTE_US, SECOND_US, Route, Target, Workload
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Route, Target, Workload
 from isochrone_wire.rounds import next_round_at, phase_ids, phase_us, round_at, rounds_between
 from isochrone_wire.stable_ids import stable_id
 
@@ -40,6 +48,11 @@ def timing(of: Target, vantage: str = "") -> Timing:
     return only
 
 
+def due(schedule: Schedule, now: int, *, stepped_us: int = 0) -> list[ScheduledRound]:
+    """Return what is due; the wall clock has been set by `stepped_us` so far."""
+    return schedule.due(now, uptime_us=now - stepped_us)
+
+
 def route(*members: Target) -> Route:
     """A route over targets."""
     return Route(name="r", members=tuple(one.name for one in members))
@@ -66,17 +79,17 @@ def test_two_vantages_meet_in_the_same_rounds() -> None:
     """Agents started at different times probe a target at the same instants."""
     early, late = Schedule([target()], now_at=0), Schedule([target()], now_at=33 * SECOND_US)
     at = timing(target()).latest(50 * SECOND_US).begins_at + 100
-    early.due(at - 10 * SECOND_US)
-    assert [d.round_at for d in early.due(at)] == [d.round_at for d in late.due(at)] != []
+    due(early, at - 10 * SECOND_US)
+    assert [d.round_at for d in due(early, at)] == [d.round_at for d in due(late, at)] != []
 
 
 def test_a_round_comes_once() -> None:
     """A round is returned once."""
     schedule = Schedule([target()], now_at=0)
     at = schedule.next_at() or 0
-    [due] = schedule.due(at)
-    assert schedule.due(at + 1) == []
-    assert schedule.next_at() == timing(target()).after(due.round_at).begins_at
+    [first] = due(schedule, at)
+    assert due(schedule, at + 1) == []
+    assert schedule.next_at() == timing(target()).after(first.round_at).begins_at
 
 
 def test_missed_rounds_are_counted_not_replayed() -> None:
@@ -84,14 +97,14 @@ def test_missed_rounds_are_counted_not_replayed() -> None:
     first = next(timing(target()).coming(0))
     last = timing(target()).round(first.round_at + 360 * 10 * SECOND_US)
     schedule = Schedule([target()], now_at=0)
-    assert schedule.due(last.begins_at) == [last]
+    assert due(schedule, last.begins_at) == [last]
     assert schedule.missed == 360
 
 
 def test_a_round_much_too_late_is_missed() -> None:
     """A round later than a quarter of its interval could not be paired, and is missed."""
     schedule = Schedule([target()], now_at=0)
-    assert schedule.due((schedule.next_at() or 0) + 3 * SECOND_US) == []
+    assert due(schedule, (schedule.next_at() or 0) + 3 * SECOND_US) == []
     assert schedule.missed == 1
 
 
@@ -99,7 +112,7 @@ def test_a_clock_set_back_realigns() -> None:
     """After a step back by an hour the next round is at most an interval and a tenth away."""
     schedule = Schedule([target()], now_at=7200 * SECOND_US)
     now = 3600 * SECOND_US
-    assert schedule.due(now) == []
+    assert due(schedule, now) == []
     assert now < (schedule.next_at() or 0) <= now + 11 * SECOND_US
 
 
@@ -183,9 +196,9 @@ def test_simultaneous_members_take_turns() -> None:
     members = [target(n + 1) for n in range(4)]
     schedule, orders = Schedule(members, now_at=0, routes=[route(*members)]), []
     for _ in range(50):
-        due = schedule.due(schedule.next_at() or 0)
-        assert len(due) == len(members)
-        orders.append(tuple(one.target.id for one in due))
+        begun = due(schedule, schedule.next_at() or 0)
+        assert len(begun) == len(members)
+        orders.append(tuple(one.target.id for one in begun))
     assert len(set(orders)) > 12
     coming = next_rounds(members, now_at=0, vantage="", count=200, routes=[route(*members)])
     assert [due.target.id for due in coming] == [one for order in orders for one in order]
@@ -216,10 +229,10 @@ def test_each_round_lived_through_is_due_or_missed_once(
     schedule, now, begun = Schedule([of], now_at=start, vantage=vantage), start, []
     for step in steps_us:
         now += step
-        for due in schedule.due(now):
-            begun.append(due.round_at)
-            assert due == timing(of, vantage).round(due.round_at)
-            assert 0 <= now - due.begins_at <= min(of.every_us // 4, MAX_GRACE_US)
+        for one in due(schedule, now):
+            begun.append(one.round_at)
+            assert one == timing(of, vantage).round(one.round_at)
+            assert 0 <= now - one.begins_at <= min(of.every_us // 4, MAX_GRACE_US)
     first_at, last_at = (timing(of, vantage).latest(at).round_at for at in (start, now))
     assert len(begun) == len(set(begun))
     assert len(begun) + schedule.missed == (last_at - first_at) // of.every_us
@@ -234,40 +247,40 @@ def test_a_new_plan_begins_no_round_again(
     now, begun = 0, []
     for step in steps_us:
         now += step
-        begun += [due.round_at for due in old.due(now)]
+        begun += [one.round_at for one in due(old, now)]
     of = target(number, spread_us=after_us)
     new = Schedule([of], now_at=now, vantage=vantage, begun=old.begun, routes=[route(of)] if after_us % 2 else [])
     for step in steps_us:
         now += step
-        begun += [due.round_at for due in new.due(now)]
+        begun += [one.round_at for one in due(new, now)]
     assert len(begun) == len(set(begun))
 
 
 @pytest.mark.parametrize("spread_us", [0, 9 * SECOND_US])
-@pytest.mark.parametrize(
-    ("step_us", "missed"),
-    [(HOUR_US, 360), (-HOUR_US, 0), (3 * SECOND_US, 0), (-3 * SECOND_US, 0), (-25 * SECOND_US, 0)],
-)
-def test_rounds_realign_after_a_step(step_us: int, missed: int, spread_us: int) -> None:
-    """After a step the next round is one of the fleet's, and rounds that the step passed over are missed."""
+@pytest.mark.parametrize("slept_us", [0, HOUR_US])
+@pytest.mark.parametrize("step_us", [HOUR_US, -HOUR_US, 3 * SECOND_US, -3 * SECOND_US, -25 * SECOND_US, 567 * DAY_US])
+def test_rounds_realign_after_a_step(step_us: int, slept_us: int, spread_us: int) -> None:
+    """After a step the next round is one of the fleet's. Rounds that only the step passed over are not missed; those
+    of a suspension are, even if the clock is set as it ends.
+    """
     of = target(spread_us=spread_us)
     schedule = Schedule([of], now_at=0, vantage="sg-1")
     now = (schedule.next_at() or 0) + 2 * HOUR_US
-    schedule.due(now)
+    due(schedule, now)
     missed_before = schedule.missed
-    now += SECOND_US + step_us
-    schedule.due(now)
+    now += SECOND_US + slept_us + step_us
+    due(schedule, now, stepped_us=step_us)
     next_at = schedule.next_at() or 0
     assert now < next_at <= now + of.every_us * 1.1 + (3 * SECOND_US if step_us == -3 * SECOND_US else 0)
     assert timing(of, "sg-1").latest(next_at).begins_at == next_at
-    assert schedule.missed - missed_before == pytest.approx(missed, abs=1)
-    assert [due.begins_at for due in schedule.due(next_at)] == [next_at]
+    assert schedule.missed - missed_before == pytest.approx(slept_us // of.every_us, abs=1)
+    assert [one.begins_at for one in due(schedule, next_at, stepped_us=step_us)] == [next_at]
 
 
 def test_a_clock_that_came_back_leaves_nobody_waiting() -> None:
     """A plan applied after a step back by an hour does not wait for that hour."""
     of = target(spread_us=9 * SECOND_US)
     old = Schedule([of], now_at=2 * HOUR_US, vantage="sg-1")
-    old.due(2 * HOUR_US + 20 * SECOND_US)
+    due(old, 2 * HOUR_US + 20 * SECOND_US)
     new = Schedule([of], now_at=HOUR_US, vantage="sg-1", begun=old.begun)
     assert (new.next_at() or 0) <= HOUR_US + of.every_us * 1.1
