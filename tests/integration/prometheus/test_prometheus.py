@@ -17,7 +17,7 @@ from fixtures.webhook import SECRET, Receiver
 from isochrone_collector import webhook_signature
 from isochrone_wire.model import Batch, Outcome, RateLimit, Sample, Vantage
 from testdata.pushed_rounds import FIRST, PLAN, THIRD, US, Fleet, rounds_until, without
-from testdata.waiting import eventually
+from testdata.waiting import BUSY, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
@@ -73,7 +73,7 @@ def test_every_panel_has_data(
     fleet.push_rounds(collector.call, rounds[:40])
     missing = ["all"]
     # The incident opens with the newest rounds, and is a metric some seconds later.
-    for at in (*rounds[40:], *[None] * 30):
+    for at in (*rounds[40:], *[None] * (30 * BUSY)):
         if at is not None:
             fleet.push_rounds(collector.call, [at], without(THIRD))
             push_limited(collector, fleet.targets[FIRST], at)

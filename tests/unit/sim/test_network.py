@@ -14,6 +14,7 @@ from isochrone_sim.network import __main__ as program
 from isochrone_sim.network.delay_line import DelayLine, Link
 
 DELAY_S = 0.05
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, socke
         for end in (near, far):
             end.setblocking(False)
         for host in (left, right):
-            host.settimeout(10 * DELAY_S)
+            host.settimeout(PATIENCE_S)
         link = Link(ends=(near.fileno(), far.fileno()), delay_ns=round(DELAY_S * 1e9))
         line = threading.Thread(target=DelayLine({"only": link}).run)
         line.start()
@@ -62,8 +63,10 @@ def test_a_cut_link_drops_packets(
         os.write(commands, b"cut only\n")
         assert answers.readline() == "cut only\n"
         left.send(b"lost")
+        right.settimeout(10 * DELAY_S)
         with pytest.raises(TimeoutError):
             right.recv(100)
+        right.settimeout(PATIENCE_S)
         os.write(commands, b"mend only\n")
         assert answers.readline() == "mend only\n"
         left.send(b"found")

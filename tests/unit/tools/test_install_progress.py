@@ -61,6 +61,6 @@ def test_the_line_fits_and_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
         time.sleep(1)
         assert terminal.scrollback.count("installing") == 1
         terminal.press(CTRL_C)
-        assert terminal.process.wait(20) == 1
+        assert terminal.wait(20) == 1
         terminal.wait_for(lambda text: "interrupted" in text, 20, "the sentence")
         assert "Traceback" not in terminal.scrollback

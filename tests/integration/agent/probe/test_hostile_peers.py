@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 from testdata.trust import system_trust
 
-QUICK = Timeouts(connect_us=2_000_000, first_token_us=1_000_000, gap_us=800_000, total_us=5_000_000)
+# A busy machine may take long; a test that waits for a limit states it.
+PATIENT = Timeouts(connect_us=30_000_000, first_token_us=30_000_000, gap_us=30_000_000, total_us=90_000_000)
 REFUSAL = b"HTTP/1.1 429 No\r\nretry-after: 7\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n"
 KEY = "eyJhbGciOiJSUzI1NiJ9." + "A1b2C3d4" * 60
 
 
 def target(port: int, *, base_url: str | None = None, dialect: str = "openai-chat", **workload: Any) -> Target:
-    fields: dict[str, Any] = {"prompt": "hi", "timeouts": QUICK} | workload
+    fields: dict[str, Any] = {"prompt": "hi", "timeouts": PATIENT} | workload
     how = Workload(**fields)
     at = base_url or f"http://127.0.0.1:{port}/v1"
     return Target(id=1, name="m", provider="", model="m", base_url=at, dialect=dialect, workload=how)
@@ -94,7 +96,8 @@ async def test_an_early_finish_reason_does_not_end_the_wait_for_the_first_token(
 
 async def test_silence_after_finish_reasons_in_every_chunk_is_a_stall() -> None:
     """A finish reason that a later token contradicts says nothing about the end."""
-    sample = await probe(in_parts(a_chunk("a", "stop"), 0.05, a_chunk("b", "stop")))
+    timeouts = replace(PATIENT, gap_us=800_000)
+    sample = await probe(in_parts(a_chunk("a", "stop"), 0.05, a_chunk("b", "stop")), timeouts=timeouts)
     assert (sample.outcome, sample.chunks) == (Outcome.STALLED, 2)
 
 
@@ -170,7 +173,7 @@ async def test_a_hanging_refusal_outlives_no_limit() -> None:
         writer.write(REFUSAL)
         await asyncio.sleep(30)
 
-    sample = await probe(handle, timeouts=Timeouts(total_us=300_000))
+    sample = await probe(handle, timeouts=replace(PATIENT, total_us=1_000_000))
     assert (sample.outcome, sample.error) == (Outcome.THROTTLED, "HTTP 429")
 
 

@@ -1,7 +1,7 @@
 """Lasting changes in pushed samples: found once, recorded, delivered, and listed."""
 
 import asyncio
-import time
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -278,21 +278,24 @@ async def test_a_run_that_was_cancelled_loses_nothing(
     await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (1_000, 2_000, 3_000)])
     local.clock.at = DAY_AT + 85 * SECOND_US
     await watch.run()
-    settle, begun = watch._unsettled.settle, asyncio.Event()
-    loop = asyncio.get_running_loop()
+    settle, begun, may_end, ended = watch._unsettled.settle, *(threading.Event() for _ in range(3))
 
     def slow(*arguments: Any) -> list[MediansRow]:
-        loop.call_soon_threadsafe(begun.set)
-        time.sleep(0.2)
-        return settle(*arguments)
+        begun.set()
+        may_end.wait()
+        try:
+            return settle(*arguments)
+        finally:
+            ended.set()
 
     monkeypatch.setattr(watch._unsettled, "settle", slow)
     local.clock.at += 8 * SECOND_US
     run = asyncio.create_task(watch.run())
-    await begun.wait()
+    await asyncio.to_thread(begun.wait)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
-    await asyncio.sleep(0.3)
+    may_end.set()
+    await asyncio.to_thread(ended.wait)
     monkeypatch.undo()
     await local.push(US, [local.sample(DAY_AT, ttft_us) for ttft_us in (9_000, 9_001)])
     local.clock.at += SECOND_US

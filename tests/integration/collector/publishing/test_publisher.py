@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -243,14 +244,20 @@ async def test_a_table_wakes_the_watchers_of_its_region_only(stage: Stage, monke
     await stage.publish(a_table(1), a_table(2, SG))
     publisher = stage.publisher()
     await publisher.refresh()
-    since, looking = publisher._since, []
+    since, wait, looking, waiting = publisher._since, publisher._wait_for_table, list[str](), list[str]()
 
     async def recorded(region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
         looking.append(region)
         return await since(region, route, after)
 
+    async def counted(region: str, *more: Any, **named: Any) -> None:
+        waiting.append(region)
+        await wait(region, *more, **named)
+
+    monkeypatch.setattr(publisher, "_wait_for_table", counted)
     watching = {region: asyncio.create_task(seen(publisher, region, after=2, count=1)) for region in (US, SG, "")}
-    await asyncio.sleep(0.05)
+    while len(waiting) < len(watching):
+        await asyncio.sleep(0.01)
     monkeypatch.setattr(publisher, "_since", recorded)
     publisher.add(handed_over(a_table(3)))
     assert await watching[US] == await watching[""] == [3]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from isochrone_collector.errors import DatabaseUnavailable, ResourceExhausted
+from isochrone_collector.ingest import group_commit
 from isochrone_collector.ingest.group_commit import GroupCommit
 
 
@@ -150,8 +151,9 @@ async def made(groups: GroupCommit[str, str], work: str, ready: asyncio.Event) -
     return await groups.submit(work, rows=10)
 
 
-async def test_a_commit_waits_for_announced_work() -> None:
+async def test_a_commit_waits_for_announced_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit waits a moment for announced work while few rows wait, but not once there are enough."""
+    monkeypatch.setattr(group_commit, "_MAX_WAIT_S", 600)
     committing, ready, never = Committing(), asyncio.Event(), asyncio.Event()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, worth_rows=20)
@@ -162,7 +164,8 @@ async def test_a_commit_waits_for_announced_work() -> None:
     ready.set()
     assert (await first, await announce) == ("A", "B")
     late = asyncio.create_task(made(groups, "e", never))
-    await asyncio.gather(*await submitted(groups, "c", "d", rows=10))
+    async with asyncio.timeout(60):
+        await asyncio.gather(*await submitted(groups, "c", "d", rows=10))
     assert committing.groups == [["a", "b"], ["c", "d"]]
     late.cancel()
 
