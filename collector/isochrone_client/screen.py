@@ -26,6 +26,7 @@ from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions
 
 _DUMB = ("", "dumb", "unknown")
+_REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A shell adds this to the number of a signal for the exit code of a program that the signal ended.
 _SIGNAL_EXIT_CODE = 128
 _ESCAPE = "\x1b"
@@ -94,7 +95,7 @@ class StopRequests:
 
     def __enter__(self) -> Self:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
+        for number in (*_REQUESTS, signal.SIGWINCH):
             # `nohup` ignores SIGHUP.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, lambda *_: None)
@@ -104,8 +105,10 @@ class StopRequests:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)
+        self._note()
         os.close(self._wake_read)
         os.close(self._wake_write)
+        self._wake_read = -1
 
     def fileno(self) -> int:
         """A descriptor that becomes readable with each signal, until any other method returns."""
@@ -135,8 +138,9 @@ class StopRequests:
         self._note()
 
     def _note(self) -> None:
-        with suppress(BlockingIOError):
-            self._received += [number for number in os.read(self._wake_read, 1024) if number != signal.SIGWINCH]
+        # None has arrived, or the block has ended.
+        with suppress(OSError):
+            self._received += [number for number in os.read(self._wake_read, 1024) if number in _REQUESTS]
 
 
 class KeyDecoder:
