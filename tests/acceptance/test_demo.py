@@ -371,7 +371,7 @@ def ended(incident: Demo) -> Demo:
     """The same demo after Ctrl-C, with its results; tests that query it have to come before."""
     incident.terminal.resize(columns=100, lines=40)
     incident.terminal.press(CTRL_C)
-    incident.terminal.process.wait(90)
+    incident.terminal.wait(90)
     incident.take("end", lambda text: re.search(r"^kimi-k2\.5 .* (found|missed)", text, re.MULTILINE), 30)
     return incident
 

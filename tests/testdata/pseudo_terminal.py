@@ -113,6 +113,12 @@ class PseudoTerminal:
             self._reader.join(10)
             os.close(master)
 
+    def wait(self, seconds: float) -> int:
+        """Wait for the end of the program, and for what it wrote before its end; return the exit code."""
+        code = self.process.wait(seconds)
+        self._reader.join(seconds)
+        return code
+
     def press(self, key: str) -> None:
         """Type a key, for instance `CTRL_C`."""
         os.write(self._master, key.encode())

@@ -95,15 +95,14 @@ def test_the_keys_lead_through_the_view(measured: Collector) -> None:
         eventually(SECONDS, terminal.is_alternate, "the screen again")
         eventually(SECONDS, lambda: not terminal.echoes(), "the keyboard again")
         terminal.press("q")
-        assert terminal.process.wait(SECONDS) == 0
+        assert terminal.wait(SECONDS) == 0
         assert_given_back(terminal)
 
 
 def assert_given_back(terminal: PseudoTerminal) -> None:
     """The terminal is as before."""
-    eventually(SECONDS, lambda: not terminal.is_alternate(), "the screen from before")
-    assert terminal.shows_cursor()
-    assert terminal.echoes()
+    eventually(SECONDS, lambda: not terminal.is_alternate() and terminal.shows_cursor(), "the screen from before")
+    eventually(SECONDS, terminal.echoes, "the keyboard from before")
     assert terminal.text.strip() == ""
 
 
@@ -118,7 +117,7 @@ def test_each_end_gives_the_terminal_back(
             terminal.process.send_signal(ending)
         else:
             terminal.press(CTRL_C)
-        assert terminal.process.wait(SECONDS) == exit_code
+        assert terminal.wait(SECONDS) == exit_code
         assert_given_back(terminal)
 
 
@@ -137,14 +136,14 @@ def test_it_survives_a_collector_that_is_away(observatory: FakeCollector) -> Non
         observatory.failure = ("database-unavailable", "restarting")
         terminal.wait_for(lambda text: "reconnecting for " in text, SECONDS, "the second outage")
         terminal.press("q")
-        assert terminal.process.wait(SECONDS) == 0
+        assert terminal.wait(SECONDS) == 0
 
 
 def test_a_collector_that_was_never_there_is_an_error(observatory: FakeCollector) -> None:
     """Without a first answer, the command fails as others do, and the terminal never shows the screen."""
     observatory.failure = ("database-unavailable", "starting")
     with on_terminal(observatory.address) as terminal:
-        assert terminal.process.wait(SECONDS) == 3
+        assert terminal.wait(SECONDS) == 3
         eventually(SECONDS, lambda: "error: " in terminal.text, "the error")
         assert b"\x1b[?1049h" not in terminal.output
 
