@@ -133,7 +133,7 @@ class PushClient:
         self._plan_lock = asyncio.Lock()
         self._in_flight = 0
         self._call_ended = asyncio.Event()
-        self._healthy = False
+        self._healthy = self._stopped = False
         # Instants of the monotonic clock, in seconds.
         self._not_before = self._heartbeat_due = self._seal_due = self._failed_at = self._refusal_logged = 0.0
         self._verify_due = self._verified_at = self._unpark_at = 0.0
@@ -157,6 +157,12 @@ class PushClient:
         while (batch := await self._spool.lease()) is not None:
             if await self._push(batch) is not RetryAction.STORED:
                 return
+
+    async def announce_stop(self) -> None:
+        """Push a last heartbeat, by which the collector knows that the agent was stopped."""
+        if self.refusal is None:
+            self._stopped = True
+            await self._push(None)
 
     async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
         """Start a call, or wait until there may be a call to start."""
@@ -221,6 +227,7 @@ class PushClient:
 
     async def _send(self, batch: SealedBatch | None) -> Receipt:
         heartbeat = await gather_heartbeat(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
+        heartbeat = replace(heartbeat, stopped=self._stopped)
         epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
         verifies = batch is None and time.monotonic() >= self._verify_due
         before = read_clocks()

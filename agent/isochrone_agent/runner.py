@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
+LAST_SECONDS = 1.0
 RELOAD_SECONDS = 2.0
 
 log = structlog.get_logger()
@@ -87,8 +88,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
-                with contextlib.suppress(TimeoutError, SpoolError):
-                    await asyncio.wait_for(push_client.drain(), DRAIN_SECONDS)
+                for ending, seconds in ((push_client.drain, DRAIN_SECONDS), (push_client.announce_stop, LAST_SECONDS)):
+                    with contextlib.suppress(TimeoutError, SpoolError):
+                        await asyncio.wait_for(ending(), seconds)
             finally:
                 await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
                 await prober.aclose()

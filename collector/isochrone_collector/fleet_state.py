@@ -5,6 +5,7 @@ The laws of liveness:
 1. Each heartbeat announces when the next one is due. A vantage past that is late, however fresh its samples are.
 2. Online means that samples arrive. A vantage that sends heartbeats but no samples is silent.
 3. A vantage without planned targets cannot be silent: it is empty.
+4. A vantage whose agent was stopped is not late: it is stopped until the agent is heard again.
 
 The forecast of a day (UTC) is the spend so far plus the requests still planned until midnight, each at the mean cost of
 those made so far; if nothing was spent yet, at the plan's estimate, which assumes that every answer uses all its
@@ -40,10 +41,15 @@ class VantageSignals:
     plan_version: int = 0
     refused_plan_version: int | None = None
     spool_depth: int = 0
+    stopped: bool = False
 
 
 def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tuple[Liveness, str]:
     """Return the liveness at `now_at` (microseconds since the epoch) under the plan in force, with the reason."""
+    if signals.stopped:
+        waiting = f"; {signals.spool_depth} samples wait in its spool" if signals.spool_depth else ""
+        since = durations.rough(now_at - signals.last_seen_at)
+        return Liveness.STOPPED, f"its agent was stopped {since} ago{waiting}"
     due_at = signals.next_heartbeat_at or signals.last_seen_at + _DEFAULT_HEARTBEAT_US
     if now_at > due_at + LATE_GRACE_US:
         last, due = durations.rough(now_at - signals.last_seen_at), durations.rough(now_at - due_at)

@@ -425,6 +425,7 @@ CREATE TABLE vantage (
     duplicate_first_at timestamp with time zone,
     duplicate_last_at timestamp with time zone,
     refused_targets text,
+    stopped boolean DEFAULT false NOT NULL,
     stored_rounds_until timestamp with time zone,
     earlier_rounds_until timestamp with time zone
 );

@@ -68,12 +68,15 @@ class CoverageList:
 
 
 class Liveness(StrEnum):
-    """State of a vantage: samples arrive, its heartbeat is overdue, only heartbeats arrive, or it has no targets."""
+    """State of a vantage: samples arrive, its heartbeat is overdue, only heartbeats arrive, it has no targets, or its
+    agent has said that it stops.
+    """
 
     ONLINE = "online"
     LATE = "late"
     SILENT = "silent"
     EMPTY = "empty"
+    STOPPED = "stopped"
 
     @property
     def phrase(self) -> str:

@@ -428,6 +428,7 @@ class Heartbeat:
     samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
     `isochrone_wire.model`. `rounds_missed` counts planned rounds that passed before they could start.
     `missing_keys` are sentences on targets that are skipped for want of a key, `refused_targets` as the policy refuses.
+    The last heartbeat of an agent that is `stopped` says so.
     """
 
     agent_version: str = ""
@@ -449,6 +450,7 @@ class Heartbeat:
     epoch: int = 0
     missing_keys: str | None = None
     refused_targets: str | None = None
+    stopped: bool = False
 
     @property
     def account(self) -> Account:

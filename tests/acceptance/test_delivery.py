@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -14,6 +14,7 @@ from fixtures.agent import Agent, StartAgent
 from fixtures.collector import Collector, StartCollector
 from fixtures.simulator import Simulator
 from isochrone_wire.insights import AlertKind
+from testdata.reading import printed_rows
 from testdata.waiting import eventually
 
 PLAN = """
@@ -109,6 +110,26 @@ def test_nothing_is_lost_whatever_is_away(world: World, fault_simulator: Simulat
     world.collector()
     world.eventually(40, lambda: orphan.waiting() <= 2, "the spool nearly empty")
     world.balanced()
+
+
+def test_an_agent_that_is_stopped_is_not_late(world: World, fault_simulator: Simulator, tmp_path: Path) -> None:
+    """SIGTERM leaves a vantage stopped, with an empty spool, until its agent is heard again; SIGKILL does not."""
+
+    def vantage() -> dict[str, Any]:
+        [row] = printed_rows(world.first.http_address, "vantages")
+        return row
+
+    world.first.apply(PLAN.format(base_url=fault_simulator.base_url), tmp_path)
+    agent = world.agent()
+    world.eventually(20, lambda: world.stored() >= 4, "four samples stored")
+    assert agent.stop() == 0
+    assert (vantage()["liveness"], vantage()["spool_depth"]) == ("stopped", agent.waiting())
+    assert agent.waiting() == 0
+    assert vantage()["reason"].startswith("its agent was stopped")
+    again = world.agent()
+    world.eventually(20, lambda: vantage()["liveness"] == "online", "online again")
+    again.kill()
+    assert vantage()["liveness"] == "online"
 
 
 @pytest.mark.slow

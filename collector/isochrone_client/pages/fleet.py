@@ -51,6 +51,7 @@ _LIVENESS_STYLES = {
     fleet.Liveness.LATE: "red",
     fleet.Liveness.SILENT: "yellow",
     fleet.Liveness.EMPTY: "dim",
+    fleet.Liveness.STOPPED: "dim",
 }
 _COMPLETE = "all accounted for"
 

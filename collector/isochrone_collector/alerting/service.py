@@ -96,7 +96,7 @@ class AlertService:
         if not 0 <= now_at - self._checked_at <= _MAX_CHECK_GAP_US:
             self._checked_since_at = now_at
         self._checked_at = now_at
-        heartbeats = [VantageHeartbeat(row.name, row.region, row.last_seen_at, row.next_heartbeat_at) for row in states]
+        heartbeats = [VantageHeartbeat(*(getattr(row, name) for name in VantageHeartbeat._fields)) for row in states]
         for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._checked_since_at):
             async with self._database.connection() as connection:
                 await self.raise_alert(connection, message)

@@ -42,6 +42,7 @@ class VantageHeartbeat(NamedTuple):
     region: str
     last_seen_at: int
     next_heartbeat_at: int | None = None
+    stopped: bool = False
 
     @property
     def due_at(self) -> int:
@@ -69,6 +70,8 @@ def absence_alerts(
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
+        if vantage.stopped:
+            continue
         if now_at - max(vantage.due_at, since_at) > vantage.tolerance_us:
             # The alert is of this absence if it was raised after the vantage was last seen.
             is_raised = was_absent and last is not None and last.raised_at >= vantage.last_seen_at

@@ -265,7 +265,7 @@ def trimmed(heartbeat: Heartbeat) -> Heartbeat:
     """Return a heartbeat that fits its columns."""
     return replace(
         heartbeat,
-        **{name: _count(getattr(heartbeat, name)) for name in _HEARTBEAT_COUNTS},
+        **{name: _count(getattr(heartbeat, name)) for name in _HEARTBEAT_COUNTS},  # type: ignore[arg-type]  # all counts
         agent_version=_printable(heartbeat.agent_version)[:MAX_VANTAGE_CHARS],
         spool_oldest_at=heartbeat.spool_oldest_at if _is_instant(heartbeat.spool_oldest_at) else 0,
         dropped={name: _count(n) for name, n in list(heartbeat.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},

@@ -51,6 +51,7 @@ class VantageStateRow:
     rounds_missed: int
     missing_keys: str | None
     refused_targets: str | None
+    stopped: bool
     duplicate_at: int | None
 
 

@@ -43,6 +43,7 @@ CREATE TABLE vantage (
     duplicate_first_at timestamptz,
     duplicate_last_at timestamptz,
     refused_targets text,
+    stopped boolean NOT NULL DEFAULT false,
     stored_rounds_until timestamptz,
     earlier_rounds_until timestamptz
 );

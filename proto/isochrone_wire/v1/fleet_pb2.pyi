@@ -283,6 +283,7 @@ class Heartbeat(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     MISSING_KEYS_FIELD_NUMBER: _builtins.int
     REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
     plan_version: _builtins.int
     spool_depth: _builtins.int
@@ -306,6 +307,8 @@ class Heartbeat(_message.Message):
     """The targets whose rounds are skipped because this agent lacks their key, with the reasons."""
     refused_targets: _builtins.str
     """The targets whose rounds are skipped because this agent's own policy refuses them, with the reasons."""
+    stopped: _builtins.bool
+    """The agent was stopped: this is its last heartbeat until it is started again."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
@@ -334,10 +337,11 @@ class Heartbeat(_message.Message):
         epoch: _builtins.int = ...,
         missing_keys: _builtins.str | None = ...,
         refused_targets: _builtins.str | None = ...,
+        stopped: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "epoch", b"epoch", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "epoch", b"epoch", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stopped", b"stopped", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015

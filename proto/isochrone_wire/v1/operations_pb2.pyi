@@ -973,7 +973,7 @@ class VantageStatus(_message.Message):
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
-    """online | late | silent | empty: see isochrone_wire.fleet.Liveness."""
+    """online | late | silent | empty | stopped: see isochrone_wire.fleet.Liveness."""
     reason: _builtins.str
     last_seen_at: _builtins.int
     newest_sample_at: _builtins.int

@@ -520,7 +520,9 @@ async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:
         await asyncio.gather(task, return_exceptions=True)
         await push_client.drain()
         assert (await spool.stats()).waiting == 0
+        await push_client.announce_stop()
     assert collector.stored == [1]
+    assert [push.heartbeat.stopped for push in collector.pushes[-2:]] == [False, True]
 
 
 BATCH = Batch(

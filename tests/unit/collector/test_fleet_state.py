@@ -65,6 +65,12 @@ WELL = VantageSignals(
         ),
         ({"next_heartbeat_at": NOW_AT - DAY_US}, None, "late: last heartbeat 3 s ago; the next was due 24 h ago"),
         ({"next_heartbeat_at": None}, PLAN, "online: samples arrive"),
+        ({"next_heartbeat_at": NOW_AT - DAY_US, "stopped": True}, PLAN, "stopped: its agent was stopped 3 s ago"),
+        (
+            {"stopped": True, "spool_depth": 7},
+            PLAN,
+            "stopped: its agent was stopped 3 s ago; 7 samples wait in its spool",
+        ),
         (
             {"next_heartbeat_at": None, "last_seen_at": NOW_AT - 3 * MINUTE_US},
             PLAN,

@@ -50,6 +50,11 @@ def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | No
     assert kinds(heard(promise), patience_s * SECOND_US + 1) == [AlertKind.VANTAGE_ABSENT]
 
 
+def test_a_stopped_vantage_is_not_absent() -> None:
+    """Nobody is called because an agent was stopped on purpose."""
+    assert kinds(heard()._replace(stopped=True), 60 * MINUTE_US) == []
+
+
 def test_an_absence_is_told_once() -> None:
     """An absence is raised once; a new absence is raised with its own id."""
     first, *others = (
