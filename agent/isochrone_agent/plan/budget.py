@@ -209,7 +209,9 @@ class BudgetTracker:
     def end(self, target: Target, samples: Sequence[Sample]) -> None:
         """Remove a round of `target` from those in flight, and add the spend of its samples."""
         for n, (charged, _) in enumerate(self._charged(target)):
-            self._in_flight[charged.provider] = self._in_flight[charged.provider].plus(max_round_cost(charged), -1)
+            in_flight = self._in_flight.pop(charged.provider).plus(max_round_cost(charged), -1)
+            if in_flight.requests:
+                self._in_flight[charged.provider] = in_flight
             self.record(spend_of(sample, charged) for sample in _uncosted(samples, n))
 
     def _charged(self, target: Target) -> list[tuple[Target, Budget | None]]:

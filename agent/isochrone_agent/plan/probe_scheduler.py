@@ -28,7 +28,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -241,7 +241,13 @@ class _TargetState:
     latest: InFlightProbe | None = None
     begun_at: int | None = None
     throttled_until_ns: int = 0
-    counts: ProbeCounts | None = None
+    counts: ProbeCounts = field(default_factory=ProbeCounts)
+
+    def end(self) -> None:
+        """Expect no further probe."""
+        self.begun_at = None
+        if self.latest is not None:
+            self.latest.followed_by(())
 
 
 class ProbeScheduler:
@@ -315,7 +321,7 @@ class ProbeScheduler:
     def series(self, region: str) -> list[Series]:
         """Return the counts of the probes of each target of the plan since the agent started, for metrics."""
         counted = [(target, self._states.get(target.id)) for target in self._plan.targets]
-        return [(labels_of(region, target), state.counts) for target, state in counted if state and state.counts]
+        return [(labels_of(region, target), state.counts) for target, state in counted if state]
 
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
@@ -330,7 +336,8 @@ class ProbeScheduler:
         self._spend.budgets.budgets = plan.budgets
         self._planned = frozenset(target.id for target in plan.targets)
         for removed in self._states.keys() - self._planned:
-            self._states[removed].counts = None
+            self._states[removed].end()
+            self._forget_if_removed(removed)
         self._changed.set()
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
         self.missing_keys = self._keyring.missing(target for target in plan.targets if not target.paused)
@@ -346,13 +353,15 @@ class ProbeScheduler:
         """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
         await self._spend.load()
         while True:
+            if self._changed.is_set():
+                self._changed.clear()
+                await self._prober.retain(self._plan.targets)
             for due in self._schedule.due(self._clock(), uptime_us=uptime_us()):
                 task = asyncio.create_task(self._round(due))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             next_at = self._schedule.next_at()
             sleep_us = MAX_SLEEP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_SLEEP_US)
-            self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), sleep_us / SECOND_US)
 
@@ -361,9 +370,7 @@ class ProbeScheduler:
         if not self._tasks:
             return
         for state in self._states.values():
-            state.begun_at = None
-            if state.latest is not None:
-                state.latest.followed_by(())
+            state.end()
         await asyncio.wait(self._tasks, timeout=seconds)
         self._stopping = True
         self._prober.abort()
@@ -379,10 +386,15 @@ class ProbeScheduler:
         samples = await self._samples(due, state)
         for sample, spends in zip(samples, self._spend.settle(due, samples), strict=True):
             _log_sample(due.target, sample)
-            if due.target.id in self._planned:
-                state.counts = state.counts or ProbeCounts()
-                state.counts.add(sample)
+            state.counts.add(sample)
             await self._record(sample, spends)
+        self._forget_if_removed(due.target.id)
+
+    def _forget_if_removed(self, target_id: int) -> None:
+        """Forget the state of a target that left the plan, once none of its probes is in flight."""
+        state = self._states.get(target_id)
+        if state and not state.in_flight and target_id not in self._planned:
+            del self._states[target_id]
 
     async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:
         try:

@@ -152,7 +152,7 @@ class Schedule:
     ) -> None:
         self.targets = tuple(targets)
         self.missed = 0
-        self.begun = dict(begun)
+        self.begun = {target.id: begun[target.id] for target in self.targets if target.id in begun}
         self._timings = timings(self.targets, vantage=vantage, routes=routes)
         self._next = {timing.target.id: self._first(timing, now_at) for timing in self._timings}
         self._lead_us: int | None = None

@@ -10,7 +10,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -41,7 +41,7 @@ from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Sent, Signal
 from isochrone_common.sse import SseOverflow
-from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
+from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, TlsFiles
 from isochrone_wire.text import shortened
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,14 @@ class ResponseObserver(Protocol):
         """Receive the data of one read."""
 
 
+_ConnectionKey = tuple[int, TlsFiles | None, bool]
+
+
+def _connection_key(target: Target) -> _ConnectionKey:
+    """Return what the warm connections of a target are kept by: their id, and how they connect."""
+    return target.id, target.tls, target.happy_eyeballs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
     """Probes targets from one vantage, anywhere without `destinations`; `error_chars` limits texts of providers.
@@ -104,8 +112,10 @@ class Prober:
     on_probe: Callable[[Target, Sample, ProbeTimes], None] | None = None
     recorder: ResponseObserver | None = None
 
-    idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
+    idle: dict[_ConnectionKey, list[ProbeConnection]] = field(default_factory=dict, repr=False)
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
+    # What `retain` was last called with; empty before.
+    _retained: list[Collection[_ConnectionKey]] = field(default_factory=list, init=False, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
         """Run the probes of all streams at once, and return their samples. Raises only if each failed inside.
@@ -170,11 +180,17 @@ class Prober:
         for active in self.in_flight:
             active.abort()
 
+    async def retain(self, targets: Iterable[Target]) -> None:
+        """Keep warm connections of these targets only, as they connect now; one in use is closed after its probe."""
+        retained = frozenset(map(_connection_key, targets))
+        self._retained[:] = [retained]
+        for key in self.idle.keys() - retained:
+            for connection in self.idle.pop(key):
+                await connection.aclose()
+
     async def aclose(self) -> None:
-        """Close all idle warm connections."""
-        for connection in [connection for connections in self.idle.values() for connection in connections]:
-            await connection.aclose()
-        self.idle.clear()
+        """Close all warm connections."""
+        await self.retain(())
 
     @asynccontextmanager
     async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
@@ -184,12 +200,16 @@ class Prober:
             async with connection.pool:
                 yield connection
             return
-        waiting = self.idle.setdefault(target.id, [])
-        connection = waiting.pop() if waiting else await self._new_connection(target)
+        key = _connection_key(target)
+        idle = self.idle.get(key)
+        connection = idle.pop() if idle else await self._new_connection(target)
         try:
             yield connection
         finally:
-            waiting.append(connection)
+            if all(key in retained for retained in self._retained):
+                self.idle.setdefault(key, []).append(connection)
+            else:
+                await connection.aclose()
 
     async def _new_connection(self, target: Target) -> ProbeConnection:
         tls = self.tls

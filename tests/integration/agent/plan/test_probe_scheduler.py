@@ -25,6 +25,7 @@ from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_wire.model import (
     SECOND_US,
     Budget,
+    ConnectionUse,
     Outcome,
     Overlap,
     Plan,
@@ -342,6 +343,29 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
         assert made.rounds.plan_version == 1
         assert [of.every_us for of in made.rounds._schedule.targets] == [3600 * SECOND_US]
         assert made.rounds.missed == 3
+
+
+def descriptors() -> int:
+    """Count the descriptors that this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_targets_that_left_the_plan_leave_nothing(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """After many plans neither warm connections nor states of earlier targets remain, of probes in flight either."""
+    warm, budget = replace(WORKLOAD, connection=ConnectionUse.WARM), Budget(provider="sim", requests_per_day=1000)
+    async with machine(tmp_path) as made:
+        before = descriptors()
+        for n in range(4):
+            of = [target(fault_simulator, "fault-crlf", number=100 * n + k, workload=warm) for k in range(1, 6)]
+            slow = target(fault_simulator, "fault-slow-headers", number=100 * n, workload=warm)
+            made.rounds.apply_plan(plan_of(*of, slow, budgets=[budget]))
+            await made.until(lambda found: len({s.target_id for s in found if s.outcome is Outcome.OK}) >= 5)
+            made.samples()
+        made.rounds.apply_plan(plan_of())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while made.rounds.in_flight or descriptors() > before:
+                await asyncio.sleep(0.02)
+        assert made.rounds._states == made.rounds._schedule.begun == made.rounds._spend.budgets._in_flight == {}
 
 
 async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:

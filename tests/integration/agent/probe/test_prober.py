@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from isochrone_wire.model import (
     Sample,
     Target,
     Timeouts,
+    TlsFiles,
     Workload,
 )
 from isochrone_wire.v1 import sample_pb2
@@ -140,6 +142,22 @@ async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulat
     assert (first.tcp_us is None, Quality.REUSED in first.quality) == (False, False)
     assert (second.connect_us, Quality.REUSED in second.quality) == (None, True)
     assert (second.outcome, second.remote_address, second.rtt_us is None) == (Outcome.OK, "127.0.0.1", False)
+
+
+@pytest.mark.parametrize("change", [{"tls": TlsFiles()}, {"happy_eyeballs": True}])
+async def test_a_warm_connection_is_closed_if_its_target_connects_otherwise(
+    fault_simulator: Simulator, change: dict[str, Any]
+) -> None:
+    """With other TLS files in a new plan, the next probe opens a connection; without, it reuses the old one."""
+    prober = Prober(vantage="here", tls=system_trust())
+    warm = Workload(max_output_tokens=40, timeouts=PATIENT, connection=ConnectionUse.WARM)
+    at = target(fault_simulator, "fault-crlf", workload=warm)
+    samples = []
+    for planned in (at, at, replace(at, **change)):
+        await prober.retain([planned])
+        samples.append(await prober.probe(planned, round_at=now_at()))
+    await prober.aclose()
+    assert [Quality.REUSED in sample.quality for sample in samples] == [False, True, False]
 
 
 async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: Simulator) -> None:
