@@ -108,15 +108,19 @@ def error_in_band_first(script: Script) -> Script:
     return replace(script, steps=(*script.of_kind(Kind.ROLE), error))
 
 
-def commented(script: Script) -> Script:
-    """Add a comment half-way to the first token, and one after every fifth step."""
-    half_ns = ((script.head_ns or 0) + _first_token_ns(script)) // 2
-    steps = [*script.of_kind(Kind.ROLE), Step(half_ns, Kind.COMMENT, "keep-alive")]
-    for number, step in enumerate(script.without(Kind.ROLE).steps, 1):
-        steps.append(step)
-        if number % TOKENS_BEFORE == 0:
-            steps.append(Step(step.offset_ns, Kind.COMMENT, "keep-alive"))
-    return replace(script, steps=tuple(steps))
+def kept_alive(kind: Kind, text: str) -> ScriptTransform:
+    """Add a step without meaning half-way to the first token, and one after every fifth step."""
+
+    def transform(script: Script) -> Script:
+        half_ns = ((script.head_ns or 0) + _first_token_ns(script)) // 2
+        steps = [*script.of_kind(Kind.ROLE), Step(half_ns, kind, text)]
+        for number, step in enumerate(script.without(Kind.ROLE).steps, 1):
+            steps.append(step)
+            if number % TOKENS_BEFORE == 0:
+                steps.append(Step(step.offset_ns, kind, text))
+        return replace(script, steps=tuple(steps))
+
+    return transform
 
 
 def bundled_first(script: Script) -> Script:
@@ -302,19 +306,19 @@ _TABLE = (
     _bad("truncated", "Five tokens, then the response ends without finish or end marker.", ending(Ending.KEEP_ALIVE)),
     _bad("in-band-error", "Five tokens, then an error event under status 200, and [DONE] if any.", error_in_band),
     _bad("in-band-error-first", "An error event in place of the first token, under status 200.", error_in_band_first),
-    _bad(
+    _fine(
         "garbage",
         "Five tokens, then broken JSON in a data line, then the rest.",
         interrupted(Kind.RAW, '{"choices":[{"delta":{"content":'),
     ),
-    _bad(
+    _fine(
         "invalid-utf8",
         "Five tokens, then a delta with bytes that are not UTF-8, then the rest.",
         interrupted(Kind.TOKENS, _NOT_UTF8),
     ),
     _bad("huge-line", "Five tokens, then a data line of 10 MB, then the rest.", huge_line),
     _bad("role-only", "An opening and a finish without tokens.", role_only),
-    _bad("after-end", "A content delta after the end marker.", after_end),
+    _fine("after-end", "A content delta after the end marker.", after_end),
     _bad(
         "flood",
         "Five tokens, then content as fast as it is read, up to 1 GiB.",
@@ -327,7 +331,12 @@ _TABLE = (
     ),
     _fine("crlf", "Lines end in CR LF.", styled(Style(newline=b"\r\n"))),
     _fine("cr", "Lines end in a lone CR.", styled(Style(newline=b"\r"))),
-    _fine("comments", "Comment lines (: keep-alive) before the first token and after others.", commented),
+    _fine(
+        "comments",
+        "Comment lines (: keep-alive) before the first token and after others.",
+        kept_alive(Kind.COMMENT, "keep-alive"),
+    ),
+    _fine("empty-data", "Empty data lines before the first token and after others.", kept_alive(Kind.RAW, "")),
     _fine("bundled-first", "The first chunk carries five tokens.", bundled_first),
     _fine("one-chunk", "The complete answer in one delta.", one_chunk),
     _fine("null-content", "Null and empty deltas before the first token.", null_content),

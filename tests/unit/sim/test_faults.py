@@ -13,8 +13,7 @@ from isochrone_sim.server.service import Service
 from unit.sim.stream_reader import ARRIVAL, WORLD, ReadResponse, read, reply_to, response_to
 
 BROKEN = ["401", "403", "404", "429", "500", "503", "html", "silence", "headers-only", "stall", "cut", "reset"]
-BROKEN += ["truncated", "in-band-error", "in-band-error-first", "garbage", "invalid-utf8", "huge-line", "role-only"]
-BROKEN += ["after-end", "flood", "endless-comments"]
+BROKEN += ["truncated", "in-band-error", "in-band-error-first", "huge-line", "role-only", "flood", "endless-comments"]
 FINE = [
     "none",
     "crlf",
@@ -25,9 +24,11 @@ FINE = [
     "null-content",
     "split-code-points",
     "tool-call",
+    "empty-data",
+    *("after-end", "garbage", "invalid-utf8"),
 ]
 FINE += ["byte-by-byte", "no-usage", "no-done", "usage-in-choice", "absurd-usage", "reasoning", "slow-headers"]
-WHOLE = {*FINE, "after-end", "garbage", "invalid-utf8", "huge-line"}
+WHOLE = {*FINE, "huge-line"}
 
 
 def played(fault: str, *, stream: bool = True) -> Timeline:

@@ -27,7 +27,7 @@ FINE = [
         "tool-call",
         "garbage",
     ),
-    *("invalid-utf8", "after-end"),
+    *("invalid-utf8", "after-end", "empty-data"),
 ]
 BROKEN = {
     "401": (Outcome.HTTP_ERROR, "HTTP 401"),

@@ -49,6 +49,7 @@ def model_list(simulator: Simulator) -> list[dict[str, Any]]:
     """The route `chat`, one whose deployments have orders, one without ids, and a model that is no route."""
     url = simulator.base_url
     good = [deployment("chat", f"sim/{one}", one, url) for one in ("none", "crlf", "401", "403", "429", "500", "503")]
+    good += [deployment("chat", f"sim/{one}", one, url) for one in ("comments", "empty-data", "in-band-error-first")]
     hung = deployment("chat", "sim/silence", "silence", url, timeout=1)
     dead = [deployment("chat", f"sim/{name}", "none", dead_url()) for name in ("dead", "dead-2")]
     names = ("503", "none", "crlf")
@@ -173,6 +174,23 @@ def test_a_dead_first_choice_costs_no_request(
     # A deployment whose provider fails rests, so that not every request begins with it.
     most = 9 if first not in ("sim/401", "sim/403") else len(found)
     assert 1 <= metric(consumer, "failovers_total") - before <= most
+
+
+@pytest.mark.parametrize("consumer", [proxy], indirect=True)
+def test_litellm_judges_the_streams(consumer: Consumer, tables: Tables) -> None:
+    """The frames of a stream reach no callback. A comment that keeps the connection alive is no answer. An empty data
+    line is, and LiteLLM fails on it; that and an error in place of the first token end a request without failover, and
+    the deployment does not rest.
+    """
+    tables.publish("sim/comments", "sim/none")
+    first_is(consumer, "sim/comments", stream=True)
+    assert served(lambda: consumer.ask(stream=True), 5) == {"sim/comments": 5}
+    for failing in ("sim/empty-data", "sim/in-band-error-first"):
+        tables.publish(failing, "sim/none")
+        eventually(PATIENCE, lambda: consumer.ask(stream=True).startswith("error"), "an error for the caller")
+        before = metric(consumer, "failovers_total")
+        assert all(consumer.ask(stream=True).startswith("error") for _ in range(5))
+        assert metric(consumer, "failovers_total") == before
 
 
 @pytest.mark.consumer("LiteLLM", "first choice dead")
