@@ -67,18 +67,20 @@ MORE_WORKERS = 2
 
 TESTS = Path(__file__).parent
 SOURCES = ("agent", "clients/python", "collector", "common", "deploy/simulator", "migrations", "proto")
-# The modules that take more than a minute, longest first; measured by `make test ARGS=--durations=100`.
+# The modules that take more than a minute, longest first; measured by `make test ARGS=--durations=100`. There is one
+# demo at a time, so the other two come last: a worker would wait for the first one's end.
 LONGEST = (
+    "acceptance/test_demo.py",
+    "acceptance/test_attack.py",
     "acceptance/test_two_hosts.py",
     "acceptance/test_readme.py",
-    "acceptance/test_demo.py",
     "unit/collector/routing/test_simulated_worlds.py",
+    "chaos/test_chaos_short.py",
+    "acceptance/test_delivery.py",
+    "integration/collector/store/test_lost_database.py",
+    "integration/client/test_absence.py",
     "acceptance/test_demo_faults.py",
     "integration/client/demo/test_runner.py",
-    "acceptance/test_delivery.py",
-    "chaos/test_chaos_short.py",
-    "integration/collector/store/test_lost_database.py",
-    "acceptance/test_attack.py",
 )
 
 
