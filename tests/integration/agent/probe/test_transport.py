@@ -145,7 +145,7 @@ PATIENT = Timeouts(connect_us=30_000_000, first_token_us=30_000_000, gap_us=30_0
 async def probe(base_url: str, model: str, ca: str | Path | None, *, timeouts: Timeouts = PATIENT) -> Sample:
     workload = Workload(max_output_tokens=40, timeouts=timeouts)
     target = Target(id=7, name=model, provider="sim", model=model, base_url=base_url, workload=workload)
-    prober = Prober(vantage="here", tls=tls_context(Path(ca) if ca else None))
+    prober = Prober(vantage="here", tls=tls_context(Path(ca)) if ca else system_trust())
     return await prober.probe(target, round_at=now_at())
 
 

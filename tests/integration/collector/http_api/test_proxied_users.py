@@ -24,6 +24,7 @@ from isochrone_collector.trusted_proxy import TrustedProxy
 from testdata import reverse_proxy
 from testdata.ports import free_port
 from testdata.reverse_proxy import COOKIE, SECRET_HEADER, USER_HEADER
+from testdata.trust import system_trust
 from testdata.waiting import eventually
 
 SECRET = "0123456789abcdef-of-a-test"
@@ -45,14 +46,14 @@ def proxy_of(collector: Collector, secret: str = SECRET) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, trust_env=False).status_code == 403
+        return httpx.get(url, trust_env=False, verify=system_trust()).status_code == 403
     except httpx.TransportError:
         return False
 
 
 def client(url: str, **headers: str) -> httpx.Client:
     """Return a client of a URL."""
-    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60)
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60, verify=system_trust())
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ def nginx(folder: Path, main: Path, url: str) -> Iterator[None]:
 
 def _listens(url: str) -> bool:
     try:
-        return httpx.get(url, trust_env=False).status_code > 0
+        return httpx.get(url, trust_env=False, verify=system_trust()).status_code > 0
     except httpx.TransportError:
         return False
 
