@@ -203,7 +203,7 @@ def read(dialect: str, reply: Reply) -> ReadResponse:
 def parsed_stream(dialect: str, body: bytes) -> ParsedStream:
     parsed = ParsedStream()
     for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
-        if not line.startswith(b"data: ") or line == b"data: [DONE]":
+        if not line.startswith(b"data: ") or line in (b"data: ", b"data: [DONE]"):
             continue
         try:
             message = json.loads(line[6:])
