@@ -19,6 +19,8 @@ from typing import Any, Self
 
 import pyte
 
+from testdata.waiting import BUSY
+
 # A new session whose terminal is standard input: what a terminal program does for its shell. A shell's background job,
 # which may run this, ignores Ctrl-C.
 _AS_SESSION = """
@@ -173,15 +175,15 @@ class PseudoTerminal:
             }
 
     def wait_for(self, true: Callable[[str], object], seconds: float, what: str) -> float:
-        """Wait until the text of the screen is as wanted; return the monotonic instant."""
-        deadline, seen = time.monotonic() + seconds, -1
+        """Wait until the text of the screen is as wanted, as `eventually` does; return the monotonic instant."""
+        deadline, seen = time.monotonic() + BUSY * seconds, -1
         while True:
             # Composing the text takes some milliseconds.
             if (size := len(self.output)) != seen:
                 seen = size
                 if true(self.text):
                     return time.monotonic()
-            assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}\n{self.text}"
+            assert time.monotonic() < deadline, f"after {BUSY * seconds:g} s still not: {what}\n{self.text}"
             time.sleep(0.05)
 
     def _set_size(self, columns: int, lines: int) -> None:
