@@ -4,7 +4,7 @@ python tests/tools/install_progress.py collector,embedded "about 360 MB"
 
 pip itself is either silent for minutes or writes hundreds of lines. Here it is one line on a terminal, rewritten as pip
 proceeds, and otherwise one line every ten seconds. If pip fails, the end of its output follows, and the exit code is
-pip's.
+pip's. The modules are compiled afterwards, on all cores: pip would take 40 s on one.
 """
 
 import os
@@ -65,7 +65,7 @@ def installed_packages() -> int:
 def install(extras: str, size: str) -> int:
     """Install with pip, show the progress, and return the exit code of pip."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    wanted = ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
+    wanted = ["--no-compile", "--constraint", "constraints.txt", "--editable", f".[{extras}]"]
     opening = f"installing into {Path(sys.prefix).name} (once, {size})"
     progress, before, started = Progress(), installed_packages(), time.monotonic()
 
@@ -90,6 +90,10 @@ def install(extras: str, size: str) -> int:
     if process.returncode:
         sys.stderr.write("\n" + "".join(progress.tail))
     else:
+        show(", compiling")
+        compiling = [sys.executable, "-m", "compileall", "-q", "-j", "0", sysconfig.get_path("purelib")]
+        # Some packages have files for other versions of Python, which cannot be compiled.
+        subprocess.run(compiling, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         show("\n")
     return process.returncode
 

@@ -1,7 +1,10 @@
 """The progress of an installation, read from what pip prints."""
 
+import os
+import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
@@ -50,6 +53,17 @@ def test_the_end_of_the_output_is_kept() -> None:
     progress.read([f"{number}\n" for number in range(100)] + ["ERROR: no matching distribution\n"])
     assert len(progress.tail) <= 31
     assert progress.tail[-1].startswith("ERROR")
+
+
+def test_what_pip_installed_is_compiled(tmp_path: Path) -> None:
+    """Modules get their bytecode after the installation, and not from pip."""
+    venv.create(tmp_path / "venv")
+    [packages] = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    pip = f"import pathlib, sys; pathlib.Path({str(packages)!r}, 'example.py').touch()"
+    (tmp_path / "pip.py").write_text(f"{pip}; sys.exit('--no-compile' not in sys.argv)")
+    command = [tmp_path / "venv" / "bin" / "python", TOOL, "collector", "about 360 MB"]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, check=True)
+    assert len(list(packages.glob("__pycache__/example.*.pyc"))) == 1
 
 
 def test_the_line_fits_and_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
