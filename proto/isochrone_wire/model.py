@@ -75,8 +75,8 @@ class ConnectionUse(StrEnum):
 
 class Quality(IntFlag):
     """Flags that qualify a sample's measurements; zero is a clean sample. A `BLOCKED` round was not sent, because the
-    previous probe of its target hung. It counts as a timeout, at the time that this probe had waited when the round
-    began.
+    previous probe of its target hung: it counts as a timeout, at the time that this probe had waited when the round
+    began; or because the answer to it was a failure that asked to wait: it counts as the same failure.
     """
 
     CLEAN = 0

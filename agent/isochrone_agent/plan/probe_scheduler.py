@@ -21,6 +21,12 @@ be one failure per timeout instead of one per round. The laws of these rounds:
 4. The last round behind a probe that hung is probed late, when that probe has ended: otherwise the next probe, and with
    it the end of an outage, would be up to an interval later.
 5. Without a next probe (the agent stops, the target is paused) there is no result, and the rounds stay skipped.
+
+The laws of a wait that the provider asks for (`retry-after`):
+
+1. After a refusal because of the rate nothing is sent until the wait is over, for at most an hour at once.
+2. After another failure, one round in five is probed all the same: the failure may be over before the wait. The rounds
+   between are blocked: they count as that failure, because otherwise the wait would hide an outage.
 """
 
 import asyncio
@@ -43,6 +49,7 @@ from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.spool import AsyncSpool
 from isochrone_common.probe_metrics import ProbeCounts, Series, labels_of
+from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Quality, Sample, Spend, Target, day_of
 
 Samples = Sequence[Sample]
@@ -161,10 +168,11 @@ class Readiness:
     is_in_flight: bool = False
     is_throttled: bool = False
     over_budget: str | None = None
+    held_as: Outcome | None = None
 
 
 def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
-    """Return the outcome of a round that is skipped, and the reason; `None` if it is sent. The first check decides."""
+    """Return the outcome of a round that is not sent, and the reason; `None` if it is. The first check decides."""
     overlaps = ready.is_in_flight and ready.target.overlap is Overlap.SKIP
     checks = (
         (Outcome.SKIPPED_PAUSED, ready.target.paused and "the plan pauses this target"),
@@ -172,6 +180,7 @@ def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
         (Outcome.SKIPPED_OVERLAP, overlaps and "the previous probe is still in flight"),
         (Outcome.SKIPPED_THROTTLED, ready.is_throttled and "the provider asked to wait"),
         (Outcome.SKIPPED_BUDGET, ready.over_budget),
+        (ready.held_as or Outcome.HTTP_ERROR, ready.held_as and "not sent: the provider failed and asked to wait"),
     )
     return next(((outcome, reason) for outcome, reason in checks if reason), None)
 
@@ -233,14 +242,26 @@ class SpendGuard:
         return self.budgets.settle(samples, target=due.target, reserved=self._reserved.pop(due.key, ()))
 
 
+# Of the rounds in a wait after a failure, one in five is probed.
+_HELD_ROUNDS = 4
+MAX_WAIT_US = HOUR_US
+"""A wait that a provider asks for is cut to this."""
+
+
 @dataclass(slots=True)
 class _TargetState:
-    """The state of a target across its rounds. `throttled_until_ns` is monotonic: no step prolongs the wait."""
+    """The state of a target across its rounds. The ends of waits are monotonic: no step prolongs them.
+
+    `failed_until_ns`: until then `held` rounds in a row were blocked, as `failed_as`.
+    """
 
     in_flight: int = 0
     latest: InFlightProbe | None = None
     begun_at: int | None = None
     throttled_until_ns: int = 0
+    failed_until_ns: int = 0
+    failed_as: Outcome | None = None
+    held: int = 0
     counts: ProbeCounts = field(default_factory=ProbeCounts)
 
     def end(self) -> None:
@@ -248,6 +269,27 @@ class _TargetState:
         self.begun_at = None
         if self.latest is not None:
             self.latest.followed_by(())
+
+    @property
+    def held_as(self) -> Outcome | None:
+        """The outcome of a round in a wait after a failure; `None` if there is none, or it is probed all the same."""
+        is_held = self.held < _HELD_ROUNDS and time.monotonic_ns() < self.failed_until_ns
+        return self.failed_as if is_held else None
+
+    def wait(self, samples: Samples) -> None:
+        """Wait as long as the answers of a probe asked for."""
+        throttled = [sample for sample in samples if sample.outcome is Outcome.THROTTLED]
+        self.throttled_until_ns = max(self.throttled_until_ns, _wait_ends_ns(throttled))
+        if any(sample.sent for sample in samples):
+            failed = samples if all(sample.outcome.failed for sample in samples) else ()
+            self.failed_until_ns, self.held = _wait_ends_ns(failed), 0
+            self.failed_as = failed[0].outcome if failed else None
+
+
+def _wait_ends_ns(samples: Samples) -> int:
+    limits = [sample.ratelimit for sample in samples if sample.ratelimit]
+    wait_us = max((limit.retry_after_us or 0 for limit in limits), default=0)
+    return time.monotonic_ns() + min(wait_us, MAX_WAIT_US) * 1000
 
 
 class ProbeScheduler:
@@ -416,6 +458,7 @@ class ProbeScheduler:
             if skipped is None:
                 return await self._probe(due, state)
             outcome, reason = skipped
+            state.held += outcome.failed
             if outcome is Outcome.SKIPPED_OVERLAP:
                 return await self._overlapping(due, state, self._unsent_sample(due, outcome, reason))
         except (CredentialError, SettingsError) as error:
@@ -435,6 +478,7 @@ class ProbeScheduler:
             is_in_flight=state.in_flight > 0,
             is_throttled=state.throttled_until_ns > time.monotonic_ns(),
             over_budget=self._spend.refusal(target),
+            held_as=state.held_as,
         )
 
     async def _overlapping(self, due: ScheduledRound, state: _TargetState, sample: Sample) -> list[Sample]:
@@ -474,9 +518,7 @@ class ProbeScheduler:
             if previous is not None:
                 previous.followed_by(sent)
         self._note_refusal(target, samples)
-        waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
-        if waits_us:
-            state.throttled_until_ns = time.monotonic_ns() + max(waits_us) * 1000
+        state.wait(samples)
         return samples
 
     def _note_refusal(self, target: Target, samples: Sequence[Sample]) -> None:
@@ -512,6 +554,7 @@ class ProbeScheduler:
             outcome=outcome,
             dispatched_at=at,
             late_us=at - due.begins_at,
+            quality=Quality.BLOCKED if outcome.failed else Quality.CLEAN,
             error=reason[:ERROR_CHARS],
         )
 

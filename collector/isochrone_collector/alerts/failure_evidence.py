@@ -10,7 +10,8 @@ The laws:
    least two thirds of its targets, of at least two providers, and the control target does not answer; or together with
    those of the control target; or its clock is wrong. Targets that failed before, or never worked, are no evidence, and
    neither are those that most vantages of other regions see fail too: they fail, or a network that all regions share.
-4. Throttled rounds are another kind: they are neither failures nor answers.
+4. Throttled rounds are another kind: they are neither failures nor answers. Rounds held back lengthen a run of them,
+   which needs two refusals, or one from the only vantage that measures the target: there may be no other for an hour.
 5. Two thresholds are three and two failures for a series that fails in one of a hundred rounds, independently. A
    series that fails more often, or whose failures come in bursts, needs more, so that chance reaches them as seldom.
    With p the share of rounds that begin a run of failures, q the share of runs that get a second failure, and r that
@@ -247,8 +248,9 @@ class FailureEvidence:
                 and self._is_explained(target, vantage_id, fleet, now_at)
             )
         }
-        accusing = set(_accusing(trusted, kind, target))
-        regions = {one.region: RegionState.UNCLEAR for one in known.values() if now_at - one.newest_at <= _GONE_US}
+        measuring = [one for one in known.values() if now_at - one.newest_at <= _GONE_US]
+        accusing = set(_accusing(trusted, kind, target, requests=min(_TWO, len(measuring))))
+        regions = {one.region: RegionState.UNCLEAR for one in measuring}
         for region in {series.region for series in trusted.values()}:
             local = {vantage_id: one.streaks[kind] for vantage_id, one in trusted.items() if one.region == region}
             regions[region] = _state(local, accusing, clear_rounds=clear_rounds)
@@ -345,7 +347,8 @@ def _may_follow(series: Series, streak: Streak, target: WatchedTarget, failed_at
     return unknown > 0 and streak.length + unknown >= streak.needed(TOGETHER)
 
 
-def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTarget) -> Iterator[int]:
+def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTarget, *, requests: int) -> Iterator[int]:
+    """Yield the vantages that accuse the target: alone with so many `requests` at least, or with another one."""
     streaks = {vantage_id: series.streaks[kind] for vantage_id, series in trusted.items()}
     if not target.has_worked and sum(streak.requests for streak in streaks.values()) >= _TWO:
         yield from (vantage_id for vantage_id, streak in streaks.items() if streak.length)
@@ -356,7 +359,7 @@ def _accusing(trusted: Mapping[int, Series], kind: AlertKind, target: WatchedTar
         if streak.requests and streak.length >= streak.needed(TOGETHER)
     }
     for vantage_id, streak in streaks.items():
-        is_alone = streak.requests >= _TWO and streak.length >= streak.needed(ALONE)
+        is_alone = streak.requests >= requests and streak.length >= streak.needed(ALONE)
         if is_alone or (len(joint) >= _TWO and vantage_id in joint):
             yield vantage_id
 

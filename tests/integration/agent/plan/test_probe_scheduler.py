@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from fixtures.peer import ANSWER, STREAM_HEAD, peer, saying
 from fixtures.simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolError
+from isochrone_agent.plan import probe_scheduler
 from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.probe_scheduler import ProbeScheduler
@@ -199,6 +201,62 @@ async def test_a_requested_wait_is_respected(fault_simulator: Simulator, tmp_pat
     assert samples[0].outcome is Outcome.THROTTLED
     first, *later = sent(samples)
     assert all(sample.dispatched_at - first.dispatched_at >= 2 * SECOND_US for sample in later)
+
+
+def asks_to_wait(status: int) -> bytes:
+    return b"HTTP/1.1 %d x\r\nretry-after: 3600\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status
+
+
+async def run_against(port: int, folder: Path, enough: Enough, *budgets: Budget) -> list[Sample]:
+    of = Target(id=7, name="m", provider="sim", model="m", base_url=f"http://127.0.0.1:{port}/v1", every_us=EVERY_US)
+    return await run(folder, plan_of(of, budgets=budgets), enough)
+
+
+async def test_a_wait_after_a_failure_does_not_hide_it(tmp_path: Path) -> None:
+    """After a 503 with a wait of an hour every round counts as failed, and one in five is probed."""
+    async with peer(saying(asks_to_wait(503))) as port:
+        samples = await run_against(port, tmp_path, lambda found: len(sent(found)) >= 3)
+    samples = samples[: samples.index(sent(samples)[2]) + 1]
+    assert {(s.outcome, Quality.BLOCKED in s.quality) for s in samples} == {
+        (Outcome.HTTP_ERROR, False),
+        (Outcome.HTTP_ERROR, True),
+    }
+    assert [samples.index(one) for one in sent(samples)] == [0, 5, 10]
+    assert {s.error for s in blocked(samples)} == {"not sent: the provider failed and asked to wait"}
+
+
+async def test_a_wait_ends_with_an_answer(tmp_path: Path) -> None:
+    """An answer to the one round in five that is probed ends the wait."""
+    answers = iter([asks_to_wait(503)])
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(next(answers, STREAM_HEAD + ANSWER))
+
+    async with peer(handle) as port:
+        samples = await run_against(port, tmp_path, some(Outcome.OK, 3))
+    kinds = [(s.outcome, s.sent) for s in samples[:8]]
+    assert kinds == [(Outcome.HTTP_ERROR, True), *[(Outcome.HTTP_ERROR, False)] * 4, *[(Outcome.OK, True)] * 3]
+
+
+async def test_a_wait_after_a_failure_keeps_the_budget(tmp_path: Path) -> None:
+    """Rounds beyond the requests of the day are skipped as such, in a wait too, and none is sent."""
+    budget = Budget(provider="sim", requests_per_day=2)
+    async with peer(saying(asks_to_wait(503))) as port:
+        samples = await run_against(port, tmp_path, some(Outcome.SKIPPED_BUDGET, 6), budget)
+    assert len(sent(samples)) == 2
+    assert [spend.requests for spend in await spent_today(tmp_path)] == [2]
+
+
+async def test_a_refusal_for_the_rate_waits_for_an_hour_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a 429 nothing is sent before the time that it names, or before the longest wait is over."""
+    monkeypatch.setattr(probe_scheduler, "MAX_WAIT_US", 8 * EVERY_US)
+    async with peer(saying(asks_to_wait(429))) as port:
+        samples = await run_against(port, tmp_path, lambda found: len(sent(found)) >= 2)
+    first, second = sent(samples)[:2]
+    assert second.dispatched_at - first.dispatched_at >= 8 * EVERY_US
+    assert {s.outcome for s in samples} == {Outcome.THROTTLED, Outcome.SKIPPED_THROTTLED}
 
 
 async def test_a_paused_target_is_not_probed(fault_simulator: Simulator, tmp_path: Path) -> None:

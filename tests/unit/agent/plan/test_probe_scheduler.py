@@ -166,6 +166,12 @@ PAUSED, OVERLAPPING = replace(TARGET, paused=True), replace(TARGET, overlap=Over
             "the provider asked to wait",
         ),
         (Readiness(target=OVERLAPPING, is_in_flight=True, over_budget="b"), Outcome.SKIPPED_BUDGET, "b"),
+        (Readiness(target=TARGET, over_budget="b", held_as=Outcome.HTTP_ERROR), Outcome.SKIPPED_BUDGET, "b"),
+        (
+            Readiness(target=TARGET, held_as=Outcome.STREAM_ERROR),
+            Outcome.STREAM_ERROR,
+            "not sent: the provider failed and asked to wait",
+        ),
     ],
 )
 def test_the_first_check_decides(ready: Readiness, outcome: Outcome, reason: str) -> None:

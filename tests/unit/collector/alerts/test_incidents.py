@@ -219,6 +219,11 @@ def test_throttling_is_its_own_kind() -> None:
         THROTTLED if (target, vantage, number) == ("a", "sg-1", 10) else HELD if number in range(11, 30) else OK
     )
     assert SimulatedFleet().play(60, once) == [], "a single refusal, with a long wait"
+    alone = SimulatedFleet(vantages=["sg-1"]).play(60, once)
+    assert shown(alone) == [
+        (12, "opened", LIMITED, "a", ("sg",)),
+        (32, "recovered", LIMITED, "a", ()),
+    ], "the only vantage"
 
 
 def test_flapping_becomes_one_long_incident() -> None:
