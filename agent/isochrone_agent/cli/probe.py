@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
@@ -283,41 +283,32 @@ def command(
     The median of all runs decides --max-ttft and --min-tps. A run that failed counts as beyond both limits, and a limit
     of a value that no run has is not kept.
     """
-    if record is not None and (burst or sweep or runs > 1):
-        raise click.UsageError("--record does not go with --runs, --burst and --sweep: it records one stream")
-    if sweep and (max_ttft_us is not None or min_tokens_per_second is not None):
-        raise click.UsageError("--max-ttft and --min-tps do not go with --sweep: its prompts differ")
+    _refuse(record and (burst or sweep or runs > 1), "--record records one stream: omit --runs, --burst and --sweep")
+    _refuse(
+        sweep and (max_ttft_us or min_tokens_per_second),
+        "--max-ttft and --min-tps do not go with --sweep: its prompts differ",
+    )
+    _refuse(client_key and not client_certificate, "--client-key needs --client-certificate")
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)
-    if problem := omit_problem(spec.dialect, omit):
-        raise click.UsageError(f"--omit: {problem}")
+    _refuse(problem := omit_problem(spec.dialect, omit), f"--omit: {problem}")
     credential = Credential(name=spec.model, hosts=(), env=spec.key_env)
     key = credential.read(otherwise=", or choose another variable with --key-env") if spec.key_env else None
-    targets = [
-        spec.target(
-            Workload(
-                prompt=text,
-                max_output_tokens=max_tokens,
-                temperature=temperature,
-                reasoning_effort=effort,
-                timeouts=_timeouts(timeout),
-                concurrency=burst or 1,
-                connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
-            ),
-            omit,
-        )
-        for text in [make_prompt(words) for words in sweep] or [prompt]
-    ]
-    if client_key is not None and client_certificate is None:
-        raise click.UsageError("--client-key needs --client-certificate")
+    workload = Workload(
+        prompt=prompt,
+        max_output_tokens=max_tokens,
+        temperature=temperature,
+        reasoning_effort=effort,
+        timeouts=_timeouts(timeout),
+        concurrency=burst or 1,
+        connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
+    )
+    prompts = [make_prompt(words) for words in sweep] or [prompt]
+    targets = [spec.target(replace(workload, prompt=text), omit) for text in prompts]
     tls = tls_context(ca_file, certificate=client_certificate, key=client_key)
     recorder = Recorder() if record else None
     prober = Prober(vantage="here", tls=tls, dial_options=dial_options(connect_to, family), recorder=recorder)
-    show_progress = output == "table"
-    if show_progress:
-        header = probe_report.header_row(width=_width())
-        click.echo(f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{header}")
-    batches, interrupted = _probe_runs(prober, targets * runs, key=key, show_progress=show_progress)
+    batches, interrupted = _probe_runs(prober, targets * runs, key=key, show_progress=output == "table")
     samples = [sample for batch in batches for sample in batch]
     verdicts = judge(samples, max_ttft_us=max_ttft_us, min_tokens_per_second=min_tokens_per_second)
     bursts = [summarise(batch) for batch in batches] if burst else []
@@ -330,6 +321,11 @@ def command(
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
     raise SystemExit(_exit_code(samples, verdicts))
+
+
+def _refuse(is_wrong: object, sentence: str) -> None:
+    if is_wrong:
+        raise click.UsageError(sentence)
 
 
 def _exit_code(samples: Sequence[Sample], verdicts: Sequence[Verdict]) -> int:
@@ -351,6 +347,9 @@ def _probe_runs(
 ) -> tuple[list[list[Sample]], bool]:
     """Probe the targets in order; return the samples of each run, and whether Ctrl-C interrupted them."""
     batches: list[list[Sample]] = []
+    if show_progress:
+        one, header = targets[0], probe_report.header_row(width=_width())
+        click.echo(f"probing {one.model} at {one.base_url} ({one.dialect})\n\n{header}")
 
     async def run() -> None:
         for target in targets:
