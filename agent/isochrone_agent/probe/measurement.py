@@ -297,7 +297,8 @@ class Measurement:
                 self.frames_unknown += 1
                 self._unread = signal.text or self._unread
                 self._is_unread = True
-            case Failed() if not self.finished or self._is_contradicted:
+            # Some servers state a finish reason before the answer: without a token, nothing is complete.
+            case Failed() if not self.finished or self._is_contradicted or not self.chunk_ns:
                 # The first failure is the cause, if it has a reason; later ones are its consequences.
                 if self.failed is None or (signal.has_reason and not self.failed.has_reason):
                     self.failed = signal
