@@ -8,6 +8,7 @@ whole, at the offset of the read that completes them, so that no text is hidden 
 import json
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from isochrone_agent.probe.measurement import Measurement
@@ -30,6 +31,8 @@ _WORDS = {
 _ERRORS = {"error", "errors", "message", "msg", "detail", "details", "error_msg", "error_message", "status_msg", "text"}
 _CONTENT = {"choices", "candidates", "content", "delta", "output", "item", "input", "instructions", "metadata"}
 _LONGEST_WORD = 64
+# What the prober appends to a refusal that names an optional field of its request.
+_HINT = re.compile(r" \(try --omit [^)]*\)$")
 _FIELD = re.compile(r"(?m)^(data|event|id|retry|error)?:")
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
@@ -54,7 +57,9 @@ class Recorder:
 
     def document(self, target: Target, sample: Sample, *, key: str | None) -> dict[str, Any]:
         """Return the file of the corpus for this response and its sample."""
-        hide = _Redaction(target.workload.prompt, key or "")
+        hide = _Redaction(
+            target.workload.prompt, key or "", refusal=sample.error if self.status != HTTPStatus.OK else None
+        )
         frames = [((at_ns - self.sent_ns) // NS_PER_MS, hide.event(data)) for at_ns, data in _events(self.reads)]
         return {
             "situation": f"recorded: {sample.outcome.value}",
@@ -70,8 +75,9 @@ class Recorder:
 
 
 class _Redaction:
-    def __init__(self, prompt: str, key: str) -> None:
+    def __init__(self, prompt: str, key: str, *, refusal: str | None) -> None:
         self._secrets = (key, prompt)
+        self._refusal = refusal or ""
 
     def event(self, data: bytes) -> str:
         """Return an event, or other text of a response, without its texts."""
@@ -80,7 +86,7 @@ class _Redaction:
         if (
             not text.lstrip().startswith("{")
             and not re.search(r"(?m)^(data|event|id|retry|error)?:", text)
-            and unframed_failure(data)
+            and (unframed_failure(data) or tidy(text) in self._refusal)
         ):
             return self.error(text) or ""
         if not text.lstrip().startswith("{"):
@@ -107,8 +113,11 @@ class _Redaction:
         try:
             message = json.loads(payload)
         except (ValueError, RecursionError):
+            if unframed_failure(payload.encode()):
+                return self.error(payload) or ""
             return payload if payload == "[DONE]" else _mask(payload)
         fails = isinstance(message, dict) and stated_failure(message, name.encode()) is not None
+        fails = fails or bool(self._refusal)
         return json.dumps(self._value(message, "", fails=fails), ensure_ascii=False, separators=(",", ":"))
 
     def _value(self, value: Any, field: str, *, fails: bool) -> Any:  # noqa: ANN401  # JSON of any shape
@@ -118,7 +127,7 @@ class _Redaction:
             return [self._value(one, field, fails=fails) for one in value]
         if not isinstance(value, str):
             return value
-        if fails and field in _ERRORS:
+        if fails and (field in _ERRORS or (tidy(value) and tidy(value) in self._refusal)):
             return self.error(value)
         is_word = field in _WORDS and len(value) <= _LONGEST_WORD and " " not in value
         return self.error(value) if is_word else _mask(value)
@@ -149,7 +158,7 @@ def _expected(dialect: str, sample: Sample, frames: list[tuple[int, str]], hide:
     passes = sample.chunks or sample.outcome in (Outcome.OK, Outcome.FILTERED, Outcome.EMPTY)
     return {
         "outcome": sample.outcome.value,
-        "error": hide.error(sample.error),
+        "error": hide.error(sample.error and _HINT.sub("", sample.error)),
         **times,
         "chunks": sample.chunks,
         "output_tokens": sample.output_tokens,

@@ -57,8 +57,9 @@ _FILTER_REASON = re.compile(
     r"|risk|harm|censor|violation"
 )
 _NO_REASON = ("", "none", "null")
+_EVENT = re.compile(rb"\s*(?:(?:event|id|retry)?:[^\n]*\n)*data:([^\n]*)")
 _TITLE = re.compile(rb"<(title|h1|message)[^>]*>\s*([^<\s][^<]*)</", re.IGNORECASE)
-_PYTHON_PROBLEM = re.compile(r"'loc': [(\[]([^)\]]{1,200})[)\]], 'msg': (['\"])(.{1,400}?)\2[,}]")
+_PYTHON_PROBLEM = re.compile(r"'loc': ([(\[][^)\]]{1,200}[)\]]|'[^']{1,200}'), 'msg': (['\"])(.{1,400}?)\2[,}]")
 _SENTENCE_CHARS = 400
 _MAX_LINES = 3
 _LIKE_AN_ERROR = re.compile(
@@ -221,13 +222,21 @@ def sentence_of(stated: object) -> str:
     raw = sentence_of(metadata.get("raw")) if isinstance(metadata, dict) else ""
     text = ": ".join(filter(None, (text, raw)))
     place = stated.get("loc")
-    return f"{'.'.join(map(str, place))}: {text}" if isinstance(place, list) and text else text or _kind_of(stated)
+    if isinstance(place, list) and text:
+        return f"{'.'.join(map(str, place))}: {text}"
+    return text or _other_sentence(stated) or _kind_of(stated)
+
+
+def _other_sentence(stated: Mapping[str, object]) -> str:
+    """Return the first text of several words in an object without a known field."""
+    texts = (one for one in stated.values() if isinstance(one, dict) or (isinstance(one, str) and " " in one))
+    return next(filter(None, map(sentence_of, texts)), "")
 
 
 def _unwrapped(text: str) -> str:
     """Return a text on one line; for one that is JSON, or Python's notation of FastAPI's problems, what that states."""
     if problems := _PYTHON_PROBLEM.findall(text):
-        places = (".".join(re.findall(r"[^', ]+", place)) for place, _, _ in problems)
+        places = (".".join(re.findall(r"[^', ()\[\]]+", place)) for place, _, _ in problems)
         return "; ".join(f"{place}: {tidy(problem)}" for place, (_, _, problem) in zip(places, problems, strict=True))
     try:
         inner = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
@@ -286,7 +295,7 @@ def title_of(body: bytes) -> str:
 def _stated(body: bytes) -> object:
     """Return the error in a body, an object, a list or a string; empty if there is none."""
     try:
-        parsed = json.loads(body.decode(errors="replace"))
+        parsed = json.loads(_unframed(body).decode(errors="replace"))
     except (ValueError, RecursionError):
         return ""
     # Google sends a list with one element.
@@ -299,9 +308,15 @@ def _stated(body: bytes) -> object:
     return (error if error is not True else None) or errors or parsed
 
 
+def _unframed(body: bytes) -> bytes:
+    """Return the data of a body that is an event, as some send refusals of streams; other bodies as they are."""
+    event = _EVENT.match(body)
+    return event[1] if event else body
+
+
 def _plain_sentence(body: bytes) -> str:
     """Return the first line of a plain text; empty for markup, JSON and binary data."""
-    text = body.decode(errors="replace").strip()
+    text = _unframed(body).decode(errors="replace").strip()
     return (
         ""
         if text[:1] in ("", "<", "{", "[") or (not text.isprintable() and "\ufffd" in text)

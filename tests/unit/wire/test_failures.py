@@ -378,3 +378,26 @@ def test_a_last_frame_without_a_blank_line_counts() -> None:
     assert whole("openai-chat", TOKENS + b"data: [DONE]").outcome is Outcome.OK
     assert whole("openai-chat", TOKENS + b'data: {"error":"broke"}\n').outcome is Outcome.STREAM_ERROR
     assert whole("openai-chat", TOKENS + b"data: [DO").outcome is Outcome.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"html-message":"Internal Server Error"}', "Internal Server Error"),
+        (
+            b'{"fault":{"faultstring":"Quota of the plan reached","detail":{"errorcode":"q.1"}}}',
+            "Quota of the plan reached",
+        ),
+        (b'{"code":401,"error_description":"the token has expired"}', "the token has expired"),
+        (b'data: {"error":{"message":"no worker","code":"500"}}\n\ndata: [DONE]\n\n', "no worker"),
+        (b'event: error\nid: 1\ndata: {"message":"no worker"}\n\n', "no worker"),
+        (b"data: no worker\n\n", "no worker"),
+        (
+            b"""{"error":{"message":"1: {'loc': 'body.effort', 'msg': \\"use 'low' or 'high'\\", 'input': 1}"}}""",
+            "body.effort: use 'low' or 'high'",
+        ),
+    ],
+)
+def test_a_refusal_states_its_message_whatever_its_shape(body: bytes, sentence: str) -> None:
+    """Unknown fields with a sentence count, and a refusal that is framed as an event is read as one."""
+    assert error_sentence(body) == sentence
