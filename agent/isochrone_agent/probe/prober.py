@@ -431,13 +431,15 @@ def _failed_inside(target: Target, round_at: int, started_at: int, failure: Base
 
 def _refusal(status: int, headers: Mapping[str, str]) -> Failed | None:
     """Return why a response with this head is not a stream, or `None` if it may be one."""
+    coding = headers.get("content-encoding", "").strip().lower()
+    is_compressed = not _COMPRESSIONS.isdisjoint(re.split(r"[\s,]+", coding))
+    unread = f", its body is compressed ({coding})" if is_compressed else ""
     if status == 429:  # noqa: PLR2004  # Too Many Requests
-        return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}")
+        return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}{unread}")
     if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
         moved = f", moved to {headers['location']}" if headers.get("location") else ""
-        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}")
-    coding = headers.get("content-encoding", "").strip().lower()
-    if not _COMPRESSIONS.isdisjoint(re.split(r"[\s,]+", coding)):
+        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}{unread}")
+    if is_compressed:
         return Failed(outcome=Outcome.GARBLED, error=f"the response is compressed ({coding}), although not asked for")
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type in _NOT_A_STREAM:

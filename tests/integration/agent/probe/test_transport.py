@@ -1,6 +1,7 @@
 """Timed sockets: the time of the request, timestamps of reads, batching and bounded memory."""
 
 import asyncio
+import gzip
 import socket
 import ssl
 import time
@@ -278,6 +279,15 @@ async def test_a_compressed_stream_is_named(coding: str) -> None:
         sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
     assert sample.outcome is Outcome.GARBLED
     assert f"the response is compressed ({coding.lower()})" in (sample.error or "")
+
+
+@pytest.mark.parametrize("status", [b"400", b"429", b"500"])
+async def test_a_compressed_refusal_is_named(status: bytes) -> None:
+    """A refusal whose message cannot be read states why."""
+    head = STREAM_HEAD.replace(b"200", status).replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+    async with peer(saying(head + gzip.compress(b'{"error": {"message": "no such model"}}'))) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert sample.error == f"HTTP {status.decode()}, its body is compressed (gzip)"
 
 
 @pytest.mark.parametrize("coding", ["identity", "none", "utf-8"])
