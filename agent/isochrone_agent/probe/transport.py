@@ -509,7 +509,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             if isinstance(error, ssl.SSLError | httpcore.ReadError | httpcore.WriteError):
                 raise httpcore.ConnectError(f"TLS: {handshake_problem(error, stream.first_bytes)}") from error
             raise
-        self._connection.observer.tls_us = _since_us(started_ns)
+        self._connection.observer.tls_us = _since_us(started_ns + stream.delay_ns)
         return stream
 
     async def aclose(self) -> None:
@@ -597,6 +597,8 @@ class TlsStream(httpcore.AsyncNetworkStream):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._stamp = NEVER
         self.first_bytes = b""
+        # How long received bytes waited for this process, from their arrival or from when it had time for them.
+        self.delay_ns = 0
 
     async def handshake(self) -> None:
         """Perform the handshake. Raises `ssl.SSLError`."""
@@ -651,7 +653,9 @@ class TlsStream(httpcore.AsyncNetworkStream):
             await self._stream.send(self._outgoing.read())
 
     async def _fill(self) -> None:
+        free_ns = time.monotonic_ns()
         data, self._stamp = await self._stream.take()
+        self.delay_ns += time.monotonic_ns() - max(self._stamp.at_ns, free_ns)
         self.first_bytes = self.first_bytes or data[:FIRST_BYTES]
         if data:
             self._incoming.write(data)

@@ -20,6 +20,7 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.destinations import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.socket_observer import Stamp
 from isochrone_agent.probe.transport import ProbeConnection, StampingBackend, StampingStream, tls_context
 from isochrone_agent.settings import DialOptions
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, TlsFiles, Workload
@@ -160,6 +161,26 @@ async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
     assert min(sample.tls_us or 0 for sample in samples) > min(sample.tcp_us or 0 for sample in samples)
     errors_us = [abs((sample.ttft_us or 0) - true_ttft_us(tls_simulator, sample)) for sample in samples]
     assert sorted(errors_us)[1] < 2_000
+
+
+async def test_a_busy_loop_is_not_in_the_tls_handshake(
+    tls_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that is busy when the server's records arrive adds nothing to `tls_us`."""
+    take, is_stamped = StampingStream.take, []
+
+    async def busy_take(stream: StampingStream) -> tuple[bytes, Stamp]:
+        if not is_stamped:
+            asyncio.get_running_loop().call_soon(time.sleep, 0.5)
+        data, stamp = await take(stream)
+        is_stamped.append(stamp.kernel)
+        return data, stamp
+
+    monkeypatch.setattr(StampingStream, "take", busy_take)
+    sample = await probe(tls_simulator.base_url, "fault-none", tls_simulator.ca)
+    if not is_stamped[0]:
+        pytest.skip("this kernel gives no receive timestamps")
+    assert 0 < (sample.tls_us or 0) < 450_000
 
 
 def true_ttft_us(simulator: Simulator, sample: Sample) -> float:
