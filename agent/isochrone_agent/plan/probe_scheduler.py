@@ -168,7 +168,7 @@ class Readiness:
     is_in_flight: bool = False
     is_throttled: bool = False
     over_budget: str | None = None
-    held_as: Outcome | None = None
+    failure: Sample | None = None
 
 
 def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
@@ -180,8 +180,9 @@ def skip_of(ready: Readiness) -> tuple[Outcome, str] | None:
         (Outcome.SKIPPED_OVERLAP, overlaps and "the previous probe is still in flight"),
         (Outcome.SKIPPED_THROTTLED, ready.is_throttled and "the provider asked to wait"),
         (Outcome.SKIPPED_BUDGET, ready.over_budget),
-        (ready.held_as or Outcome.HTTP_ERROR, ready.held_as and "not sent: the provider failed and asked to wait"),
     )
+    if ready.failure and not any(reason for _, reason in checks):
+        return ready.failure.outcome, f"not sent: the provider asked to wait after: {ready.failure.error}"
     return next(((outcome, reason) for outcome, reason in checks if reason), None)
 
 
@@ -252,7 +253,7 @@ MAX_WAIT_US = HOUR_US
 class _TargetState:
     """The state of a target across its rounds. The ends of waits are monotonic: no step prolongs them.
 
-    `failed_until_ns`: until then `held` rounds in a row were blocked, as `failed_as`.
+    `failure`: the sample that asked to wait until `failed_until_ns`; `held`: the rounds in a row blocked since.
     """
 
     in_flight: int = 0
@@ -260,7 +261,7 @@ class _TargetState:
     begun_at: int | None = None
     throttled_until_ns: int = 0
     failed_until_ns: int = 0
-    failed_as: Outcome | None = None
+    failure: Sample | None = None
     held: int = 0
     counts: ProbeCounts = field(default_factory=ProbeCounts)
 
@@ -271,10 +272,10 @@ class _TargetState:
             self.latest.followed_by(())
 
     @property
-    def held_as(self) -> Outcome | None:
-        """The outcome of a round in a wait after a failure; `None` if there is none, or it is probed all the same."""
+    def held_by(self) -> Sample | None:
+        """The failure that a round counts as, in a wait; `None` if there is none, or it is probed all the same."""
         is_held = self.held < _HELD_ROUNDS and time.monotonic_ns() < self.failed_until_ns
-        return self.failed_as if is_held else None
+        return self.failure if is_held else None
 
     def wait(self, samples: Samples) -> None:
         """Wait as long as the answers of a probe asked for."""
@@ -283,7 +284,7 @@ class _TargetState:
         if any(sample.sent for sample in samples):
             failed = samples if all(sample.outcome.failed for sample in samples) else ()
             self.failed_until_ns, self.held = _wait_ends_ns(failed), 0
-            self.failed_as = failed[0].outcome if failed else None
+            self.failure = failed[0] if failed else None
 
 
 def _wait_ends_ns(samples: Samples) -> int:
@@ -458,7 +459,10 @@ class ProbeScheduler:
             if skipped is None:
                 return await self._probe(due, state)
             outcome, reason = skipped
-            state.held += outcome.failed
+            if outcome.failed and state.failure:
+                state.held += 1
+                blocked = self._unsent_sample(due, outcome, reason)
+                return [replace(blocked, http_status=state.failure.http_status, quality=Quality.BLOCKED)]
             if outcome is Outcome.SKIPPED_OVERLAP:
                 return await self._overlapping(due, state, self._unsent_sample(due, outcome, reason))
         except (CredentialError, SettingsError) as error:
@@ -478,7 +482,7 @@ class ProbeScheduler:
             is_in_flight=state.in_flight > 0,
             is_throttled=state.throttled_until_ns > time.monotonic_ns(),
             over_budget=self._spend.refusal(target),
-            held_as=state.held_as,
+            failure=state.held_by,
         )
 
     async def _overlapping(self, due: ScheduledRound, state: _TargetState, sample: Sample) -> list[Sample]:
@@ -554,7 +558,6 @@ class ProbeScheduler:
             outcome=outcome,
             dispatched_at=at,
             late_us=at - due.begins_at,
-            quality=Quality.BLOCKED if outcome.failed else Quality.CLEAN,
             error=reason[:ERROR_CHARS],
         )
 

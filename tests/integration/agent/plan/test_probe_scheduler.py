@@ -222,7 +222,9 @@ async def test_a_wait_after_a_failure_does_not_hide_it(tmp_path: Path) -> None:
         (Outcome.HTTP_ERROR, True),
     }
     assert [samples.index(one) for one in sent(samples)] == [0, 5, 10]
-    assert {s.error for s in blocked(samples)} == {"not sent: the provider failed and asked to wait"}
+    assert {(s.error, s.http_status) for s in blocked(samples)} == {
+        ("not sent: the provider asked to wait after: HTTP 503", 503)
+    }
 
 
 async def test_a_wait_ends_with_an_answer(tmp_path: Path) -> None:
@@ -423,7 +425,8 @@ async def test_targets_that_left_the_plan_leave_nothing(fault_simulator: Simulat
         async with asyncio.timeout(PATIENCE_SECONDS):
             while made.rounds.in_flight or descriptors() > before:
                 await asyncio.sleep(0.02)
-        assert made.rounds._states == made.rounds._schedule.begun == made.rounds._spend.budgets._in_flight == {}
+        kept = (made.rounds._states, made.rounds._schedule.begun, made.rounds._spend.budgets._in_flight)
+        assert kept == ({}, {}, {})
 
 
 async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:

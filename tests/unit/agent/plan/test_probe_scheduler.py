@@ -140,6 +140,7 @@ def test_nothing_is_blocked_without_an_outage() -> None:
 
 TARGET = Target(id=1, name="p/m", provider="p", model="m", base_url="https://api.example.com")
 PAUSED, OVERLAPPING = replace(TARGET, paused=True), replace(TARGET, overlap=Overlap.ALLOW)
+REFUSED = replace(probe(0, Outcome.STREAM_ERROR), error="overloaded")
 
 
 @pytest.mark.parametrize(
@@ -166,11 +167,11 @@ PAUSED, OVERLAPPING = replace(TARGET, paused=True), replace(TARGET, overlap=Over
             "the provider asked to wait",
         ),
         (Readiness(target=OVERLAPPING, is_in_flight=True, over_budget="b"), Outcome.SKIPPED_BUDGET, "b"),
-        (Readiness(target=TARGET, over_budget="b", held_as=Outcome.HTTP_ERROR), Outcome.SKIPPED_BUDGET, "b"),
+        (Readiness(target=TARGET, over_budget="b", failure=REFUSED), Outcome.SKIPPED_BUDGET, "b"),
         (
-            Readiness(target=TARGET, held_as=Outcome.STREAM_ERROR),
+            Readiness(target=TARGET, failure=REFUSED),
             Outcome.STREAM_ERROR,
-            "not sent: the provider failed and asked to wait",
+            "not sent: the provider asked to wait after: overloaded",
         ),
     ],
 )
