@@ -467,9 +467,8 @@ def _present(incidents: Sequence[Incident], vantages: VantageList | None, *, new
     is_stale = now_at - newest_at > _STALE_US
     when = f"At {moment(newest_at, now_at=now_at)} UTC, the newest sample" if is_stale else "Now"
     rows = vantages.vantages if vantages and not is_stale else ()
-    events = [
-        f"{row.name} in {row.region}: {row.reason}" for row in rows if row.liveness in (Liveness.LATE, Liveness.SILENT)
-    ]
+    away = (Liveness.LATE, Liveness.SILENT, Liveness.STOPPED)
+    events = [f"{row.name} in {row.region}: {row.reason}" for row in rows if row.liveness in away]
     lasting = [one for one in incidents if one.recovered_at is None]
     events += [f"{alerts.open_incident(one)}, since {moment(one.first_failed_at, now_at=now_at)}" for one in lasting]
     if not events:

@@ -30,8 +30,8 @@ def vantages(*, client: ReadClient, output: Output) -> None:
     """Show which vantages are online, their clocks, spools and plans.
 
     An online vantage delivers samples. A late one has missed its announced heartbeat; one with "no samples" sends only
-    heartbeats; one with "nothing to probe" has no targets. A sample that is neither stored nor waiting nor counted as
-    dropped is lost, which is a bug.
+    heartbeats; one with "nothing to probe" has no targets; of a stopped one, the agent was stopped in an orderly way. A
+    sample that is neither stored nor waiting nor counted as dropped is lost, which is a bug.
     """
     answer = client.list_vantages()
     terminal.write(pages.vantages_page(answer), output)

@@ -5,6 +5,8 @@ The laws:
 
 1. A vantage is absent if it has missed three of its announced heartbeats, and is at least two minutes late. Lateness
    counts only from `since_at`, when the collector began to watch: before that no heartbeat could arrive.
+   A vantage whose agent was stopped is absent after an hour instead: a machine that does not come back from a restart
+   also stops its agent in an orderly way.
 2. An absence is raised once, and a return only after a raised absence. A vantage that was last seen a day ago or
    earlier is not reported as absent.
 3. There is one alert a day (UTC) for each budget that is used up and for each wrong clock.
@@ -32,6 +34,7 @@ ABSENCE_KINDS = (AlertKind.VANTAGE_ABSENT, AlertKind.VANTAGE_BACK)
 
 _MIN_TOLERANCE_US = 2 * MINUTE_US
 _MISSED_HEARTBEATS = 3
+_STOPPED_TOLERANCE_US = 60 * MINUTE_US
 _DEFAULT_HEARTBEAT_US = MINUTE_US
 
 
@@ -52,6 +55,8 @@ class VantageHeartbeat(NamedTuple):
     @property
     def tolerance_us(self) -> int:
         """The lateness, in microseconds, from which on the vantage is absent."""
+        if self.stopped:
+            return _STOPPED_TOLERANCE_US
         return max(_MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), _MIN_TOLERANCE_US)
 
 
@@ -70,13 +75,12 @@ def absence_alerts(
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
-        if vantage.stopped:
-            continue
         if now_at - max(vantage.due_at, since_at) > vantage.tolerance_us:
             # The alert is of this absence if it was raised after the vantage was last seen.
             is_raised = was_absent and last is not None and last.raised_at >= vantage.last_seen_at
             if now_at - vantage.last_seen_at < DAY_US and not is_raised:
-                yield of_absence(vantage.name, vantage.region, last_seen_at=vantage.last_seen_at, raised_at=now_at)
+                name, region, stopped = vantage.name, vantage.region, vantage.stopped
+                yield of_absence(name, region, last_seen_at=vantage.last_seen_at, raised_at=now_at, stopped=stopped)
         elif last and was_absent and now_at <= vantage.due_at + LATE_GRACE_US:
             back = {"absence": last.alert_id, "absent_at": last.raised_at, "raised_at": now_at}
             yield of_return(vantage.name, vantage.region, **back)

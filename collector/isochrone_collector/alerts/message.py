@@ -92,9 +92,11 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
     )
 
 
-def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) -> AlertMessage:
-    """Return the alert for an absent vantage."""
-    sentence = f"{vantage} in {region} has sent no heartbeat for {durations.rough(raised_at - last_seen_at)}"
+def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int, stopped: bool = False) -> AlertMessage:
+    """Return the alert for a vantage that is absent, or whose agent was stopped and not started again."""
+    since = durations.rough(raised_at - last_seen_at)
+    absent = f"was stopped {since} ago, and was not started again" if stopped else f"has sent no heartbeat for {since}"
+    sentence = f"{vantage} in {region} {absent}"
     details = {"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)}
     key = (vantage, last_seen_at)
     return alert(AlertKind.VANTAGE_ABSENT, vantage, sentence, key=key, raised_at=raised_at, **details)

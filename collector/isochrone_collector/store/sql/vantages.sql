@@ -145,13 +145,13 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(refused_targets)s::text[], %(stopped)s::boolean[], %(spend)s::jsonb[], %(epoch_history)s::jsonb[], %(newest_round_at)b::timestamptz[],
-    %(silent_since_at)b::timestamptz[], %(future_at)b::timestamptz[]
+    %(refused_targets)s::text[], %(stopped)s::boolean[], %(spend)s::jsonb[], %(epoch_history)s::jsonb[],
+    %(newest_round_at)b::timestamptz[], %(silent_since_at)b::timestamptz[], %(future_at)b::timestamptz[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, stopped, spend, epoch_history, newest_round_at,
-    silent_since_at, future_at
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, stopped, spend, epoch_history,
+    newest_round_at, silent_since_at, future_at
 )
 WHERE vantage.id = recorded.id
     AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.future_at)

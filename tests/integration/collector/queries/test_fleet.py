@@ -92,6 +92,21 @@ def test_an_overdue_heartbeat_is_late(call: Caller) -> None:
     assert "the next was due" in status(call, "us-1").reason
 
 
+def test_a_stopped_agent_is_stopped_until_its_next_start(call: Caller) -> None:
+    """The goodbye of an agent makes its vantage stopped, and ends with the next start's heartbeat, also if the goodbye
+    arrives after that.
+    """
+    goodbye = Batch(vantage=US, epoch=5, seq=0, heartbeat=replace(HEARTBEAT, stopped=True), epoch_history=(5,))
+    call.push(replace(goodbye, seq=1, samples=samples(call, 1), heartbeat=HEARTBEAT))
+    call.push(goodbye)
+    assert status(call, "us-1").liveness is Liveness.STOPPED
+    call.push(Batch(vantage=US, epoch=9, seq=0, heartbeat=HEARTBEAT, epoch_history=(9, 5)))
+    assert status(call, "us-1").liveness is Liveness.ONLINE
+    with pytest.raises(grpc.RpcError, match="another agent delivered"):
+        call.push(goodbye)
+    assert status(call, "us-1").liveness is Liveness.ONLINE
+
+
 def test_without_a_plan_every_vantage_is_empty(start_collector: StartCollector) -> None:
     """Before the first plan a vantage without samples is empty, not silent."""
     call = start_collector().call

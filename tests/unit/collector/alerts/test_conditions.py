@@ -50,9 +50,17 @@ def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | No
     assert kinds(heard(promise), patience_s * SECOND_US + 1) == [AlertKind.VANTAGE_ABSENT]
 
 
-def test_a_stopped_vantage_is_not_absent() -> None:
-    """Nobody is called because an agent was stopped on purpose."""
-    assert kinds(heard()._replace(stopped=True), 60 * MINUTE_US) == []
+def test_a_stopped_vantage_is_absent_after_an_hour() -> None:
+    """A stopped agent raises no alert until it is overdue for an hour: then one, with the reason."""
+    stopped = heard()._replace(stopped=True)
+    assert kinds(stopped, 60 * MINUTE_US + 15 * SECOND_US) == []
+    [forgotten] = absence_alerts([stopped], {}, now_at=SEEN_AT + 61 * MINUTE_US, since_at=0)
+    assert forgotten.kind is AlertKind.VANTAGE_ABSENT
+    assert "was stopped 61 min ago, and was not started again" in forgotten.sentence
+    raised = LastAlert(kind=forgotten.kind, alert_id=forgotten.id, raised_at=forgotten.raised_at)
+    assert kinds(stopped, 90 * MINUTE_US, raised) == []
+    again = heard(seen_at=SEEN_AT + 2 * 60 * MINUTE_US)
+    assert kinds(again, SECOND_US, raised) == [AlertKind.VANTAGE_BACK]
 
 
 def test_an_absence_is_told_once() -> None:
