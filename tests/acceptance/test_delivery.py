@@ -129,7 +129,8 @@ def test_an_agent_that_is_stopped_is_not_late(world: World, fault_simulator: Sim
     again = world.agent()
     world.eventually(20, lambda: vantage()["liveness"] == "online", "online again")
     again.kill()
-    assert vantage()["liveness"] == "online"
+    world.eventually(40, lambda: vantage()["liveness"] != "online", "no heartbeat")
+    assert vantage()["liveness"] == "late"
 
 
 @pytest.mark.slow
