@@ -9,13 +9,14 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from fixtures.postgres import address_of
-from isochrone_collector.errors import SchemaError
+from isochrone_collector.errors import DatabaseUnavailable, SchemaError
 from isochrone_collector.store.postgres import schema
 from testdata.database_servers import DatabaseRelay
 from testdata.ports import free_port
@@ -94,6 +95,23 @@ async def test_a_pooler_with_one_session_is_refused(empty_database_url: str, mon
         with pytest.raises(SchemaError, match="no second session within 2 s") as refused:
             await asyncio.to_thread(schema.migrate, url)
     assert "pool_size" in refused.value.hint
+
+
+def test_a_server_that_ends_sessions_is_not_taken_for_a_pooler(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statements that fail have no server process in common: a failover during the check is transient."""
+    backend = schema._backend  # the only place between the two connections
+
+    def end_session(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes | None]:
+        with psycopg.connect(empty_database_url, autocommit=True) as administrator:
+            administrator.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+        return backend(connection)
+
+    monkeypatch.setattr(schema, "_backend", end_session)
+    monkeypatch.setattr(schema, "_CHECKS", 1)
+    with pytest.raises(DatabaseUnavailable):
+        schema.revisions(empty_database_url)
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
