@@ -12,7 +12,7 @@ from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 from testdata.waiting import eventually
 
-BACKLOG = 50_000
+BACKLOG = 20_000
 PLAN = """
 baseline: us-east-2
 every: 200ms
@@ -42,12 +42,12 @@ def rows(database_url: str) -> int:
 def test_a_backlog_does_not_delay_new_samples(
     start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
 ) -> None:
-    """While fifty thousand spooled samples drain, new samples are stored before the last of them."""
+    """While twenty thousand spooled samples drain, new samples are stored before the last of them."""
     collector = start_collector()
     collector.apply(PLAN, tmp_path)
     [target, *_] = collector.call.targets().targets
     spool = Spool(tmp_path / "agents" / "us-1" / "spool.sqlite3")
-    # Fifty thousand fsyncs would only measure the disk.
+    # Twenty thousand fsyncs would only measure the disk.
     spool._db.execute("pragma synchronous = off")
     first_at = time.time_ns() // 1000 - 1_000_000 * BACKLOG
     for number in range(BACKLOG):
