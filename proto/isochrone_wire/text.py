@@ -103,10 +103,21 @@ def is_http_url(text: str) -> bool:
         return False
 
 
+def _url_part_at_fault(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        return "" if "@" in text else f": {str(error)[:1].lower()}{str(error)[1:]}"
+    if parts.scheme not in ("http", "https"):
+        return ""
+    return ": it has no host" if not parts.hostname else ": it has port 0" if port == 0 else ""
+
+
 def base_url_problem(text: str) -> str | None:
     """Return why a text cannot be the base URL of an API, without quoting a secret in it; `None` if it can."""
     if not is_http_url(text) or " " in text:
-        return f"{text.rpartition('@')[2]!r} is not an http or https URL"
+        return f"{text.rpartition('@')[2]!r} is not an http or https URL{_url_part_at_fault(text)}"
     if problem := secret_problem(text):
         return problem
     parts = urlsplit(text)

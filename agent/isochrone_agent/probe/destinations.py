@@ -22,6 +22,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 # The errors of a base URL whose scheme does not fit its port.
 SPEAKS_HTTP = "this port speaks plain HTTP: try http://"
 SPEAKS_TLS = "this port speaks TLS: try https://"
+SPEAKS_HTTP2 = "this port speaks HTTP/2 only; the agent speaks HTTP/1.1"
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST_CHARS = 253
 

@@ -10,8 +10,9 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Protocol
 import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
-from isochrone_agent.probe.destinations import REFUSED, SPEAKS_TLS, Destinations, Url, parse_url
+from isochrone_agent.probe.destinations import REFUSED, SPEAKS_HTTP2, SPEAKS_TLS, Destinations, Url, parse_url
 from isochrone_agent.probe.measurement import ERROR_CHARS, Measurement
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
@@ -46,6 +47,8 @@ from isochrone_wire.text import shortened
 
 log = logging.getLogger(__name__)
 
+Reads = AsyncGenerator[bytes, None]
+
 MAX_RESPONSE_BYTES = 64 << 20
 MAX_ERROR_BYTES = 8 << 10
 MAX_TRAILER_US = 5 * SECOND_US
@@ -64,9 +67,17 @@ _STANDARD_HEADERS = {
 }
 # Other values of Content-Encoding, such as `none` or `utf-8`, are those of servers that do not compress.
 _COMPRESSIONS = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"}
+# A frame of the type SETTINGS on stream 0, which begins a connection of HTTP/2.
+_HTTP2_SETTINGS = re.compile(rb"\0.{2}\x04.\0{4}", re.DOTALL)
+_LIBRARY_TERMS = re.compile(r": bytearray\(.*|.*(event|state|status_code).*", re.DOTALL)
+# The fields of events, and comments: with them a body is a stream, whatever its media type.
+_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_NO_CONTENT = (204, 205)
+_GZIP_OR_ZLIB = 47
 # Bad Request and Unprocessable Content: a field may be at fault.
 _REFUSED_FIELDS = (400, 422)
 _NOT_A_STREAM = ("text/html", "application/json")
+_USERINFO = re.compile("//[^/?#]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,31 +319,45 @@ class StreamingRequest:
             self._measurement.observe(opened, self._observer.received.at_ns)
             if self._recorder and self._measurement.sent_ns is not None:
                 self._recorder.open(response.status, headers, self._measurement.sent_ns)
-            refusal = _refusal(response.status, headers)
+            reads, refusal = self._reads(response), _refusal(response.status, headers)
+            media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if refusal is None and media_type in _NOT_A_STREAM:
+                reads, refusal = await self._judge_by_content(reads, media_type)
             if refusal:
-                await self._read_refusal(refusal, response, deadline, request.omissible)
+                omissible = request.omissible if response.status in _REFUSED_FIELDS else ()
+                await self._read_refusal(refusal, reads, deadline, omissible)
             else:
-                await self._read_events(response, deadline)
+                await self._read_events(reads, deadline)
+
+    async def _judge_by_content(self, reads: Reads, media_type: str) -> tuple[Reads, Failed | None]:
+        """Return the reads, and a refusal unless they begin as events do: some servers name another media type."""
+        refusal = Failed(outcome=Outcome.GARBLED, error=f"the response is {media_type}, not an event stream")
+        first = b""
+        try:
+            first = await anext(reads, b"")
+        finally:
+            if not first:
+                self._fail(refusal)
+        return _prepended(first, reads), None if first.lstrip().startswith(_EVENT_FIELDS) else refusal
 
     async def _read_refusal(
-        self, refusal: Failed, response: httpcore.Response, deadline: asyncio.Timeout, omissible: tuple[str, ...]
+        self, refusal: Failed, reads: Reads, deadline: asyncio.Timeout, omissible: tuple[str, ...]
     ) -> None:
         """Read the body of a refusal; record the refusal even if that fails."""
         body = bytearray()
         self._set_limit(deadline, MAX_REFUSAL_READ_US)
         try:
-            async for data in self._reads(response):
+            async for data in reads:
                 body += data
                 if len(body) >= MAX_ERROR_BYTES:
                     break
         finally:
             stated = bytes(body[:MAX_ERROR_BYTES])
-            hint = omission_hint(stated, omissible) if response.status in _REFUSED_FIELDS else ""
-            self._fail(self._with_stated_error(refusal, stated, hint))
+            self._fail(self._with_stated_error(refusal, stated, omission_hint(stated, omissible)))
 
-    async def _read_events(self, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
+    async def _read_events(self, reads: Reads, deadline: asyncio.Timeout) -> None:
         self._connection.batch_reads = True
-        async for data in self._reads(response):
+        async for data in reads:
             at_ns = self._observer.received.at_ns
             self._received_bytes += len(data)
             if self._received_bytes > MAX_RESPONSE_BYTES:
@@ -346,7 +371,7 @@ class StreamingRequest:
                 self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
         self._observe(self._reader.end(), self._observer.received.at_ns)
 
-    async def _reads(self, response: httpcore.Response) -> AsyncIterator[bytes]:
+    async def _reads(self, response: httpcore.Response) -> Reads:
         async for data in response.aiter_stream():
             if self._recorder:
                 self._recorder.read(data, self._observer.received.at_ns)
@@ -393,13 +418,13 @@ class StreamingRequest:
         return Failed(outcome=outcome, error=error, timeout_us=self._limit_us)
 
     def _connection_lost(self, error: Exception) -> Failed:
-        if is_tls_record(self._observer.first_bytes):
-            return Failed(outcome=Outcome.GARBLED, error=SPEAKS_TLS)
+        if protocol := _other_protocol(self._observer.first_bytes):
+            return Failed(outcome=Outcome.GARBLED, error=protocol)
         if isinstance(error, TlsFailed) and self._observer.first_byte_ns is None:
             return Failed(outcome=Outcome.CONNECT_FAILED, error=str(error))
         reset = isinstance(error, httpcore.ReadError)
         if not (reset or self._observer.ended):
-            return Failed(outcome=Outcome.GARBLED, error=f"not a valid HTTP response: {error}")
+            return Failed(outcome=Outcome.GARBLED, error=_invalid_response(self._observer.first_bytes, error))
         where = "in the middle of the answer" if self._measurement.opened else "before it answered"
         why = f" ({error})" if isinstance(error, TlsFailed) else ""
         return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}{why}")
@@ -410,11 +435,36 @@ class StreamingRequest:
         """
         if refusal.outcome is Outcome.GARBLED and (stated := unframed_failure(body)):
             return stated
-        sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(body)
+        sentence = SPEAKS_TLS if expects_tls(body) else error_sentence(_decompressed(body))
         error = f"{refusal.error}: {sentence}" if sentence else refusal.error
         if hint:
             error = f"{shortened(error, ERROR_CHARS - len(hint) - 3)} ({hint})"
         return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
+
+
+def _other_protocol(received: bytes) -> str:
+    """Return which protocol other than HTTP/1 the first bytes of an answer are of; empty for HTTP/1, or for none."""
+    if is_tls_record(received):
+        return SPEAKS_TLS
+    if _HTTP2_SETTINGS.match(received):
+        return SPEAKS_HTTP2
+    if not received or received.upper().startswith((b"HTTP/", b"ICY ")) or b"HTTP/".startswith(received.upper()):
+        return ""
+    return _invalid_response(received)
+
+
+def _decompressed(body: bytes) -> bytes:
+    """Return the beginning of a body in plain: some servers compress their refusals although not asked to."""
+    with suppress(zlib.error):
+        return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, MAX_ERROR_BYTES)
+    return body
+
+
+def _invalid_response(received: bytes, error: Exception | None = None) -> str:
+    """Return what is not valid in a response, in no terms of the HTTP library, or how it begins."""
+    text = _LIBRARY_TERMS.sub("", str(error or ""))
+    line = printable(received.partition(b"\n")[0].strip().decode("latin-1"))
+    return f"not a valid HTTP response: {text or f'it begins with {line!r}'}"
 
 
 def _failed_inside(target: Target, round_at: int, started_at: int, failure: BaseException) -> Sample:
@@ -436,15 +486,19 @@ def _refusal(status: int, headers: Mapping[str, str]) -> Failed | None:
     unread = f", its body is compressed ({coding})" if is_compressed else ""
     if status == 429:  # noqa: PLR2004  # Too Many Requests
         return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}{unread}")
-    if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
-        moved = f", moved to {headers['location']}" if headers.get("location") else ""
+    if not 200 <= status < 300 or status in _NO_CONTENT:  # noqa: PLR2004  # the class of success
+        place = _USERINFO.sub("//", headers.get("location", ""))
+        moved = f", moved to {place}" if place else ""
         return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}{unread}")
     if is_compressed:
         return Failed(outcome=Outcome.GARBLED, error=f"the response is compressed ({coding}), although not asked for")
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type in _NOT_A_STREAM:
-        return Failed(outcome=Outcome.GARBLED, error=f"the response is {media_type}, not an event stream")
     return None
+
+
+async def _prepended(first: bytes, others: Reads) -> Reads:
+    yield first
+    async for data in others:
+        yield data
 
 
 def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> Quality:

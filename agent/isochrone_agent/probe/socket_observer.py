@@ -109,8 +109,8 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
 
 
 _TICK_NS = 10_000_000
-# Enough to distinguish protocols.
-FIRST_BYTES = 8
+# Enough to distinguish protocols, and to show what the peer speaks.
+FIRST_BYTES = 24
 # A connection that the server had closed while it was idle answers a request by a reset, within a round trip.
 _MAX_RESET_NS = 1_000_000_000
 

@@ -60,8 +60,16 @@ _PLAIN_ANSWERS = (b"HTTP/", b"<")
 _IF_HTTP = "if it speaks plain HTTP, try http://"
 # The types of an alert and of a handshake record, each followed by the major version of TLS.
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-# OpenSSL's names of the alerts that a server sends.
-_ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
+# OpenSSL's names of the alerts that a server sends, or its texts, which Python's errors have where it has no name.
+_ALERT = re.compile(r"(?:\[SSL\] )?(?:SSLV3|TLSV1|TLSV13)[_ ](?:ALERT[_ ])?([\w ]+?)(?: \(_ssl.*)?", re.IGNORECASE)
+# What to try about a reason of TLS.
+_TLS_HINTS = (
+    (re.compile("self.signed|local issuer"), "trust its authority by --ca-file, or tls: {ca} in the plan"),
+    (
+        re.compile("certificate required|bad certificate|unknown ca"),
+        "present a certificate by --client-certificate, or tls: {certificate} in the plan",
+    ),
+)
 # The bodies of nginx, Apache and Go for a plain request to a port with TLS.
 _TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
 _MAX_CONTEXTS = 128
@@ -124,7 +132,9 @@ def tls_reason(error: ssl.SSLError) -> str:
     """Return the reason of a TLS error: the fault of the certificate, or the alert of the server in words."""
     reason = getattr(error, "verify_message", "") or error.reason or str(error)
     alert = _ALERT.fullmatch(reason)
-    return alert[1].lower().replace("_", " ") if alert else reason
+    reason = alert[1].lower().replace("_", " ") if alert else reason
+    hint = next((hint for pattern, hint in _TLS_HINTS if pattern.search(reason)), "")
+    return f"{reason}; {hint}" if hint else reason
 
 
 def is_tls_record(received: bytes) -> bool:
@@ -187,6 +197,9 @@ def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
     started_ns = time.monotonic_ns()
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
+    except socket.gaierror as error:
+        hint = "; try --family any" if family else ""
+        raise socket.gaierror(error.errno, f"{host}: {error.strerror}{hint}") from error
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name") from error
     took_us = (time.monotonic_ns() - started_ns) // 1000
@@ -505,7 +518,9 @@ class StampingStream(httpcore.AsyncNetworkStream):
         except BaseException as error:
             await self.aclose()
             if isinstance(error, TimeoutError):
-                raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS handshake not finished") from error
+                raise httpcore.ConnectTimeout(
+                    f"not connected in {timeout:g} s: TLS handshake not finished; {_IF_HTTP}"
+                ) from error
             if isinstance(error, ssl.SSLError | httpcore.ReadError | httpcore.WriteError):
                 raise httpcore.ConnectError(f"TLS: {handshake_problem(error, stream.first_bytes)}") from error
             raise

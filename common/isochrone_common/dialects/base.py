@@ -96,7 +96,8 @@ class Dialect(ABC):
             return [unframed_failure(data) or Unknown(error_text(data))]
         if data.strip(b'"') == _DONE:
             return [DONE]
-        word = data.strip(b'"[]{} ').decode(errors="replace").lower()
+        is_enclosed = len(data) > 1 and data[:1] + data[-1:] in (b"[]", b"{}", b'""')
+        word = (data[1:-1] if is_enclosed else data).decode(errors="replace").strip().lower()
         if not word or word in _KEEP_ALIVE:
             return [in_band_failure("")] if event.name == ERROR_EVENT else []
         try:

@@ -34,7 +34,9 @@ ERROR_EVENT = b"error"
 # The fields that state an error's text and kind, over all providers. An object of nothing else is an error.
 # The first are those of an error that nothing else marks as one.
 _BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "error_message", "errorMessage", "Message")
-_TEXTS = (*_BARE_TEXTS, "status_msg", "title", "text", "faultstring")
+_TEXTS = (*_BARE_TEXTS, "error_description", "status_msg", "title", "text", "faultstring", "reason")
+# Where else the text of a refusal may be.
+_PLACES = (*_TEXTS, "error", "errors", "data", "result")
 _CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "Code")
 _KINDS = (*_CODES, "type", "status", "error_type", "__type")
 # The parts of a message in which an error may be, beside the message itself.
@@ -58,10 +60,12 @@ _FILTER_REASON = re.compile(
 )
 _NO_REASON = ("", "none", "null")
 _EVENT = re.compile(rb"\s*(?:(?:event|id|retry)?:[^\n]*\n)*data:([^\n]*)")
-_TITLE = re.compile(rb"<(title|h1|message)[^>]*>\s*([^<\s][^<]*)</", re.IGNORECASE)
+_TITLE = re.compile(rb"<(title|h[1-4]|pre|message)[^>]*>\s*([^<\s][^<]*)</", re.IGNORECASE)
 _PYTHON_PROBLEM = re.compile(r"'loc': ([(\[][^)\]]{1,200}[)\]]|'[^']{1,200}'), 'msg': (['\"])(.{1,400}?)\2[,}]")
 _SENTENCE_CHARS = 400
 _MAX_LINES = 3
+# A text in another encoding than UTF-8 has few bytes that are not valid in it.
+_READABLE_SHARE = 4
 _LIKE_AN_ERROR = re.compile(
     r"error|exception|throttl|fail|limit|quota|denied|unavailable|exceed|time.?out|invalid|forbidden|overload"
     r"|not found|unauthorized|too many requests|bad gateway",
@@ -135,6 +139,8 @@ def _in_band_failure(error: object, outer: Mapping[str, object]) -> Failed:
     words = [str(one.get(name) or "").lower() for one in places for name in _KINDS]
     sentence = next(filter(None, (sentence_of(one.get(name)) for one in places for name in _TEXTS)), "")
     sentence = sentence or ("" if isinstance(nested, dict) else sentence_of(nested))
+    if isinstance(error, str) and sentence:
+        sentence = _explained(sentence, outer)
     stated = sentence or " ".join(filter(None, words))
     return Failed(
         outcome=_outcome(words, sentence),
@@ -216,7 +222,7 @@ def sentence_of(stated: object) -> str:
         return _unwrapped(stated)
     if not isinstance(stated, dict):
         return "" if stated is None or stated is True else tidy(str(stated))
-    text = next(filter(None, (sentence_of(stated.get(name)) for name in (*_TEXTS, "error"))), "")
+    text = next(filter(None, (sentence_of(stated.get(name)) for name in _PLACES)), "")
     # OpenRouter quotes the answer of the provider beside a text of its own.
     metadata = stated.get("metadata")
     raw = sentence_of(metadata.get("raw")) if isinstance(metadata, dict) else ""
@@ -305,6 +311,8 @@ def _stated(body: bytes) -> object:
     error, errors = parsed.get("error"), parsed.get("errors")
     if isinstance(errors, dict):
         errors = [{"loc": [name], "msg": problem} for name, problem in errors.items()]
+    if isinstance(error, str):
+        error = _explained(error, parsed)
     return (error if error is not True else None) or errors or parsed
 
 
@@ -314,14 +322,17 @@ def _unframed(body: bytes) -> bytes:
     return event[1] if event else body
 
 
+def _explained(error: str, beside: Mapping[str, object]) -> str:
+    """Return an error that is a text, and the sentence beside it, which explains a mere name such as `Bad Request`."""
+    text = next(filter(None, (sentence_of(beside.get(name)) for name in _TEXTS)), "")
+    return error if text in ("", error) else f"{error}: {text}"
+
+
 def _plain_sentence(body: bytes) -> str:
     """Return the first line of a plain text; empty for markup, JSON and binary data."""
     text = _unframed(body).decode(errors="replace").strip()
-    return (
-        ""
-        if text[:1] in ("", "<", "{", "[") or (not text.isprintable() and "\ufffd" in text)
-        else tidy(text.splitlines()[0])
-    )
+    is_binary = "\ufffd" in text and (not text.isprintable() or text.count("\ufffd") > len(text) // _READABLE_SHARE)
+    return "" if text[:1] in ("", "<", "{", "[") or text == "null" or is_binary else tidy(text.splitlines()[0])
 
 
 def _retry_info_us(error: object) -> int | None:

@@ -6,6 +6,8 @@ from isochrone_common.dialects.signals import DONE, Failed, Signal
 from isochrone_common.sse import Event, SseDecoder, is_json_text
 from isochrone_wire.model import Outcome
 
+# The first bytes of what is compressed without a header that states it.
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _NO_EVENT = "the response contains no event of a stream"
 
 
@@ -35,7 +37,8 @@ class ResponseReader:
         if failure := unframed_failure(text):
             signals.append(failure)
         elif text and not self._has_events:
-            title = title_of(text)
+            compression = next((name for magic, name in _COMPRESSIONS.items() if text.startswith(magic)), "")
+            title = f"it is compressed ({compression})" if compression else title_of(text)
             error = f"{_NO_EVENT}: {title}" if title else _NO_EVENT
             signals.append(Failed(outcome=Outcome.GARBLED, error=error))
         return signals

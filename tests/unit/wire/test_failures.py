@@ -227,6 +227,26 @@ def test_other_finish_reasons_are_ends(reason: str) -> None:
     assert (sample.outcome, reason in (sample.error or "")) == (Outcome.EMPTY, True)
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"statusCode":400,"message":["n must be 1"],"error":"Bad Request"}', "Bad Request: n must be 1"),
+        (b'{"error":"invalid_token","error_description":"The token expired"}', "invalid_token: The token expired"),
+        (b'{"error":"no model","message":"no model"}', "no model"),
+        (b'{"reason":"region not supported"}', "region not supported"),
+        (b'{"status":"error","data":{"message":"boom"}}', "boom"),
+        (b'{"success":false,"result":{"error":"boom"}}', "boom"),
+        (b'event: error\ndata: {"type":"error","error":{"message":"Overloaded"}}\n\n', "Overloaded"),
+        (b"<!DOCTYPE html><html><body><pre>Cannot POST /v1</pre></body></html>", "Cannot POST /v1"),
+        (b"null", ""),
+        (b"\x28\xb5\x2f\xfd\x84", ""),
+    ],
+)
+def test_a_refusal_shows_its_message(body: bytes, sentence: str) -> None:
+    """A mere name has the text beside it; pages without a title, events and other places are read."""
+    assert error_sentence(body) == sentence
+
+
 def test_a_filter_as_an_error_is_filtered() -> None:
     """Azure and DashScope report their filter as an error too."""
     assert in_band_failure({"code": "content_filter", "message": "no"}).outcome is Outcome.FILTERED

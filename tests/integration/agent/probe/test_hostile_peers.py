@@ -1,6 +1,7 @@
 """Peers that violate the protocol: the probe always ends in a sample, with its outcome and without secrets."""
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
@@ -381,3 +382,50 @@ async def test_an_ipv6_address_stands_in_brackets_in_the_host_header() -> None:
         sample = await prober.probe(target(0, base_url="http://[::1]:8080/v1"), round_at=now_at())
     assert sample.outcome is Outcome.OK
     assert b"host: [::1]:8080\r\n" in heads[0].lower()
+
+
+REFUSED = b"HTTP/1.1 403 No\r\nconnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "error"),
+    [
+        (
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            Outcome.GARBLED,
+            "not a valid HTTP response: it begins with 'SSH-2.0-OpenSSH_9.6'",
+        ),
+        (
+            b"\0\0\x12\x04\0\0\0\0\0" + bytes(18),
+            Outcome.GARBLED,
+            "this port speaks HTTP/2 only; the agent speaks HTTP/1.1",
+        ),
+        (b"HTTP/1.1 200 OK\r\nbad line\r\n\r\n", Outcome.GARBLED, "not a valid HTTP response: illegal header line"),
+        (
+            b"HTTP/1.1 101 Upgrade\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+            Outcome.GARBLED,
+            "not a valid HTTP response: it begins with 'HTTP/1.1 101 Upgrade'",
+        ),
+        (b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", Outcome.HTTP_ERROR, "HTTP 204"),
+        (REFUSED + b"\r\n" + gzip.compress(b'{"error":"boom"}'), Outcome.HTTP_ERROR, "HTTP 403: boom"),
+        (REFUSED + b"location: https://u:p@h/x\r\n\r\n", Outcome.HTTP_ERROR, "HTTP 403, moved to https://h/x"),
+        (
+            STREAM_HEAD + gzip.compress(b"data: {}"),
+            Outcome.GARBLED,
+            "the response contains no event of a stream: it is compressed (gzip)",
+        ),
+    ],
+    ids=["ssh", "http2", "bad-header", "upgrade", "no-content", "compressed-refusal", "password", "compressed-stream"],
+)
+async def test_an_answer_of_another_kind_is_named(answer: bytes, outcome: Outcome, error: str) -> None:
+    """No bytes, states or passwords are shown, and each reason is one that a user can act on."""
+    sample = await probe(saying(answer))
+    assert (sample.outcome, sample.error) == (outcome, error)
+
+
+@pytest.mark.parametrize("media_type", [b"application/json", b"text/html; charset=utf-8"])
+async def test_events_under_another_media_type_are_a_stream(media_type: bytes) -> None:
+    """What begins as events is read as events."""
+    head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: " + media_type + b"\r\n\r\n"
+    sample = await probe(saying(head + a_chunk("hi", None) + a_chunk("", "stop") + b"data: [DONE]\n\n"))
+    assert (sample.outcome, sample.chunks) == (Outcome.OK, 1)

@@ -289,7 +289,10 @@ async def test_an_alert_after_the_handshake_is_named(bad_certificate: MakeBadCer
         refusing = asyncio.create_task(asyncio.to_thread(refuse))
         sample = await probe(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "m", served.trusted)
         await refusing
-    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, "TLS: certificate required")
+    assert (sample.outcome, sample.error) == (
+        Outcome.CONNECT_FAILED,
+        "TLS: certificate required; present a certificate by --client-certificate, or tls: {certificate} in the plan",
+    )
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "ZSTD", "gzip, br"])
@@ -483,3 +486,25 @@ async def test_an_answer_before_the_request_is_flagged(monkeypatch: pytest.Monke
         sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
     assert (sample.outcome, sample.error) == (Outcome.OK, None)
     assert Quality.USER_STAMPS in sample.quality
+
+
+@pytest.mark.parametrize(
+    ("alert", "reason"), [(112, "unrecognized name"), (120, "no application protocol"), (70, "protocol version")]
+)
+async def test_an_alert_in_the_handshake_is_named(alert: int, reason: str) -> None:
+    """Alerts that Python has no name of are shown in words, too, and without its source file."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        await saying(b"\x15\x03\x03\x00\x02\x02" + bytes([alert]))(reader, writer)
+
+    async with peer(handle, reads_head=False) as port:
+        sample = await probe(f"https://127.0.0.1:{port}/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, f"TLS: {reason}")
+
+
+async def test_a_name_without_address_is_named() -> None:
+    """A failed lookup shows the name."""
+    sample = await probe("https://no-such-host.invalid/v1", "m", None)
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert (sample.error or "").startswith("no-such-host.invalid: ")
