@@ -167,7 +167,7 @@ async def test_a_busy_loop_is_not_in_the_tls_handshake(
     tls_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that is busy when the server's records arrive adds nothing to `tls_us`."""
-    take, is_stamped = StampingStream.take, []
+    take, is_stamped = StampingStream.take, list[bool]()
 
     async def busy_take(stream: StampingStream) -> tuple[bytes, Stamp]:
         if not is_stamped:
