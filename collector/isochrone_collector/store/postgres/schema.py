@@ -87,7 +87,7 @@ def _backend(connection: psycopg.Connection[Any]) -> tuple[bytes | None, bytes |
     if not select.select([connection.pgconn.socket], [], [], _ANSWER_SECONDS)[0]:
         sentence = f"the database gave no second session within {_ANSWER_SECONDS} s"
         raise SchemaError(sentence, hint="a collector needs up to 20; if a pooler is in between, raise its pool_size")
-    result = next(iter(connection.pgconn.get_result, None))
+    [result, *_] = list(iter(connection.pgconn.get_result, None))  # to the end, else the connection stays busy
     if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
         raise psycopg.errors.error_from_result(result)
     return result.get_value(0, 0), result.get_value(0, 1)
