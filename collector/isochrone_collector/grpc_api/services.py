@@ -67,6 +67,12 @@ class PushMetrics:
             ["vantage"],
             registry=registry,
         )
+        self._stopped = Gauge(
+            "isochrone_vantage_stopped_timestamp_seconds",
+            "Last answer to an agent that said that it stops; equal to the last push until the agent is heard again.",
+            ["vantage"],
+            registry=registry,
+        )
 
     def count_refused(self, method: str, status: str) -> None:
         """Count a call that was refused before its request was read, if it is a push."""
@@ -78,7 +84,7 @@ class PushMetrics:
         self._pushes.labels(status).inc()
         self._durations.observe(took_us / SECOND_US)
 
-    def count_receipt(self, vantage: str, receipt: fleet_pb2.PushResponse) -> None:
+    def count_receipt(self, vantage: str, receipt: fleet_pb2.PushResponse, *, stopped: bool = False) -> None:
         """Count what a receipt reports. A rejection counts under the part of its reason before the colon."""
         self._stored.inc(receipt.stored)
         self._duplicate.inc(receipt.duplicate)
@@ -88,7 +94,10 @@ class PushMetrics:
             self._known.inc()
         elif receipt.stored or receipt.rejections:
             self._new.inc()
-        self._last_push.labels(vantage).set(self._clock() / SECOND_US)
+        answered_at = self._clock() / SECOND_US
+        self._last_push.labels(vantage).set(answered_at)
+        if stopped:
+            self._stopped.labels(vantage).set(answered_at)
 
     def counted(self, push: Callable[..., Any]) -> Callable[..., Any]:
         """Return the handler of pushes, which counts them."""
@@ -105,7 +114,8 @@ class PushMetrics:
                 self.count_push(status, took_us=(monotonic_ns() - started_ns) // 1000)
             assert isinstance(request, RawPush)
             assert isinstance(response, fleet_pb2.PushResponse)
-            self.count_receipt(request.envelope.vantage.name, response)
+            envelope = request.envelope
+            self.count_receipt(envelope.vantage.name, response, stopped=envelope.heartbeat.stopped)
             return response
 
         return counted

@@ -134,6 +134,7 @@ HEALTHY: dict[str, tuple[float, float]] = {
     f'isochrone_route_state{{{ROUTE},state="frozen"}}': (0, 0),
     f"isochrone_route_stale_timestamp_seconds{{{ROUTE}}}": (1800, 60),
     'isochrone_vantage_last_push_timestamp_seconds{vantage="us-1"}': (0, 60),
+    'isochrone_vantage_stopped_timestamp_seconds{vantage="us-1"}': (0, 0),
     'isochrone_pushes_total{status="OK"}': (0, 4),
     'isochrone_pushes_total{status="UNAVAILABLE"}': (0, 0),
     'isochrone_samples_dropped_total{instance="us-1",reason="spool_full"}': (0, 0),
@@ -195,6 +196,10 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], int]] = {
     ),
 }
 
+STOPPED = {
+    f'isochrone_vantage_{name}_timestamp_seconds{{vantage="us-1"}}': (60.0 * QUIET, 0.0)
+    for name in ("last_push", "stopped")
+}
 FAILING, THROTTLED = FAULTS["IsochroneTargetFailing"], FAULTS["IsochroneTargetThrottled"]
 # Further faults: the series, the minutes, and the alert.
 OTHERS: dict[str, tuple[dict[str, tuple[float, float]], int, str]] = {
@@ -205,6 +210,7 @@ OTHERS: dict[str, tuple[dict[str, tuple[float, float]], int, str]] = {
         {**THROTTLED[0], f'isochrone_incident_open{{{TARGET},kind="target_throttled"}}': (1, 0)}, THROTTLED[1],
         "IsochroneIncidentOpen",
     ),
+    "an agent that is not started again": (STOPPED, 70, "IsochroneVantageSilent"),
     "an alert that is given up": (
         {'isochrone_alert_deliveries_total{receiver="oncall",result="given_up"}': (1, 0)}, 14,
         "IsochroneAlertsNotDelivered",
@@ -256,7 +262,7 @@ def test_each_alert_fires_on_its_fault_alone(tmp_path: Path) -> None:
     """
     tests = [case(name, changed, minutes, [name]) for name, (changed, minutes) in FAULTS.items()]
     tests += [case(name, changed, minutes, [alert]) for name, (changed, minutes, alert) in OTHERS.items()]
-    tests.append(case("quiet", {}, 60, []))
+    tests += [case("quiet", {}, 60, []), case("an agent that was stopped", STOPPED, 50, [])]
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
     # JSON is YAML.
     (tmp_path / "test.yaml").write_text(json.dumps(document))

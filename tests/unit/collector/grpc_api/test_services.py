@@ -126,6 +126,15 @@ def test_a_batch_is_new_or_known(
     assert value_of(metrics, "vantage_last_push_timestamp_seconds", vantage="us-1") == 9.0
 
 
+def test_a_goodbye_has_the_instant_of_the_last_push(metrics: PushMetrics) -> None:
+    """Only the push of an agent that stops sets the instant of its stop."""
+    heartbeat = receipt(stored=0, duplicate=0, reasons=[])
+    metrics.count_receipt("us-1", heartbeat)
+    assert value_of(metrics, "vantage_stopped_timestamp_seconds", vantage="us-1") is None
+    metrics.count_receipt("us-1", heartbeat, stopped=True)
+    assert value_of(metrics, "vantage_stopped_timestamp_seconds", vantage="us-1") == 9.0
+
+
 def test_reasons_are_counted_by_name(metrics: PushMetrics) -> None:
     """Figures in a reason do not make a series of their own."""
     reasons = ["out_of_bounds: ttft_us = -5 (0 to 9)", "out_of_bounds: e2e_us = -7 (0 to 9)", "unknown_target: 3"]
