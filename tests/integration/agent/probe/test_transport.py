@@ -305,13 +305,21 @@ async def test_a_compressed_stream_is_named(coding: str) -> None:
     assert f"the response is compressed ({coding.lower()})" in (sample.error or "")
 
 
-@pytest.mark.parametrize("status", [b"400", b"429", b"500"])
-async def test_a_compressed_refusal_is_named(status: bytes) -> None:
-    """A refusal whose message cannot be read states why."""
-    head = STREAM_HEAD.replace(b"200", status).replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
-    async with peer(saying(head + gzip.compress(b'{"error": {"message": "no such model"}}'))) as port:
+@pytest.mark.parametrize(
+    ("coding", "body", "message"),
+    [
+        ("gzip", gzip.compress(b'{"error": {"message": "no such model"}}'), ": no such model"),
+        ("br", b"\x8b\x12\x80", ""),
+    ],
+)
+@pytest.mark.parametrize("status", ["400", "429", "500"])
+async def test_a_compressed_refusal_is_named(status: str, coding: str, body: bytes, message: str) -> None:
+    """A compressed refusal states its encoding, and its message if that can be read."""
+    head = STREAM_HEAD.replace(b"200", status.encode())
+    head = head.replace(b"\r\n\r\n", f"\r\ncontent-encoding: {coding}\r\n\r\n".encode())
+    async with peer(saying(head + body)) as port:
         sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
-    assert sample.error == f"HTTP {status.decode()}, its body is compressed (gzip)"
+    assert sample.error == f"HTTP {status}, its body is compressed ({coding}){message}"
 
 
 @pytest.mark.parametrize("coding", ["identity", "none", "utf-8"])
