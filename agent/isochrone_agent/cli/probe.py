@@ -285,7 +285,7 @@ def command(
     """
     _refuse(record and (burst or sweep or runs > 1), "--record records one stream: omit --runs, --burst and --sweep")
     _refuse(
-        sweep and (max_ttft_us or min_tokens_per_second),
+        sweep and (max_ttft_us is not None or min_tokens_per_second is not None),
         "--max-ttft and --min-tps do not go with --sweep: its prompts differ",
     )
     _refuse(client_key and not client_certificate, "--client-key needs --client-certificate")

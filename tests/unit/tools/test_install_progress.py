@@ -61,7 +61,7 @@ def test_what_pip_installed_is_compiled(tmp_path: Path) -> None:
     [packages] = (tmp_path / "venv" / "lib").glob("*/site-packages")
     pip = f"import pathlib, sys; pathlib.Path({str(packages)!r}, 'example.py').touch()"
     (tmp_path / "pip.py").write_text(f"{pip}; sys.exit('--no-compile' not in sys.argv)")
-    command = [tmp_path / "venv" / "bin" / "python", TOOL, "collector", "about 360 MB"]
+    command = [str(tmp_path / "venv" / "bin" / "python"), str(TOOL), "collector", "about 360 MB"]
     subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, check=True)
     assert len(list(packages.glob("__pycache__/example.*.pyc"))) == 1
 

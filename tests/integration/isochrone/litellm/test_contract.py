@@ -182,6 +182,7 @@ def test_litellm_judges_the_streams(consumer: Consumer, tables: Tables) -> None:
     line is, and LiteLLM fails on it; that and an error in place of the first token end a request without failover, and
     the deployment does not rest.
     """
+    assert isinstance(consumer, Proxy)
     tables.publish("sim/comments", "sim/none")
     first_is(consumer, "sim/comments", stream=True)
     assert served(lambda: consumer.ask(stream=True), 5) == {"sim/comments": 5}
