@@ -184,8 +184,8 @@ _EXPLANATIONS = {
     Outcome.CONNECT_FAILED: "No connection; check the address, the host name and the certificate.",
     Outcome.TIMED_OUT: "The timeout was reached; increase --timeout if the model needs longer.",
     Outcome.STALLED: "The stream stalled in the middle of the answer.",
-    Outcome.TRUNCATED: "The stream ended before its terminal marker.",
-    Outcome.GARBLED: "The response is not a stream of this dialect; check --base-url (it usually ends in /v1).",
+    Outcome.TRUNCATED: "The answer is incomplete: the stream ended without the event that ends one, such as [DONE].",
+    Outcome.GARBLED: "No stream of this dialect; check --dialect and --base-url (which usually ends in /v1).",
     Outcome.STREAM_ERROR: "The provider reported an error inside the stream; see its message above.",
     Outcome.FILTERED: "A content filter of the provider ended or refused the answer; another prompt may pass.",
     Outcome.EMPTY: "The stream was complete, but had no token.",
@@ -202,7 +202,7 @@ _FLAGS = {
 }
 _UNCOUNTED = "no tok/s: the provider does not count the tokens of the visible text apart from hidden reasoning"
 _TOO_SHORT = "no tok/s: the answer has no token after its first chunk"
-_UNKNOWN_FRAMES = "frames unknown: the stream had {} frames that are neither content nor metadata of this dialect"
+_UNKNOWN_FRAMES = "frames that are neither content nor metadata of this dialect: {}"
 # The ends of the errors that suggest another scheme.
 _OTHER_SCHEME = ("try http://", "try https://")
 _WRONG_SCHEME = "The scheme of --base-url may not fit the port; see the outcome above."

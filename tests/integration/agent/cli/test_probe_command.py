@@ -49,7 +49,7 @@ def test_json_has_every_field(fault_simulator: Simulator) -> None:
         ("fault-404", "usually ends in /v1"),
         ("fault-html", "usually ends in /v1"),
         ("fault-silence", "increase --timeout"),
-        ("fault-cut", "ended before its terminal marker"),
+        ("fault-cut", "answer is incomplete"),
     ],
 )
 def test_each_failure_has_a_sentence(fault_simulator: Simulator, model: str, words: str) -> None:

@@ -29,12 +29,12 @@ CLOSED = replace(UNTOLD, outcome=Outcome.TRUNCATED, http_status=None, error="the
     ("sample", "words", "misleading"),
     [
         (UNTOLD, "increase --max-tokens, or set a lower --effort", "--base-url"),
-        (GARBLED, "check --base-url", "--max-tokens"),
+        (GARBLED, "check --dialect and --base-url", "--max-tokens"),
         (MISSING, "--base-url usually ends in /v1", "its message above"),
         (REFUSED, "its message above", "/v1"),
         (SPEECHLESS, "an error without a message", "above"),
-        (CLOSED, "if the port speaks TLS, use https://", "terminal marker"),
-        (replace(CLOSED, tls_us=5), "before its terminal marker", "https://"),
+        (CLOSED, "if the port speaks TLS, use https://", "incomplete"),
+        (replace(CLOSED, tls_us=5), "answer is incomplete", "https://"),
         (replace(CLOSED, error=f"TLS: {SPEAKS_HTTP}"), "scheme of --base-url may not fit", "certificate"),
         (replace(GARBLED, error=SPEAKS_TLS), "scheme of --base-url may not fit", "/v1"),
     ],
@@ -112,7 +112,7 @@ def test_a_missing_speed_has_a_reason(fields: dict[str, Any], reason: str | None
 
 def test_unknown_frames_are_counted() -> None:
     """Frames that are neither content nor metadata are in the summary."""
-    assert any("had 3 frames" in line for line in probe_report.summary([replace(FINE, frames_unknown=3)]))
+    assert any("this dialect: 3" in line for line in probe_report.summary([replace(FINE, frames_unknown=3)]))
 
 
 FLAGGED = replace(FINE, quality=Quality.LAGGED | Quality.BUFFERED, e2e_us=6_743_000, dns_us=12_300, rtt_us=250)
