@@ -22,7 +22,7 @@ UNFRAMED_BYTES = 8 << 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A comment has an empty name.
 _IGNORED = (b"", b"id", b"retry")
-_FIELDS = (b"data", b"event", b"error", b"id", b"retry")
+FIELDS = (b"data", b"event", b"error", b"id", b"retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SseDecoder:
         """Return the events that the end of the stream completes."""
         line, self._line, self._line_size = b"".join(self._line), [], 0
         # What is left of a field is no line without one.
-        is_cut = any(field.startswith(line) for field in _FIELDS)
+        is_cut = any(field.startswith(line) for field in FIELDS)
         return [event for last in (b"" if is_cut else line, b"") if (event := self._take(last))]
 
     def receive(self, data: bytes) -> list[Event]:

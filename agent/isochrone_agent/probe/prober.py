@@ -41,7 +41,7 @@ from isochrone_common.dialects.failures import error_sentence, omission_hint, st
 from isochrone_common.dialects.providers import quirks_of
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Sent, Signal
-from isochrone_common.sse import SseOverflow
+from isochrone_common.sse import FIELDS, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, TlsFiles
 from isochrone_wire.text import shortened
 
@@ -71,7 +71,7 @@ _COMPRESSIONS = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"}
 _HTTP2_SETTINGS = re.compile(rb"\0.{2}\x04.\0{4}", re.DOTALL)
 _LIBRARY_TERMS = re.compile(r": bytearray\(.*|.*(event|state|status_code).*", re.DOTALL)
 # The fields of events, and comments: with them a body is a stream, whatever its media type.
-_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_EVENT_STARTS = tuple(field + b":" for field in (*FIELDS, b""))
 _NO_CONTENT = (204, 205)
 _GZIP_OR_ZLIB = 47
 # Bad Request and Unprocessable Content: a field may be at fault.
@@ -338,7 +338,7 @@ class StreamingRequest:
         finally:
             if not first:
                 self._fail(refusal)
-        return _prepended(first, reads), None if first.lstrip().startswith(_EVENT_FIELDS) else refusal
+        return _prepended(first, reads), None if first.lstrip().startswith(_EVENT_STARTS) else refusal
 
     async def _read_refusal(
         self, refusal: Failed, reads: Reads, deadline: asyncio.Timeout, omissible: tuple[str, ...]

@@ -423,6 +423,13 @@ async def test_an_answer_of_another_kind_is_named(answer: bytes, outcome: Outcom
     assert (sample.outcome, sample.error) == (outcome, error)
 
 
+async def test_an_error_in_a_field_of_its_own_is_read_under_any_media_type() -> None:
+    """The line `error: {…}` of llama.cpp is an event, so its code is understood, and its notation is not shown."""
+    head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n"
+    sample = await probe(saying(head + b'error: {"code":429,"message":"slow down"}\n\n'))
+    assert (sample.outcome, sample.error) == (Outcome.THROTTLED, "error inside the stream: slow down")
+
+
 @pytest.mark.parametrize("media_type", [b"application/json", b"text/html; charset=utf-8"])
 async def test_events_under_another_media_type_are_a_stream(media_type: bytes) -> None:
     """What begins as events is read as events."""
