@@ -87,7 +87,7 @@ def tls_context(
         with _loading(ca_file, "the authorities need a file of PEM certificates"):
             context.load_verify_locations(cafile=ca_file)
     if certificate is not None:
-        with _loading(certificate, "a client certificate needs a file of PEM, and its key without a password"):
+        with _loading(certificate, "a client certificate and its key are PEM, in one file or two, without a password"):
             context.load_cert_chain(certificate, key, password="")  # or OpenSSL asks on the terminal
     return context
 
@@ -96,7 +96,11 @@ def tls_context(
 def _loading(file: Path, hint: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ssl.SSLError) as error:
+    except ssl.SSLError as error:
+        # Where OpenSSL has no name for the fault, Python states a line of its own source.
+        problem = (error.reason or "incomplete, damaged or encrypted").lower().replace("_", " ")
+        raise SettingsError(f"cannot load {shortened(str(file))}: {problem}", hint=hint) from error
+    except OSError as error:
         raise SettingsError(f"cannot load {shortened(str(file))}: {error.strerror or error}", hint=hint) from error
 
 
