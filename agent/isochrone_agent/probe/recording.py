@@ -17,6 +17,7 @@ from isochrone_common.dialects import DIALECTS
 from isochrone_common.dialects.failures import stated_failure, tidy, unframed_failure
 from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Opened, Sent
+from isochrone_common.sse import FIELDS
 from isochrone_wire.model import Outcome, Sample, Target
 
 NS_PER_MS = 1_000_000
@@ -33,7 +34,7 @@ _CONTENT = {"choices", "candidates", "content", "delta", "output", "item", "inpu
 _LONGEST_WORD = 64
 # What the prober appends to a refusal that names an optional field of its request.
 _HINT = re.compile(r" \(try --omit [^)]*\)$")
-_FIELD = re.compile(r"(?m)^(data|event|id|retry|error)?:")
+_FIELD = re.compile(rb"(?m)^(%b)?:" % b"|".join(FIELDS))
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
@@ -83,16 +84,12 @@ class _Redaction:
         """Return an event, or other text of a response, without its texts."""
         text = data.decode(errors="replace")
         name = next((line[6:].strip() for line in text.splitlines() if line.startswith("event:")), "")
-        if (
-            not text.lstrip().startswith("{")
-            and not re.search(r"(?m)^(data|event|id|retry|error)?:", text)
-            and (unframed_failure(data) or tidy(text) in self._refusal)
-        ):
-            return self.error(text) or ""
-        if not text.lstrip().startswith("{"):
-            return "".join(self._line(line, name) for line in re.split(r"(\r\n|\n|\r)", text))
         body = text.strip()
-        return text.replace(body, self._payload(body, name))
+        if body.startswith("{"):
+            return text.replace(body, self._payload(body, name))
+        if not _FIELD.search(data) and (unframed_failure(data) or tidy(text) in self._refusal):
+            return self.error(text) or ""
+        return "".join(self._line(line, name) for line in re.split(r"(\r\n|\n|\r)", text))
 
     def error(self, text: str | None) -> str | None:
         """Return the message of an error without secrets, and without what it quotes of the prompt."""
@@ -105,9 +102,9 @@ class _Redaction:
         if field in ("data", "error") and colon:
             space = value[: len(value) - len(value.lstrip())]
             return f"{field}:{space}{self._payload(value.strip(), name or field.replace('data', ''))}"
-        return (
-            line if field in ("event", "retry") else f"{field if field == 'id' else _mask(field)}{colon}{_mask(value)}"
-        )
+        if field in ("event", "retry"):
+            return line
+        return f"{field if field == 'id' else _mask(field)}{colon}{_mask(value)}"
 
     def _payload(self, payload: str, name: str) -> str:
         try:

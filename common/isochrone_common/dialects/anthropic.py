@@ -55,7 +55,7 @@ class Anthropic(Dialect):
             return [*self._usage(message.get("usage"), output=True), *finish(reason)]
         if kind == "message_stop":
             return [Finished("message_stop", final=True)]
-        return [] if kind in ("ping", "content_block_stop") else None
+        return [] if kind == "content_block_stop" else None
 
     @staticmethod
     def _block_start(block: dict[str, Any]) -> list[Signal]:

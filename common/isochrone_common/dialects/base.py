@@ -24,7 +24,7 @@ from isochrone_wire.text import endpoint_url
 from isochrone_wire.workloads import OPTIONAL_FIELDS, omissible
 
 NONCE_CHARS = 12
-_DONE = b"[DONE]"
+_DONE = DONE.reason.encode()
 # The names of frames without content: the type of an event or of its object, or a frame of nothing else.
 _KEEP_ALIVE = ("ping", "keepalive", "keep-alive", "keep_alive", "heartbeat")
 _DEFAULT_EVENT = ("", "message")

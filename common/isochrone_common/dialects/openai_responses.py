@@ -68,7 +68,7 @@ class OpenAIResponses(Dialect):
             texts = [one for one in response.get("output") or () if fields_of(one).get("type") == "message"]
             whole = answer(text_of(texts), is_whole=True)
             return [*whole, *self._usage(response.get("usage")), *finish(reason or kind, final=True)]
-        return [] if kind.startswith("response.") or kind in ("ping", "keepalive") else None
+        return [] if kind.startswith("response.") else None
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
