@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isochrone.routing.documents import TableError, read_entry, read_table
-from isochrone_common.files import expand_home, replace_file
+from isochrone_common.files import replace_file
 from isochrone_wire.json_format import fields_to_json
 from isochrone_wire.routes import RouteEntry, RouteTable
 
@@ -26,7 +26,7 @@ class KeptTables:
 def path_of(folder: Path, url: str, region: str) -> Path:
     """The file for a collector and a region."""
     digest = hashlib.sha256(f"{url}\n{region}".encode()).hexdigest()[:16]
-    return expand_home(folder) / f"tables-{digest}.json"
+    return folder.expanduser() / f"tables-{digest}.json"
 
 
 def load(path: Path) -> KeptTables:
