@@ -43,7 +43,7 @@ from isochrone_common.dialects.reader import ResponseReader
 from isochrone_common.dialects.signals import Failed, Sent, Signal
 from isochrone_common.sse import FIELDS, SseOverflow
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, TlsFiles
-from isochrone_wire.text import shortened
+from isochrone_wire.text import secret_problem, shortened
 
 log = logging.getLogger(__name__)
 
@@ -488,6 +488,7 @@ def _refusal(status: int, headers: Mapping[str, str]) -> Failed | None:
         return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}{unread}")
     if not 200 <= status < 300 or status in _NO_CONTENT:  # noqa: PLR2004  # the class of success
         place = _USERINFO.sub("//", headers.get("location", ""))
+        place = place.partition("?")[0] if secret_problem(place) else place
         moved = f", moved to {place}" if place else ""
         return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}{moved}{unread}")
     if is_compressed:

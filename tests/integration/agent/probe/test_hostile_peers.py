@@ -409,13 +409,24 @@ REFUSED = b"HTTP/1.1 403 No\r\nconnection: close\r\n"
         (b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", Outcome.HTTP_ERROR, "HTTP 204"),
         (REFUSED + b"\r\n" + gzip.compress(b'{"error":"boom"}', mtime=0), Outcome.HTTP_ERROR, "HTTP 403: boom"),
         (REFUSED + b"location: https://u:p@h/x\r\n\r\n", Outcome.HTTP_ERROR, "HTTP 403, moved to https://h/x"),
+        (REFUSED + b"location: https://h/x?Key=s\r\n\r\n", Outcome.HTTP_ERROR, "HTTP 403, moved to https://h/x"),
         (
             STREAM_HEAD + gzip.compress(b"data: {}", mtime=0),
             Outcome.GARBLED,
             "the response contains no event of a stream: it is compressed (gzip)",
         ),
     ],
-    ids=["ssh", "http2", "bad-header", "upgrade", "no-content", "compressed-refusal", "password", "compressed-stream"],
+    ids=[
+        "ssh",
+        "http2",
+        "bad-header",
+        "upgrade",
+        "no-content",
+        "compressed-refusal",
+        "password",
+        "key",
+        "compressed-stream",
+    ],
 )
 async def test_an_answer_of_another_kind_is_named(answer: bytes, outcome: Outcome, error: str) -> None:
     """No bytes, states or passwords are shown, and each reason is one that a user can act on."""
