@@ -62,13 +62,13 @@ def check_command(*, settings_file: Path | None, output: str, **values: Any) -> 
     Takes the options of `run`, sends no request to a provider and changes nothing.
     """
     settings = load_settings(settings_file, values)
-    collector, plan = asyncio.run(health_checks.check_collector(settings))
+    source, plan = asyncio.run(health_checks.check_plan_source(settings))
     results = [
         health_checks.check_receive_timestamps(),
         health_checks.check_clock(),
         health_checks.check_spool(settings),
         health_checks.check_credentials(settings, plan),
-        collector,
+        source,
         health_checks.check_policy(settings, plan),
     ]
     rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
@@ -99,19 +99,21 @@ async def _run_checks(settings: Settings) -> list[CheckResult]:
     """Return the result of every check; each check may rely on those before it."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     python = ".".join(map(str, sys.version_info[:3]))
-    collector, plan = await health_checks.check_collector(settings)
+    source, plan = await health_checks.check_plan_source(settings)
+    joined = []
+    if settings.plan is None:
+        certificate = await asyncio.to_thread(health_checks.check_certificate, settings)
+        joined = [health_checks.check_identity(settings), certificate]
     results = [
         ok("software", f"isochrone {__version__}, Python {python}, {libraries}"),
         *health_checks.check_folder(settings),
         health_checks.check_receive_timestamps(),
         health_checks.judge_clock(health_checks.kernel_clock()),
-        collector,
+        *joined,
+        source,
     ]
-    if settings.plan is None:
-        certificate = await asyncio.to_thread(health_checks.check_certificate, settings)
-        results[-1:-1] = [health_checks.check_identity(settings), certificate]
     if plan is None:
-        hint = f"see the check `{collector.check}`"
+        hint = f"see the check `{source.check}`"
         return [*results, warn("plan", "not available, so keys and names were not checked", hint)]
     checks = (health_checks.check_runnable, health_checks.check_policy, health_checks.check_keys)
     return [*results, *(check(settings, plan) for check in checks), await health_checks.check_names(settings, plan)]

@@ -238,8 +238,8 @@ def kernel_clock() -> KernelClock | None:
     return KernelClock(synchronised=synchronised, max_error_us=timex.maxerror)
 
 
-async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]:
-    """Check that the collector answers, and return its plan; that of the plan file for an agent without a collector."""
+async def check_plan_source(settings: Settings) -> tuple[CheckResult, Plan | None]:
+    """Check that the collector answers or, for an agent without one, that the plan file is valid; return the plan."""
     if settings.plan is not None:
         try:
             own = read_plan(settings.plan, 1)
