@@ -62,7 +62,7 @@ _IF_HTTP = "if it speaks plain HTTP, try http://"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 # OpenSSL's names of the alerts that a server sends, or its texts, which Python's errors have where it has no name.
 _ALERT = re.compile(r"(?:\[SSL\] )?(?:SSLV3|TLSV1|TLSV13)[_ ](?:ALERT[_ ])?([\w ]+?)(?: \(_ssl.*)?", re.IGNORECASE)
-# What to try about a reason of TLS.
+# Hints for the reasons of TLS errors.
 _TLS_HINTS = (
     (re.compile("self.signed|local issuer"), "trust its authority by --ca-file, or tls: {ca} in the plan"),
     (

@@ -35,7 +35,7 @@ ERROR_EVENT = b"error"
 # The first are those of an error that nothing else marks as one.
 _BARE_TEXTS = ("message", "msg", "detail", "details", "error_msg", "error_message", "errorMessage", "Message")
 _TEXTS = (*_BARE_TEXTS, "error_description", "status_msg", "title", "text", "faultstring", "reason")
-# Where else the text of a refusal may be.
+# Further fields that may contain the text of a refusal.
 _PLACES = (*_TEXTS, "error", "errors", "data", "result")
 _CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "Code")
 _KINDS = (*_CODES, "type", "status", "error_type", "__type")
@@ -256,7 +256,7 @@ def _kind_of(stated: Mapping[str, object]) -> str:
 
 
 def unframed_failure(body: bytes) -> Failed | None:
-    """Judge text that is no event of a stream like the body of an error; `None` if it states none (yet)."""
+    """Judge text outside of events as the body of an error; `None` if it states no error yet."""
     if failure := _failure_in(body, *body.splitlines()[:_MAX_LINES]):
         return failure
     text = error_text(body)
@@ -347,7 +347,7 @@ def _retry_info_us(error: object) -> int | None:
 def finish(reason: object, *, final: bool = False, error: object = None, detail: object = None) -> list[Signal]:
     """Return the signal of a finish reason: some are failures of the provider, with its error, some of its filter.
 
-    `detail` is a text of the provider that explains the reason, and none of its own.
+    `detail` is the provider's explanation of a reason; by itself it is no reason.
     """
     text = tidy(str(reason or ""))
     word = _SEPARATORS.sub("", text.lower())
