@@ -60,7 +60,7 @@ class TokenSource(StrEnum):
 
 
 class Overlap(StrEnum):
-    """The policy for a round that starts while the target's previous probe is in flight."""
+    """The policy for a round that starts while the target's previous probe is in flight, and is not overdue."""
 
     SKIP = "skip"
     ALLOW = "allow"

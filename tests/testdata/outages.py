@@ -34,10 +34,10 @@ TTFT_US = 300_000
 CONNECT_US = 40_000
 
 
-def in_outage(at: int) -> bool:
-    """Return whether an instant is in an outage: 100 s in every 600 s, at another place in each."""
+def in_outage(at: int, outage_us: int = OUTAGE_US) -> bool:
+    """Return whether an instant is in an outage: one of `outage_us` in every 600 s, at another place in each."""
     cycle, place_us = divmod(at, CYCLE_US)
-    return 0 <= place_us - cycle * _GOLDEN % 1 * (CYCLE_US - OUTAGE_US) < OUTAGE_US
+    return 0 <= place_us - cycle * _GOLDEN % 1 * (CYCLE_US - outage_us) < outage_us
 
 
 class _SimulatedTime(asyncio.SelectorEventLoop):
@@ -107,7 +107,9 @@ class _Memory:
         self.samples.append(sample)
 
 
-def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Hangs) -> list[Sample]:
+def record(
+    targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Hangs, concurrency: int = 100
+) -> list[Sample]:
     """Return the samples of one agent that runs from one instant until another, in the order of their rounds."""
     spool = _Memory()
 
@@ -118,7 +120,7 @@ def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Han
             return from_at + round(loop.time() * SECOND_US)
 
         provider = _Provider(vantage="simulated", tls=system_trust(), hangs=hangs, clock=clock)
-        rounds = ProbeScheduler(provider, cast(AsyncSpool, spool), Keyring(), concurrency=100, clock=clock)
+        rounds = ProbeScheduler(provider, cast(AsyncSpool, spool), Keyring(), concurrency=concurrency, clock=clock)
         rounds.apply_plan(Plan(version=1, baseline="us", targets=tuple(targets)))
         running = asyncio.create_task(rounds.run())
         await asyncio.sleep((until_at - from_at) / SECOND_US)

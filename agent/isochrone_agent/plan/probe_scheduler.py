@@ -7,20 +7,23 @@ The laws:
    gathers the facts before, and acts afterwards.
 3. The maximum cost of a round is in the spool before its request is sent, and its samples correct it (`SpendGuard`).
 
-With `overlap: skip`, a hanging probe keeps the following rounds from starting. If these did not count, an outage would
-be one failure per timeout instead of one per round. The laws of these rounds:
+With `overlap: skip`, a probe in flight keeps the following rounds from starting. In an outage these rounds count too,
+as otherwise it would be one failure per timeout instead of one per round. Their laws:
 
-1. A probe hung if it failed without a first token. A round behind such a probe is blocked: it counts as a timeout at
-   the time that the probe had waited when the round began, because a request sent then would have met the same outage.
-2. The outage ended at an unknown instant before the next probe. If that one hung too, or answered only after its
+1. An overdue probe (`_TargetState.is_overdue`) keeps no round from starting: only a request shows whether the outage
+   lasts. Rounds wait for it all the same if half of the agent's slots are taken, or if the target probes in bursts.
+2. A probe hung if it failed without a first token. A round that waited for such a probe is blocked: it counts as a
+   timeout at the time that the probe had waited when the round began, because a request sent then would have met the
+   same outage.
+3. The outage ended at an unknown instant before the next probe. If that one hung too, or answered only after its
    interval, all rounds between are blocked. If it answered, the rounds in the first half of the time between are; only
    those in the first quarter if the probe before the one that hung was answered, because a single request that is lost
    looks the same as a short outage. Where a round begins near that bound, its number decides, pseudo-randomly.
-3. A round behind a probe that was answered, however late, is not blocked: the probe's own value says more than the
+4. A round behind a probe that was answered, however late, is not blocked: the probe's own value says more than the
    time waited until then. It stays skipped, without a value.
-4. The last round behind a probe that hung is probed late, when that probe has ended: otherwise the next probe, and with
+5. The last round behind a probe that hung is probed late, when that probe has ended: otherwise the next probe, and with
    it the end of an outage, would be up to an interval later.
-5. Without a next probe (the agent stops, the target is paused) there is no result, and the rounds stay skipped.
+6. Without a next probe (the agent stops, the target is paused) there is no result, and the rounds stay skipped.
 
 The laws of a wait that the provider asks for (`retry-after`):
 
@@ -61,6 +64,12 @@ _ANSWERED = (Outcome.OK, Outcome.THROTTLED)
 _SINGLE_SHARE, _REPEATED_SHARE = 0.25, 0.5
 # The multiples of the golden ratio are spread evenly, also those of rounds that are regularly spaced.
 _GOLDEN = 0.618034
+# A probe in flight for longer than this multiple of the longest recent answer is overdue.
+_OVERDUE_FACTOR = 2
+# What remains of a long answer as the longest recent one, per later answer.
+_ANSWER_DECAY = 0.9
+# The most overdue probes of a target in flight; they divide the limit of the first token evenly.
+_MAX_OVERDUE = 8
 
 
 def waited_us(due: ScheduledRound, *, before: Samples, after: Samples, repeated: bool) -> int | None:
@@ -100,7 +109,14 @@ class InFlightProbe:
         self._patience_us = 2 * target.every_us + target.workload.timeouts.total_us
         self._samples: asyncio.Future[Samples] = loop.create_future()
         self._next: asyncio.Future[Samples] = loop.create_future()
-        self._repeated = previous is not None and previous.has_hung
+        self._begun_seconds = loop.time()
+        self._previous = previous
+        self._repeated = False
+
+    @property
+    def in_flight_us(self) -> float | None:
+        """The time since the probe began, in microseconds; `None` once it has ended."""
+        return None if self._samples.done() else (self._samples.get_loop().time() - self._begun_seconds) * SECOND_US
 
     @property
     def has_hung(self) -> bool:
@@ -110,6 +126,8 @@ class InFlightProbe:
     def end(self, samples: Samples) -> None:
         """Record the samples of this probe; none if it was not sent."""
         self._samples.set_result(samples)
+        # Without the reference no chain of all probes remains.
+        self._repeated, self._previous = self._previous is not None and self._previous.has_hung, None
 
     def followed_by(self, samples: Samples) -> None:
         """Record the samples of the next probe, if there is one. Later calls have no effect."""
@@ -253,11 +271,13 @@ MAX_WAIT_US = HOUR_US
 class _TargetState:
     """The state of a target across its rounds. The ends of waits are monotonic: no step prolongs them.
 
-    `failure`: the sample that asked to wait until `failed_until_ns`; `held`: the rounds in a row blocked since.
+    `longest_us`: the longest answer, less a tenth per later one, `None` before the first; `failure`: the sample that
+    asked to wait until `failed_until_ns`; `held`: the rounds in a row blocked since.
     """
 
     in_flight: int = 0
     latest: InFlightProbe | None = None
+    longest_us: float | None = None
     begun_at: int | None = None
     throttled_until_ns: int = 0
     failed_until_ns: int = 0
@@ -276,6 +296,21 @@ class _TargetState:
         """The failure that a round counts as, in a wait; `None` if there is none, or it is probed all the same."""
         is_held = self.held < _HELD_ROUNDS and time.monotonic_ns() < self.failed_until_ns
         return self.failure if is_held else None
+
+    def is_overdue(self, *, spacing_us: float) -> bool:
+        """Return whether the probes in flight keep no round from starting: the latest takes unusually long, and began
+        at least `spacing_us` ago, or it has ended before the others.
+        """
+        if self.latest is None or self.longest_us is None:
+            return False
+        in_flight_us = self.latest.in_flight_us
+        return in_flight_us is None or in_flight_us > max(spacing_us, _OVERDUE_FACTOR * self.longest_us)
+
+    def note_answer(self, samples: Samples) -> None:
+        """Keep `longest_us` current."""
+        answers = [sample.e2e_us or 0 for sample in samples if sample.outcome is Outcome.OK]
+        if answers:
+            self.longest_us = max(*answers, _ANSWER_DECAY * (self.longest_us or 0))
 
     def wait(self, samples: Samples) -> None:
         """Wait as long as the answers of a probe asked for."""
@@ -479,10 +514,20 @@ class ProbeScheduler:
         return Readiness(
             target=target,
             refusal=self._policy.refusal(target) if self._policy else None,
-            is_in_flight=state.in_flight > 0,
+            is_in_flight=state.in_flight > 0 and not self._may_overlap(target, state),
             is_throttled=state.throttled_until_ns > time.monotonic_ns(),
             over_budget=self._spend.refusal(target),
             failure=state.held_by,
+        )
+
+    def _may_overlap(self, target: Target, state: _TargetState) -> bool:
+        """Return whether a round may start beside overdue probes of its target."""
+        most = self._slots.size / 2
+        spacing_us = target.workload.timeouts.first_token_us / min(_MAX_OVERDUE, most)
+        return (
+            target.workload.concurrency == 1
+            and state.is_overdue(spacing_us=spacing_us)
+            and sum(one.in_flight for one in self._states.values()) < most
         )
 
     async def _overlapping(self, due: ScheduledRound, state: _TargetState, sample: Sample) -> list[Sample]:
@@ -522,6 +567,7 @@ class ProbeScheduler:
             if previous is not None:
                 previous.followed_by(sent)
         self._note_refusal(target, samples)
+        state.note_answer(samples)
         state.wait(samples)
         return samples
 

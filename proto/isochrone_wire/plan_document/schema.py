@@ -453,7 +453,9 @@ class DocumentShape(Shape):
     s.
     """
     overlap: OverlapName = Overlap.SKIP
-    """Whether a round starts while the previous probe is in flight."""
+    """Whether a round starts while the previous probe is in flight. With `skip` it still does if that probe takes twice
+    as long as the longest recent answer: it may hang, and only a request shows whether the target answers.
+    """
     spread: Spread = 0
     """As in a provider."""
     paused: bool = False
