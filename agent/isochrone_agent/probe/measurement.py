@@ -11,8 +11,9 @@ The laws:
 3. `sample()` is total: it may be called at any time, and the outcome follows from the progress of the stream.
 4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else ends the TTFT.
 5. A chunk is not a token. Token counts come from the provider, or are an estimate labelled as such.
-6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
-   `buffered`, if the chunks did not arrive one by one, or too fast for the timestamps (`speed_is_defined`).
+6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). If chunks arrive in groups of several
+   tokens, the groups take the place of the chunks, and the last one is left out (`_timed`). Speed is undefined, and the
+   sample flagged `buffered`, if there are too few arrivals, or too fast ones for the timestamps (`speed_is_defined`).
 7. If reasoning is only summarised, its tokens are in no chunk: speed is the tokens of the answer over the chunks of the
    answer, and undefined if the provider does not count the reasoning separately.
 
@@ -54,6 +55,10 @@ MIN_RESOLUTIONS_FOR_SPEED = 20
 FASTEST_TOKEN_NS = 50_000
 SHORT_SPAN_NS = 50_000_000
 MAX_CHUNKS_PER_ARRIVAL = 8
+ARRIVAL_GAP_NS = 1_000_000
+MIN_GROUPS_FOR_SPEED = 5
+# With more tokens per arrival on average, arrivals have several; one token may be an end mark without a chunk.
+GROUPED_TOKENS = 1.25
 # The kernel's timestamps are exact to microseconds, but network cards deliver segments in groups.
 KERNEL_RESOLUTION_NS = 250_000
 USER_RESOLUTION_NS = 1_000_000
@@ -71,27 +76,52 @@ class ReasoningVisibility(Enum):
 
 @dataclass(slots=True)
 class ChunkSeries:
-    """The chunks of one kind: times in ns, the number of different times, characters, and those of the first time."""
+    """The chunks of one kind: times in ns, and characters.
+
+    Chunks that were released together may arrive in several reads. So those at most 1 ms apart, and a quarter of the
+    mean gap, are one arrival.
+    """
 
     at_ns: "array[int]" = field(default_factory=lambda: array("q"))
-    arrivals: int = 0
+    chars_each: "array[int]" = field(default_factory=lambda: array("q"))
     chars: int = 0
-    first_chunks: int = 0
-    first_chars: int = 0
 
     def add(self, chars: int, at_ns: int) -> None:
         """Add a chunk, not earlier than the one before."""
-        self.arrivals += not self.at_ns or at_ns > self.at_ns[-1]
-        if self.arrivals == 1:
-            self.first_chunks += 1
-            self.first_chars += chars
-        self.chars += chars
         self.at_ns.append(at_ns)
+        self.chars_each.append(chars)
+        self.chars += chars
 
     @property
     def span_ns(self) -> int:
         """The time from the first to the last chunk, 0 without chunks."""
         return self.at_ns[-1] - self.at_ns[0] if self.at_ns else 0
+
+    @property
+    def ends(self) -> list[int]:
+        """The number of chunks until the end of each arrival."""
+        count = len(self.at_ns)
+        apart_ns = min(ARRIVAL_GAP_NS, self.span_ns / (4 * max(count - 1, 1)))
+        gaps = enumerate(pairwise(self.at_ns), start=1)
+        return [*(nth for nth, (before, after) in gaps if after - before > apart_ns), *((count,) if count else ())]
+
+    @property
+    def arrivals(self) -> int:
+        """The number of arrivals."""
+        return len(self.ends)
+
+    @property
+    def first_chunks(self) -> int:
+        """The number of chunks of the first arrival."""
+        return self.ends[0] if self.at_ns else 0
+
+    def tokens_in(self, chunks: slice, *, streamed: int) -> float:
+        """Return how many of the `streamed` tokens some chunks have: one each, if there are as many chunks, or else by
+        their share of the characters.
+        """
+        if streamed == len(self.at_ns):
+            return len(self.at_ns[chunks])
+        return streamed * sum(self.chars_each[chunks]) / max(self.chars, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +176,21 @@ def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | 
     if streamed is None or not chunks:
         return None
     first = speed_chunks.first_chunks
-    # This share is exact with one token per chunk.
-    exact = streamed == chunks
-    share = first if exact else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
+    share = max(1, round(speed_chunks.tokens_in(slice(first), streamed=streamed)))
     return min(stated if stated and first == 1 < chunks else share, streamed)
+
+
+def _timed(chunks: ChunkSeries, tokens: Tokens) -> tuple[float, int]:
+    """Return the tokens after the first arrival, and the time in ns in which they arrived. If arrivals have several
+    tokens, the last one is left out: what a timer releases at the end waited for it with fewer tokens than the others.
+    """
+    streamed, ends = tokens.streamed or 0, chunks.ends
+    is_grouped = streamed - 1 > GROUPED_TOKENS * len(ends)
+    if len(ends) < (MIN_GROUPS_FOR_SPEED if is_grouped else MIN_ARRIVALS_FOR_SPEED):
+        return 0, 0
+    first, last = ends[0], ends[-2 if is_grouped else -1]
+    left_out = chunks.tokens_in(slice(last, None), streamed=streamed)
+    return streamed - (tokens.first_chunk or 0) - left_out, chunks.at_ns[last - 1] - chunks.at_ns[first - 1]
 
 
 def speed_is_defined(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> bool:
@@ -158,27 +199,28 @@ def speed_is_defined(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int)
     A fixed minimum of the duration would exclude the short answers of fast models, and make these look slower than they
     are. The laws:
 
-    1. They arrived at three instants or more. What arrived with the first chunk counts as part of it.
-    2. The time between first and last arrival is at least 20 times the resolution of the timestamps, so that the error
-       of a speed is a few per cent, and the bias of 1/time some tenths of a per cent.
+    1. There are at least three arrivals, five if they have several tokens each: of fewer a large part is left out, and
+       where the timer begins decides. What arrived with the first chunk counts as part of it.
+    2. The time from the first arrival to the last that counts is at least 20 times the resolution of the timestamps, so
+       that the error of a speed is a few per cent, and the bias of 1/time some tenths of a per cent.
     3. It is at least 50 us per token after the first arrival: no model generates 20 000 tokens per second, but a proxy
        that buffers releases more.
     4. Within less than 50 ms, there are at most eight chunks per arrival. A buffered answer arrives in a few large
        pieces, a round trip apart.
     """
-    rest = (tokens.streamed or 0) - (tokens.first_chunk or 0)
-    long_enough = chunks.span_ns >= max(MIN_RESOLUTIONS_FOR_SPEED * resolution_ns, rest * FASTEST_TOKEN_NS)
+    rest, span_ns = _timed(chunks, tokens)
+    long_enough = span_ns >= max(MIN_RESOLUTIONS_FOR_SPEED * resolution_ns, rest * FASTEST_TOKEN_NS)
     crowded = chunks.span_ns < SHORT_SPAN_NS and len(chunks.at_ns) > MAX_CHUNKS_PER_ARRIVAL * chunks.arrivals
-    return chunks.arrivals >= MIN_ARRIVALS_FOR_SPEED and long_enough and not crowded
+    return long_enough and not crowded
 
 
 def tokens_per_second(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> float | None:
     """The output speed as Artificial Analysis defines it, after the first chunk; `None` if undefined."""
     if tokens.streamed is None or tokens.first_chunk is None:
         return None
-    rest = tokens.streamed - tokens.first_chunk
+    rest, span_ns = _timed(chunks, tokens)
     is_defined = rest > 0 and speed_is_defined(chunks, tokens, resolution_ns=resolution_ns)
-    return rest / (chunks.span_ns / 1e9) if is_defined else None
+    return rest / (span_ns / 1e9) if is_defined else None
 
 
 def time_resolution_ns(*, kernel: bool, loop_lag_us: int | None) -> int:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from bench.result import at_least, at_most, conclude
-from bench.truth import decisions, intervals, outages, region_shock, routing, shared_stalls, verdicts
+from bench.truth import decisions, intervals, outages, region_shock, routing, shared_stalls, speed, verdicts
 from bench.truth.intervals import CASES_WITHOUT_WEEK, Coverage
 
 SEED = 20261122
@@ -24,6 +24,7 @@ GOALS = {
     "power_pct": at_least(80),
     "wrong_yes_pct": at_most(5),
     "outage_error_points": at_most(1.5),
+    "flush_speed_bias_pct": at_most(3),
     "race_p99_error_pct": at_most(10),
     "hedged_common_stalls": at_most(0),
     "region_shock_coverage": at_least(0.9),
@@ -41,6 +42,8 @@ def main() -> int:
     _print('"yes" although the true p95 is 5 % over the limit, in per cent', wrong)
     errors = outages.error_points()
     _print("error of the reported share of an outage, in points", errors)
+    bias = speed.flush_speed_bias_pct(seed)
+    _print("mean error of the speed under timers that release tokens, in per cent", bias)
     stalls = shared_stalls.figures(seed)
     _print("stalls that members of a route share", stalls)
     shock = region_shock.region_shock(seed)
@@ -55,6 +58,7 @@ def main() -> int:
         "power_pct": decisions.power_pct(seed),
         "wrong_yes_pct": max(wrong.values()),
         "outage_error_points": max(errors.values()),
+        "flush_speed_bias_pct": max(bias.values()),
         "race_p99_error_pct": stalls["race_p99_error_pct"],
         "hedged_common_stalls": stalls["hedged_common_stalls"],
         "region_shock_coverage": min(shock.values()),
