@@ -92,7 +92,8 @@ class Selection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
     """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level (`None`:
-    too few values). `n_eff` independent values have as wide an interval.
+    too few values; one above the median without a week of history has no `high`: it is at least `low`). `n_eff`
+    independent values have as wide an interval.
     """
 
     value: float

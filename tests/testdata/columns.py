@@ -9,7 +9,7 @@ import numpy as np
 from isochrone_collector.analysis.distribution import Values
 from isochrone_collector.analysis.goodput import Ending, Requests
 from isochrone_collector.analysis.probes import Kind, Probes
-from isochrone_collector.analysis.stats.binomial import interval_ranks
+from isochrone_collector.analysis.stats.binomial import dependent_ranks
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US
 
@@ -73,10 +73,8 @@ def independent_quantile(values: Sequence[float], share: float, *, censored: Seq
     n = len(ordered)
     if not n:
         return None
-    value, ranks = ordered[min(n, max(1, ceil(share * n - 1e-12 * n))) - 1], interval_ranks(n, share)
-    return (
-        Quantile(value=value, low=ordered[ranks[0] - 1], high=ordered[ranks[1] - 1]) if ranks else Quantile(value=value)
-    )
+    low, high = (ordered[rank - 1] if rank else None for rank in dependent_ranks(n, share, n) or (0, 0))
+    return Quantile(value=ordered[min(n, max(1, ceil(share * n - 1e-12 * n))) - 1], low=low, high=high)
 
 
 def requests_of(

@@ -14,7 +14,7 @@ from isochrone_wire.answers import Decision, Proportion, Quantile, Window
 
 QuantileOf = Callable[[Row], Quantile | None]
 TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
-TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
+TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59 and two days of history; ≥: at least"
 """The note below a table with quantiles that are not shown."""
 SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 PROVIDERS = "providers of targets"
@@ -67,9 +67,14 @@ def quantile_column(
     heading: str, of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0
 ) -> Column[Row]:
     """The column of the quantiles that are shown, in milliseconds or in the `unit` of the answer."""
-    return Column(
-        heading, lambda row: amount(_scaled(value_of(of(row)), unit)), unit=unit, scale=scale, priority=priority
-    )
+    return Column(heading, lambda row: _value_or_least(of(row), unit), unit=unit, scale=scale, priority=priority)
+
+
+def _value_or_least(quantile: Quantile | None, unit: str) -> Amount:
+    """The value of a quantile that is shown, or its lower bound if it has no upper one."""
+    if quantile is None or quantile.low is None or quantile.high is not None:
+        return amount(_scaled(value_of(quantile), unit))
+    return Amount((_scaled(quantile.low, unit),), "≥ {}")
 
 
 def interval_column(of: QuantileOf[Row], *, unit: str = "ms", scale: str = "ms", priority: int = 0) -> Column[Row]:

@@ -139,11 +139,11 @@ def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
     if slo.ttft_p95_us is None:
         return ""
     limit = f"the limit is {_ms(slo.ttft_p95_us)} ms"
-    if p95 is None or p95.low is None or p95.high is None:
-        return f"p95 unknown, fewer than 59 samples; {limit}"
-    if p95.high <= slo.ttft_p95_us:
+    if p95 is None or p95.low is None:
+        return f"p95 unknown, too few samples; {limit}"
+    if p95.high is not None and p95.high <= slo.ttft_p95_us:
         return ""
-    is_certain = p95.low > slo.ttft_p95_us
+    is_certain = p95.low > slo.ttft_p95_us or p95.high is None
     bounds = (
         f"at least {_ms(p95.low)}"
         if is_certain

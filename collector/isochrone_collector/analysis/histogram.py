@@ -180,8 +180,8 @@ class Histogram:
         if history is None or not np.isfinite(history.ratio[0]):
             return Quantile(value=value)
         n_eff = float(history.of_counts(np.array([self.n]))[0])
-        ranks = dependent_ranks(self.n, share, n_eff)
-        low, high = (float(self._alone.at(np.array([rank]))[0]) for rank in ranks) if ranks else (None, None)
+        ranks = dependent_ranks(self.n, share, n_eff) or (0, 0)
+        low, high = (float(self._alone.at(np.array([rank]))[0]) if rank else None for rank in ranks)
         return Quantile(value=value, low=low, high=high, n_eff=n_eff)
 
     def within(self, limit: float) -> tuple[int, int]:

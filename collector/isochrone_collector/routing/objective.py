@@ -81,11 +81,13 @@ def _in_time(evidence: Evidence, slo: Slo) -> Eligible:
     if slo.ttft_p95_us is None:
         return Eligible.YES
     p95 = evidence.ttft_p95_us
-    if p95 is None or p95.low is None or p95.high is None:
+    if p95 is None or p95.low is None:
         return Eligible.UNKNOWN
-    if p95.high <= slo.ttft_p95_us:
-        return Eligible.YES
-    return Eligible.NO if p95.low > slo.ttft_p95_us else Eligible.MAYBE
+    if p95.low > slo.ttft_p95_us:
+        return Eligible.NO
+    if p95.high is None:
+        return Eligible.UNKNOWN
+    return Eligible.YES if p95.high <= slo.ttft_p95_us else Eligible.MAYBE
 
 
 def _reliable(evidence: Evidence, slo: Slo) -> Eligible:

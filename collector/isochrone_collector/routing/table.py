@@ -251,8 +251,10 @@ def _by(positive: str, negative: str, value_us: float, low_us: float | None, hig
 
 
 def _interval(value_us: float, low_us: float | None, high_us: float | None) -> str:
-    if low_us is None or high_us is None:
+    if low_us is None:
         return f"{_ms(value_us)} [no interval yet]"
+    if high_us is None:
+        return f"{_ms(value_us)} [at least {low_us / US_PER_MS:.0f}]"
     return f"{_ms(value_us)} [{low_us / US_PER_MS:.0f}, {high_us / US_PER_MS:.0f}]"
 
 

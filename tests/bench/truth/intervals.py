@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.truth.series import ROUNDS_PER_HOUR, SERIES, ragged_of
+from bench.truth.series import ROUNDS_PER_HOUR, SERIES, TAILS, ragged_of
 from isochrone_collector.analysis.distribution import OutcomeCounts, Values
 from isochrone_collector.analysis.history import (
     HOURS,
@@ -72,26 +72,34 @@ RANKED_CASES = tuple(
 )
 
 CASES_WITHOUT_WEEK = tuple(
-    Case(series=name, n=n, least=0.0, share=share)
-    for n, share in ((24, 0.5), (60, 0.5), (288, 0.5), (288, 0.95))
-    for name in SERIES
+    Case(series=name, n=n, least=0.0, share=share) for n, share in ((24, 0.5), (60, 0.5), (288, 0.5)) for name in SERIES
 )
-"""Quantiles of series without a week. They have no goal: `docs/statistics.md` states their coverage."""
+"""Medians of series without a week. They have no goal: `docs/statistics.md` states their coverage."""
+
+TAIL_CASES = tuple(
+    Case(series=name, n=n, least=0.0, share=0.95, has_history=has_history)
+    for has_history in (False, True)
+    for n in (60, 288)
+    for name in TAILS
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The measured coverage and relative width of the intervals of one case, and the share of rows that have one."""
+    """The measured coverage and relative width of the intervals of one case, the share of rows that have one, and the
+    share of lower bounds, with or without an upper one, that hold.
+    """
 
     case: Case
     coverage: float
     width: float
     shown: float = 1.0
+    at_least: float = 1.0
 
     @property
     def is_met(self) -> bool:
         """True if the case holds."""
-        return self.coverage >= self.case.least and (self.case.widest is None or self.width <= self.case.widest)
+        return not self.coverage < self.case.least and (self.case.widest is None or self.width <= self.case.widest)
 
 
 def measured(seed: int) -> tuple[Coverage, ...]:
@@ -102,6 +110,20 @@ def measured(seed: int) -> tuple[Coverage, ...]:
 def measured_standings(seed: int, cases: Sequence[Case] = RANKED_CASES) -> tuple[Coverage, ...]:
     """Measure cases of leaderboards. A quantile that is refused an interval counts neither way."""
     return tuple(_ranked_coverage(case, seed) for case in cases)
+
+
+def tails(covered: Sequence[Coverage]) -> dict[str, float]:
+    """Return figures of the tail cases: the coverage of all intervals that are shown, the worst coverage of lower
+    bounds, and the share of rows with an interval, of the usual series after 288 rounds with a week.
+    """
+    shown = np.array([one.shown for one in covered])
+    held = np.array([one.shown * one.coverage if one.shown else 0.0 for one in covered])
+    usual = [one.shown for one in covered if one.case.has_history and one.case.n > 60 and one.case.series in SERIES]
+    return {
+        "p95_shown_coverage_pct": 100 * float(held.sum() / shown.sum()),
+        "p95_at_least_coverage_pct": 100 * min(one.at_least for one in covered),
+        "p95_shown_pct": 100 * float(np.mean(usual)),
+    }
 
 
 def levels_of(values: Reals) -> Levels:
@@ -116,9 +138,9 @@ def levels_of(values: Reals) -> Levels:
 
 def past_and_window(case: Case, rows: int, seed: int) -> tuple[Reals, Reals]:
     """Return a week of rounds of so many series, and the window that follows."""
-    chance = np.random.default_rng([seed, case.n, list(SERIES).index(case.series)])
+    chance = np.random.default_rng([seed, case.n, list(TAILS).index(case.series)])
     week = HOURS * ROUNDS_PER_HOUR if case.has_history else 0
-    values = SERIES[case.series](chance, rows, week + case.n)
+    values = TAILS[case.series](chance, rows, week + case.n)
     return values[:, :week], values[:, week:]
 
 
@@ -146,7 +168,7 @@ def _widths(shifts: Shifts) -> Reals:
 def _ranked_coverage(case: Case, seed: int) -> Coverage:
     assert case.share is not None
     chance = np.random.default_rng([seed, 4])
-    limit = float(np.quantile(SERIES[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), case.share))
+    limit = float(np.quantile(TAILS[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), case.share))
     past, window = past_and_window(case, QUANTILE_ROWS, seed)
     quantity = SUCCESS if case.is_success else above_quantile(Metric.TTFT, case.share)
     history = NO_HISTORY
@@ -188,16 +210,22 @@ def _interval(case: Case, line: Standing) -> tuple[float, float, float] | None:
         plain = wilson(round(found.value * found.n), found.n) if found else None
         return (found.low, found.high, (found.high - found.low) / (plain.high - plain.low)) if found and plain else None
     quantile = line.ttft_p50_us if case.share == _MEDIAN else line.ttft_p95_us
-    if quantile is None or quantile.low is None or quantile.high is None or quantile.n_eff is None:
+    if quantile is None or quantile.low is None or quantile.n_eff is None:
         return None
-    return quantile.low, quantile.high, float(np.sqrt(line.n / quantile.n_eff))
+    return quantile.low, np.inf if quantile.high is None else quantile.high, float(np.sqrt(line.n / quantile.n_eff))
 
 
 def _covered(case: Case, found: Sequence[tuple[float, float, float] | None], truth: float) -> Coverage:
-    known = np.array([one for one in found if one])
-    held = (known[:, 0] <= truth) & (truth <= known[:, 1])
+    low, high, width = np.array([one for one in found if one]).T
+    is_shown = np.isfinite(high)
+    held = (low <= truth) & (truth <= high)
+    has_any = bool(is_shown.any())
     return Coverage(
-        case=case, coverage=float(held.mean()), width=float(known[:, 2].mean()), shown=len(known) / len(found)
+        case=case,
+        coverage=float(held[is_shown].mean()) if has_any else np.nan,
+        width=float(width[is_shown].mean()) if has_any else np.nan,
+        shown=float(is_shown.sum()) / len(found),
+        at_least=float((low <= truth).mean()),
     )
 
 

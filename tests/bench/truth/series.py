@@ -59,6 +59,34 @@ SERIES: dict[str, Series] = {
 }
 
 
+def episodic(share: float, rounds: float) -> Series:
+    """Return series of which a share of the rounds, in episodes of a mean length, is six deviations above the rest."""
+
+    def made(chance: np.random.Generator, rows: int, n: int) -> Reals:
+        ends = 1 / rounds
+        begins = ends * share / (1 - share)
+        changes = chance.random((n, rows))
+        slow = np.empty((n, rows), np.bool_)
+        now = chance.random(rows) < share
+        for place, own in enumerate(changes):
+            slow[place] = now = np.where(now, own >= ends, own < begins)
+        values = independent(chance, rows, n) + 6 * (slow.T - share)
+        return np.asarray(values / np.sqrt(1 + 36 * share * (1 - share)))
+
+    return made
+
+
+TAILS: dict[str, Series] = {
+    **SERIES,
+    "AR(.97)": correlated(0.97),
+    "50 % drift": drifting(0.5),
+    "episodes of 1 h, 10 %": episodic(0.1, 12),
+    "episodes of 1 h, 6 %": episodic(0.06, 12),
+    "episodes of 4 h, 6 %": episodic(0.06, 48),
+}
+"""The series of the tails: also those whose slowest rounds come in episodes, which a window may miss."""
+
+
 def ragged_of(values: Reals) -> Ragged:
     """Return the rows as `Ragged`."""
     rows, n = values.shape

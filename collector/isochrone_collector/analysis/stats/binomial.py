@@ -10,6 +10,11 @@ quantile the same interval (`long_run_variance`). The interval is then the one o
 the same share of all values. A censored value, such as that of a probe that timed out, is known only to exceed its
 limit, and ranks above all others.
 
+A window may miss episodes that are slower than the rest, and then its exceedances look independent. So a quantile above
+the median has an upper bound only with the history of a week; without, it is "at least" its lower bound. What is slow
+comes in stretches, but the window may contain too few of them to show it: the memory of the median, if it is longer,
+counts for such a bound.
+
 Proportions have Wilson's score interval: of k successes in n trials, with p = k/n and z = 1.96, it is
 (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z·√(p(1-p)/n) its coverage holds near 0 and 1 and for
 few trials (E. B. Wilson, JASA 22 (1927) 209-212; recommended by L. D. Brown, T. T. Cai and A. DasGupta, Statistical
@@ -48,6 +53,7 @@ def wilson(count: int, n: int, *, n_eff: float | None = None) -> Proportion | No
 
 
 _ERROR = 0.05
+_MEDIAN = 0.5
 # Binomial tails are computed; a bound that misses 0.95 by rounding alone is kept.
 _ROUNDING = 1e-12
 _CELLS = 1 << 17
@@ -96,10 +102,21 @@ def quantiles(
 def _portion(known: Reals, ordered: "_Ordered", share: float, history: VarianceInflation | None) -> Reals:
     """Return value, bounds and effective number of rows of one length; `known` values that are limits are infinite."""
     n = known.shape[1]
-    value = ordered.at(np.full(len(known), min(n, max(1, ceil(share * n - _ROUNDING * n)))))
+    value = ordered.at(np.full(len(known), _rank(n, share)))
     n_eff = inflation_of_flags(known > value[:, None], history).effective_n(n)
-    ranks = ranks_of(np.floor(n_eff), lambda size: dependent_ranks(n, share, size))
+    is_proven = np.isfinite(history.ratio) if history else np.zeros(len(known), np.bool_)
+    if share > _MEDIAN and not is_proven.all():
+        middle = ordered.at(np.full(len(known), _rank(n, _MEDIAN)))
+        of_median = inflation_of_flags(known > middle[:, None]).effective_n(n)
+        n_eff = np.where(is_proven, n_eff, np.minimum(n_eff, of_median))
+    low, high = ranks_of(np.floor(n_eff), lambda size: dependent_ranks(n, share, size))
+    ranks = low, np.where(is_proven | (share <= _MEDIAN), high, 0)
     return np.stack([value, *(np.where(rank > 0, ordered.at(np.maximum(rank, 1)), np.nan) for rank in ranks), n_eff])
+
+
+def _rank(n: int, share: float) -> int:
+    """Return the rank of the quantile of n values."""
+    return min(n, max(1, ceil(share * n - _ROUNDING * n)))
 
 
 def ranks_of(sizes: Reals | Integers, ranks: Callable[[float], tuple[int, int] | None]) -> tuple[Integers, Integers]:
@@ -135,13 +152,15 @@ class _Ordered:
 
 
 def dependent_ranks(n: int, share: float, n_eff: float) -> tuple[int, int] | None:
-    """Return the ranks of `interval_ranks` for n values that are as good as `n_eff` independent ones."""
+    """Return the ranks of `interval_ranks` for n values that are as good as `n_eff` independent ones. Above the median,
+    fewer of them have a lower bound alone: then the upper rank is 0.
+    """
     size = floor(n_eff)
-    ranks = interval_ranks(size, share)
-    if ranks is None or size >= n:
-        return ranks
-    low, high = (rank / (size + 1) * (n + 1) for rank in ranks)
-    return max(1, floor(low)), min(n, ceil(high))
+    low, high = interval_ranks(size, share) or (_low_rank(size, share, _ERROR / 2) if share > _MEDIAN else 0, 0)
+    if low == 0 or size >= n:
+        return (low, high) if low else None
+    growth = (n + 1) / (size + 1)
+    return max(1, floor(low * growth)), min(n, ceil(high * growth))
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +178,11 @@ def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
         below, above = _ERROR - least_above, least_above
     elif least_below > below:
         below, above = least_below, _ERROR - least_below
-    # Rank l misses when fewer than l values lie below the quantile, rank u when u or more do.
-    low = bisect_right(range(n), below + _ROUNDING, key=lambda count: float(bdtr(count, n, share)))
+    # Rank u misses when u or more values lie below the quantile.
     high = bisect_left(range(n), True, key=lambda count: bool(bdtrc(count, n, share) <= above + _ROUNDING)) + 1
-    return low, high
+    return _low_rank(n, share, below), high
+
+
+def _low_rank(n: int, share: float, error: float) -> int:
+    """Return the largest rank below which fewer values lie than below the quantile, but for this error; 0 for none."""
+    return bisect_right(range(n), error + _ROUNDING, key=lambda count: float(bdtr(count, n, share)))

@@ -164,7 +164,7 @@ function entryRow(entry, entries, now, style) {
       html("span", { "aria-hidden": "true" }, ARROWS[direction]), number(100 * entry.weight, { decimals: 0 })),
     html("td", { class: `name ${TONE_OF[entry.slo_eligible] ?? ""}` }, entry.slo_eligible),
     html("td", {}, inMs(p50?.value, style), html("small", {}, isKnown(p50?.low) ? interval(p50.low / 1000, p50.high / 1000, style) : UNKNOWN)),
-    html("td", {}, inMs(p95?.value, style), html("small", {}, inMs(p95?.high, style))),
+    html("td", {}, isKnown(p95?.low) && !isKnown(p95.high) ? `≥ ${inMs(p95.low, style)}` : inMs(p95?.value, style), html("small", {}, inMs(p95?.high, style))),
     html("td", {}, perCent(entry.goodput)),
     html("td", {}, perCent(entry.success)),
     html("td", {}, worth(entry.n, entry.n_eff)),

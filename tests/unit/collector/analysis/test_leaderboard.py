@@ -76,15 +76,15 @@ def steady(n: int) -> list[float]:
 
 
 def test_small_samples_show_no_bounds() -> None:
-    """Five probes have a median and no interval; a hundred have one for p95 too, and for p99 it takes 480."""
+    """Five probes have a median and no interval; above it, any number has only a lower bound without a week."""
     [few] = standings([entry("a", ttft=[1.0, 2.0, 3.0, 4.0, 5.0], speed=[50.0])])
     [many] = standings([entry("a", ttft=steady(130))])
-    [most] = standings([entry("a", ttft=steady(600))])
     assert (present(few.ttft_p50_us).value, present(few.ttft_p50_us).low) == (3.0, None)
     assert present(few.tokens_per_second_p50).value == 50.0
-    assert present(many.ttft_p95_us).high is not None
-    assert present(many.ttft_p99_us).high is None
-    assert present(most.ttft_p99_us).high is not None
+    assert present(many.ttft_p50_us).high is not None
+    for quantile in (present(many.ttft_p95_us), present(many.ttft_p99_us)):
+        assert present(quantile.low) < quantile.value
+        assert quantile.high is None
 
 
 def week_of(levels: Sequence[float], quantity: Quantity) -> History:
@@ -146,7 +146,7 @@ def test_summaries_do_not_know_the_order_of_their_requests() -> None:
     assert present(line.ttft_p50_us).n_eff == pytest.approx(24, abs=0.1)
     assert present(line.success).n_eff == pytest.approx(24, abs=0.1)
     assert present(line.ttft_p50_us).low is not None
-    assert present(line.ttft_p95_us).low is None
+    assert present(line.ttft_p95_us).high is None
     calm = week_of((0.5, 0.51), above_quantile(Metric.TTFT, 0.5))
     [told] = standings([day], history=calm)
     assert present(present(told.ttft_p50_us).n_eff) > 1_000

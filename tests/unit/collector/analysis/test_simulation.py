@@ -263,8 +263,8 @@ def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
 @pytest.mark.parametrize("name", [name for name, own in SERIES.items() if len(own) > 1])
 @pytest.mark.parametrize("other", ["constant", "all rounds censored"])
 def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
-    """Whatever the rounds are, quantiles lie within their bounds and have none for few independent rounds; a round
-    without any first token counts as long as it was waited for.
+    """Whatever the rounds are, quantiles lie within their bounds, a median has none for few independent rounds, and a
+    p95 at most a lower one; a round without any first token counts as long as it was waited for.
     """
     own = SERIES[name]
     rounds = np.stack([own, np.resize(SERIES[other], len(own)), own[::-1]], axis=1)
@@ -276,18 +276,18 @@ def test_bad_input_has_honest_figures(text: str, name: str, other: str) -> None:
         assert found is not None
         assert found.n_eff is not None
         assert 1 <= found.n_eff <= replay.ttft.n
-        if found.low is not None and found.high is not None:
-            assert found.low <= found.value <= found.high
-        assert (found.low is None) == (found.n_eff < {0.5: 6, 0.95: 59}[share])
+        assert found.low is None or found.low <= found.value
+        assert found.high is None or found.high >= found.value
+        assert (found.high is None) == (share > 0.5 or found.n_eff < 6)
 
 
 def test_a_level_that_swings_is_worth_few_rounds() -> None:
-    """Two days that rise and fall by 30 % are worth few independent rounds, and a p95 has no interval."""
+    """Two days that rise and fall by 30 % are worth few independent rounds, and a p95 has no upper bound."""
     rounds = np.repeat(SERIES["day and night"][:, np.newaxis], 3, axis=1)
     [member_input] = policy_inputs([rounds_of(*rounds.tolist())])
     replay = policy("static", NAMES).play(member_input)
     assert present(present(replay.ttft.quantile(0.5)).n_eff) < 15
-    assert present(replay.ttft.quantile(0.95)).low is None
+    assert present(replay.ttft.quantile(0.95)).high is None
 
 
 A, B = 11, 12

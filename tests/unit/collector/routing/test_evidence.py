@@ -445,7 +445,8 @@ def test_bad_input_has_an_honest_table(name: str, verdict: Eligible) -> None:
         assert own.n_eff is None or own.n_eff <= own.n
         assert own.success is None or own.success.low <= own.success.value <= own.success.high
         for found in filter(None, (own.ttft_p50_us, own.ttft_p95_us)):
-            assert found.low is None or found.high is None or found.low <= found.value <= found.high
+            assert found.low is None or found.low <= found.value
+            assert found.high is None or found.value <= found.high
     assert eligible(inputs.of("a"), route.slo) is verdict
     first = next((entry.target for entry in decision.entries if entry.rank == 1), None)
     assert first != "a" or verdict is not Eligible.NO
