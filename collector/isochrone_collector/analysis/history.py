@@ -4,7 +4,9 @@ The level of a window of w hours varies around the long run as the levels of suc
 variance is that of all overlapping windows of w hours around the mean of the week (overlapping batch means; M. S.
 Meketon and B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), with about 1.5·N/w degrees of freedom from N
 hours. What the noise within the hours contributes is taken off, because the window itself shows that. Windows longer
-than a fifth of the hours are few: their variance is that of a fifth, divided by how much longer they are.
+than a fifth of the hours are few: their variance is the long-run variance of the hours, divided by their length. It is
+estimated by the cosines of `stats.long_run_variance` whose period is at least the window, six at most and two at least:
+faster ones do not see drift that lasts for days.
 
 An hour's level is the median of its values, the share of its values above a quantile of the week, or the share of its
 requests that succeeded. From a share, `History` knows how much more a count in a window varies than one of independent
@@ -14,14 +16,14 @@ requests. Requests within a limit vary as those above the quantile of the week t
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log, nan
+from math import log, nan, pi
 
 import numpy as np
 
 from isochrone_collector.analysis.distribution import outcome_counts
 from isochrone_collector.analysis.histogram import Histograms, merge
-from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, of_cosines
 from isochrone_wire.answers import Metric
 from isochrone_wire.durations import HOUR_US
 
@@ -41,6 +43,10 @@ _LEAST_HOURS = 48
 _LONGEST_SHARE = 5
 _MEDIAN = "median"
 _PER_WINDOW = 1.5
+_MOST_COSINES = 6
+# Of drift with a memory of 24 of 168 hours, cosine j has 1 / (1 + (π·j/7)²) of the long-run variance: its spectrum
+# there by that at frequency 0. The variance by the slowest two is multiplied so that it holds for such a drift.
+_DAY_LONG = 2 / sum(1 / (1 + (pi * cosine / 7) ** 2) for cosine in (1, 2))
 _Z = 1.959964
 
 
@@ -61,16 +67,20 @@ class Levels:
 
     def variances(self, hours: Reals) -> VarianceInflation:
         """Return the variance of the level of windows of so many hours, beyond the noise; NaN below 48 known hours."""
-        known = np.isfinite(self.values)
-        count = known.sum(axis=1)
-        lengths = np.clip(np.rint(np.nan_to_num(hours)), 1, np.maximum(count // _LONGEST_SHARE, 1)).astype(np.int64)
-        found = np.full(len(hours), np.nan)
-        enough = count >= _LEAST_HOURS
-        for length in np.unique(lengths[enough]).tolist():
+        count = np.isfinite(self.values).sum(axis=1)
+        lengths = np.maximum(np.rint(np.nan_to_num(hours)), 1).astype(np.int64)
+        found, freedom = np.full(len(hours), np.nan), np.maximum(_PER_WINDOW * count / lengths - 1, 1.0)
+        enough, is_long = count >= _LEAST_HOURS, lengths * _LONGEST_SHARE > count
+        for length in np.unique(lengths[enough & ~is_long]).tolist():
             rows = np.flatnonzero(enough & (lengths == length))
-            found[rows] = _around_mean(self.values[rows], length) / np.maximum(hours[rows] / length, 1.0)
-        beyond = np.maximum(found - self.noise / np.maximum(hours, 1.0), 0.0)
-        return VarianceInflation(ratio=beyond, freedom=np.maximum(_PER_WINDOW * count / lengths - 1, 1.0))
+            found[rows] = _around_mean(self.values[rows], length)
+        cosines = (2 * count // lengths).clip(2, _MOST_COSINES)
+        for terms in np.unique(cosines[enough & is_long]).tolist():
+            rows = np.flatnonzero(enough & is_long & (cosines == terms))
+            found[rows] = _DAY_LONG * _long_run(self.values[rows], terms) / hours[rows]
+            freedom[rows] = terms
+        noise = np.where(is_long, 0.0, self.noise / np.maximum(hours, 1.0))
+        return VarianceInflation(ratio=np.maximum(found - noise, 0.0), freedom=freedom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +214,12 @@ def _around_mean(values: Reals, length: int) -> Reals:
     squares = (levels**2).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
     # The mean of the same hours is nearer to each window than the long run is.
     return np.asarray(squares / (1 - length / known.sum(axis=1)))
+
+
+def _long_run(values: Reals, terms: int) -> Reals:
+    """Return the long-run variance of each row's known hours by so many cosines."""
+    rows = [own[np.isfinite(own)] for own in values]
+    return np.array([own.var() for own in rows]) * of_cosines(ragged(rows), terms).ratio
 
 
 def _windows(values: Reals, length: int) -> Reals:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from bench.result import at_least, at_most, conclude
-from bench.truth import decisions, intervals, outages, region_shock, routing, shared_stalls, speed, verdicts
+from bench.truth import decisions, intervals, months, outages, region_shock, routing, shared_stalls, speed, verdicts
 from bench.truth.intervals import CASES_WITHOUT_WEEK, TAIL_CASES, Coverage
 
 SEED = 20261122
@@ -26,6 +26,7 @@ GOALS = {
     "p95_shown_coverage_pct": at_least(90),
     "p95_at_least_coverage_pct": at_least(90),
     "p95_shown_pct": at_least(74.5),
+    "month_coverage": at_least(0.9),
     "outage_error_points": at_most(1.5),
     "flush_speed_bias_pct": at_most(3),
     "race_p99_error_pct": at_most(10),
@@ -45,6 +46,8 @@ def main() -> int:
     _print_coverage(of_tails)
     wrong = verdicts.wrong_yes_pct(seed)
     _print('"yes" although the true p95 is 5 % over the limit, in per cent', wrong)
+    of_months = months.coverage(seed)
+    _print("coverage of summaries of thirty days with a week of history", of_months)
     errors = outages.error_points()
     _print("error of the reported share of an outage, in points", errors)
     bias = speed.flush_speed_bias_pct(seed)
@@ -63,6 +66,7 @@ def main() -> int:
         "power_pct": decisions.power_pct(seed),
         "wrong_yes_pct": max(wrong.values()),
         **intervals.tails(of_tails),
+        "month_coverage": min(of_months.values()),
         "outage_error_points": max(errors.values()),
         "flush_speed_bias_pct": max(bias.values()),
         "race_p99_error_pct": stalls["race_p99_error_pct"],

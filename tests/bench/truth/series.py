@@ -40,11 +40,11 @@ def correlated(correlation: float) -> Series:
     return lambda chance, rows, n: autoregressive(chance, rows, n, correlation)
 
 
-def drifting(share: float = 0.2) -> Series:
-    """Return series of which a share of the variance is drift with a memory of three hours, and the rest noise."""
+def drifting(share: float = 0.2, correlation: float = 0.97) -> Series:
+    """Return series of which a share of the variance is drift, by default of three hours, and the rest noise."""
 
     def made(chance: np.random.Generator, rows: int, n: int) -> Reals:
-        drift = autoregressive(chance, rows, n, 0.97)
+        drift = autoregressive(chance, rows, n, correlation)
         return np.asarray(np.sqrt(1 - share) * independent(chance, rows, n) + np.sqrt(share) * drift)
 
     return made

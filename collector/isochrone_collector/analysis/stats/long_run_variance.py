@@ -182,6 +182,15 @@ def inflation_of_flags(flags: Flags | Reals, history: VarianceInflation | None =
     return own.wider(past).where(shows_memory, past).where(np.isfinite(history.ratio), alone)
 
 
+def of_cosines(series: Ragged, cosines: int) -> VarianceInflation:
+    """Return the inflation of each row of values, not of their ranks, by so many cosines alone."""
+    found = independent(len(series))
+    for places, rows in series.portions(cells=_CELLS):
+        own = _by_cosines(rows - rows.mean(axis=1, keepdims=True), cosines)
+        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
+    return found
+
+
 def of_correlation(times: Reals, counts: Reals | Integers) -> VarianceInflation:
     """Return the inflation of rows of `counts` values by their correlation times alone."""
     freedom = np.where(times > 1, np.maximum(counts / times - 1, 1.0), np.inf)

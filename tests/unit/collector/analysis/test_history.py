@@ -21,11 +21,11 @@ from isochrone_wire.answers import Metric
 from isochrone_wire.durations import HOUR_US
 
 
-def chained(rows: int, correlation: float, *, seed: int = 1) -> Reals:
+def chained(rows: int, correlation: float, *, seed: int = 1, hours: int = HOURS) -> Reals:
     """Return hourly levels that keep that share of the hour before, with variance 1."""
     chance = np.random.default_rng(seed)
-    values = chance.standard_normal((rows, HOURS + 200))
-    for place in range(1, HOURS + 200):
+    values = chance.standard_normal((rows, hours + 200))
+    for place in range(1, hours + 200):
         values[:, place] = correlation * values[:, place - 1] + np.sqrt(1 - correlation**2) * values[:, place]
     return values[:, 200:]
 
@@ -53,6 +53,15 @@ def test_windows_shorter_than_an_hour_vary_as_an_hour() -> None:
     assert levels.variances(np.full(400, 0.1)).ratio.tolist() == levels.variances(np.full(400, 1.0)).ratio.tolist()
     longest = levels.variances(np.full(400, HOURS / 5 + 1)).ratio.mean()
     assert levels.variances(np.full(400, 2.0 * HOURS)).ratio.mean() == pytest.approx(longest / 10, rel=0.15)
+
+
+@pytest.mark.parametrize(("days", "memory_hours"), [(2, 24), (7, 24), (30, 24), (30, 6), (30, 0.1)])
+def test_a_week_covers_the_level_of_longer_windows(days: int, memory_hours: float) -> None:
+    """A drift that lasts for a day moves the mean of a month more than 33 hours show: it was covered in 77 %."""
+    levels = chained(2_000, float(np.exp(-1 / memory_hours)), hours=720)
+    found = of(levels[:, -HOURS:]).variances(np.full(2_000, 24.0 * days))
+    held = np.abs(levels[:, -24 * days :].mean(axis=1)) <= 1.96 * found.factor
+    assert held.mean() >= 0.92
 
 
 def test_noise_within_the_hours_is_taken_off() -> None:

@@ -1,0 +1,88 @@
+"""Coverage of summaries of thirty days with the history of the last week, under drift whose memory is a day."""
+
+import numpy as np
+
+from bench.truth.series import ROUNDS_PER_HOUR, Series, drifting, independent
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import OutcomeCounts
+from isochrone_collector.analysis.history import (
+    HOURS,
+    SUCCESS,
+    History,
+    Levels,
+    SeriesLevels,
+    above_quantile,
+)
+from isochrone_collector.analysis.leaderboard import Entry, standings
+from isochrone_collector.analysis.stats.arrays import Flags, Reals
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import Standing
+
+_ROWS = 300
+_MONTH_HOURS = 720
+_MEDIAN_US, _DEVIATION = 350_000.0, 0.35
+_SUCCEED = 0.9
+_LIMIT = 1.2815516
+_REGION = "here"
+_DAY = float(np.exp(-1 / (24 * ROUNDS_PER_HOUR)))
+
+_WORLDS: dict[str, Series] = {
+    "independent": independent,
+    **{f"{100 * share:g} % drift of a day": drifting(share, _DAY) for share in (0.05, 0.2)},
+}
+
+
+def coverage(seed: int) -> dict[str, float]:
+    """Return the coverage of medians and of success, by world."""
+    found = {}
+    for place, (name, series) in enumerate(_WORLDS.items()):
+        values = series(np.random.default_rng([seed, 5, place]), _ROWS, _MONTH_HOURS * ROUNDS_PER_HOUR)
+        lines = standings([_entry(row, own) for row, own in enumerate(values)], history=_history(values))
+        found[f"p50, {name}"] = float(np.mean([_holds_median(line) for line in lines]))
+        found[f"success, {name}"] = float(np.mean([_holds_success(line) for line in lines]))
+    return found
+
+
+def _entry(target_id: int, values: Reals) -> Entry:
+    content = histogram.pack(_MEDIAN_US * np.exp(_DEVIATION * values))
+    succeeded = int((values <= _LIMIT).sum())
+    return Entry(
+        target_id=target_id,
+        region=_REGION,
+        target=f"{target_id:04}",
+        provider="p",
+        model="m",
+        values={Metric.TTFT: histogram.merge([content], [b""], [0], of=1).group(0)},
+        outcome_counts=OutcomeCounts(ok=succeeded, failed=len(values) - succeeded),
+        hours=float(_MONTH_HOURS),
+        succeeded=None,
+    )
+
+
+def _history(values: Reals) -> History:
+    week = values[:, -HOURS * ROUNDS_PER_HOUR :]
+    flags = {SUCCESS: week <= _LIMIT}
+    for share in (0.5, 0.95, 0.99):
+        flags[above_quantile(Metric.TTFT, share)] = week > np.quantile(week, share, axis=1, keepdims=True)
+    return History(levels={quantity: _levels(own) for quantity, own in flags.items()})
+
+
+def _levels(flags: Flags) -> SeriesLevels:
+    shares = flags.reshape(len(flags), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
+    noise = shares.mean() * (1 - shares.mean()) / ROUNDS_PER_HOUR
+    return SeriesLevels(
+        series={(row, _REGION): row for row in range(len(flags))},
+        from_at=np.zeros(len(flags), dtype=np.int64),
+        levels=Levels(values=shares, noise=np.full(len(flags), noise)),
+    )
+
+
+def _holds_median(line: Standing) -> bool:
+    found = line.ttft_p50_us
+    return (
+        found is not None and found.low is not None and found.high is not None and found.low <= _MEDIAN_US <= found.high
+    )
+
+
+def _holds_success(line: Standing) -> bool:
+    return line.success is not None and line.success.low <= _SUCCEED <= line.success.high
