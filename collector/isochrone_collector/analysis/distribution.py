@@ -45,6 +45,10 @@ class Values:
         sure = int(np.count_nonzero((self.values <= limit) & ~self.censored))
         return sure, sure + int(np.count_nonzero((self.values < limit) & self.censored))
 
+    def up_to(self, limit: float) -> int:
+        """Return how many values are certainly at most `limit`."""
+        return self.within(limit)[0]
+
 
 Distribution = Values | Histogram
 """All values of one metric in microseconds, or tokens per second, or a summary of them."""

@@ -6,7 +6,9 @@ The laws:
    answer. Rounds that no agent probed for another reason are not requests.
 2. Only a request that succeeded within the limit counts. Failures of every kind, refusals and timeouts do not.
 3. A request that was given up before the limit asked for is `possible`: it widens the interval upwards.
-4. A request that succeeded, but whose duration is not valid, is left out: see `docs/statistics.md`.
+4. Of the bucket of a summary that contains the limit, the share below the limit counts in the value as if its
+   requests were spread evenly over it; the lower bound counts none of them, and the upper bound all.
+5. A request that succeeded, but whose duration is not valid, is left out: see `docs/statistics.md`.
 
 The interval is Wilson's for the effective number of independent requests. At its ends it is the exact one, with the
 whole error on the only side that can err: 59 of 59 are at least 95 %, because 0.95^59 < 0.05.
@@ -36,8 +38,9 @@ _CELLS = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Counts of the `planned` requests, worth `n_eff` independent ones: `good` are certainly answered in time,
-    `possible` at least possibly, and `failed` and `throttled` were not for another reason than their latency.
+    """Counts of the `planned` requests, worth `n_eff` independent ones: `good` are answered in time, `certain` of them
+    certainly (by default all), `possible` at least possibly, and `failed` and `throttled` were not for another reason
+    than their latency.
     """
 
     planned: int = 0
@@ -46,15 +49,16 @@ class RequestCounts:
     n_eff: float = 0.0
     failed: int = 0
     throttled: int = 0
+    certain: int | None = None
 
     @property
     def goodput(self) -> Proportion | None:
         """The share of planned requests answered in time, with its 95 % interval; `None` without requests."""
         if not self.planned:
             return None
-        least = share_interval(self.good, self.planned, n_eff=self.n_eff)
-        most = share_interval(self.possible, self.planned, n_eff=self.n_eff)
-        return replace(least, high=most.high)
+        counts = (self.good if self.certain is None else self.certain, self.possible)
+        least, most = (share_interval(count, self.planned, n_eff=self.n_eff) for count in counts)
+        return replace(least, value=self.good / self.planned, high=most.high)
 
     def meets(self, share: float) -> Eligible:
         """Decide whether at least `share` of the requests are answered in time."""
@@ -171,11 +175,13 @@ def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us:
     """Count requests of summaries, without `n_eff`. One that failed after its first token counts as too slow."""
     in_time, possible = values.within(limit_us)
     counts = (outcomes.ok, outcomes.failed, outcomes.throttled)
-    planned, good = map(int, planned_and_good(values.known, in_time, *counts))
+    planned, certain = map(int, planned_and_good(values.known, in_time, *counts))
+    _, good = map(int, planned_and_good(values.known, values.up_to(limit_us), *counts))
     broken = max(0, values.known - outcomes.ok)
     return RequestCounts(
         planned=planned,
         good=good,
+        certain=certain,
         possible=min(possible, planned),
         failed=max(0, outcomes.failed - broken - (values.n - values.known)),
         throttled=outcomes.throttled,
@@ -189,7 +195,7 @@ Counts = Integers | int
 def planned_and_good(
     known: Counts, in_time: Counts, ok: Counts, failed: Counts, throttled: Counts
 ) -> tuple[Integers, Integers]:
-    """Return the numbers of planned requests and of those certainly in time, as `summarised_requests` counts them."""
+    """Return the numbers of planned requests and of those in time, as `summarised_requests` counts them."""
     planned = np.minimum(ok, known) + failed + throttled
     good = in_time - np.maximum(np.subtract(known, ok), 0)
     return np.asarray(planned), np.maximum(good, 0)

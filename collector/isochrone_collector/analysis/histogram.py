@@ -189,8 +189,12 @@ class Histogram:
         (bucket,) = buckets_of([limit])
         known, limits = self._alone.known[0], self._alone.limits[0]
         inside = self._alone.buckets <= bucket
-        sure = _surely_within(self._alone.buckets, limit)
+        sure = _shares_within(self._alone.buckets, limit) == 1
         return int(known[sure].sum()), int(known[inside].sum() + limits[inside].sum())
+
+    def up_to(self, limit: float) -> int:
+        """Estimate how many values are at most `limit`, as if those of a bucket were spread evenly over it."""
+        return round(float(self._alone.known[0] @ _shares_within(self._alone.buckets, limit)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -215,12 +219,12 @@ class SortedEntries:
         places = np.searchsorted(self.counts.cumsum(), n.cumsum() - n + ranks)
         return values_of(self.buckets[places.clip(max=len(self.buckets) - 1)])
 
-    def within(self, limit: float) -> Integers:
-        """Return how many values of each group are certainly at most `limit`."""
-        return self._added(np.where(_surely_within(self.buckets, limit), self.counts, 0))
+    def up_to(self, limit: float) -> Integers:
+        """Estimate how many values of each group are at most `limit`, as `Histogram.up_to` does."""
+        return self._added(self.counts * _shares_within(self.buckets, limit))
 
-    def _added(self, counts: Integers) -> Integers:
-        return np.bincount(self.groups, weights=counts, minlength=self.of).astype(np.int64)
+    def _added(self, counts: Integers | Reals) -> Integers:
+        return np.rint(np.bincount(self.groups, weights=counts, minlength=self.of)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -301,8 +305,9 @@ def _bins(buckets: Integers, width: int) -> Integers:
     return (buckets - 1) // width
 
 
-def _surely_within(buckets: Integers, limit: float) -> NDArray[np.bool_]:
-    """Return which buckets have only values of at most `limit`: its own one if the upper edge is the limit itself."""
+def _shares_within(buckets: Integers, limit: float) -> Reals:
+    """Return the share of each bucket that is at most `limit`: of its own one, that of the width below it."""
     (bucket,) = buckets_of([limit])
     upper_edge = 0.0 if bucket == _NOTHING else float(np.exp(_LOG_GAMMA * bucket))
-    return np.asarray(buckets <= bucket if upper_edge <= limit else buckets < bucket)
+    own = 1.0 if upper_edge <= limit else (limit * GAMMA / upper_edge - 1) / (GAMMA - 1)
+    return np.where(buckets == bucket, np.clip(own, 0.0, 1.0), np.where(buckets < bucket, 1.0, 0.0))

@@ -138,7 +138,7 @@ def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use:
     if use.answer_tokens is None or use.metric is not Metric.E2E:
         return history.nearest(use.metric, keys, float(use.limit_us))
     values = [_values(one, use.metric) for one in found]
-    return np.array([nearest_share(own.within(use.limit_us)[0] / max(own.n, 1)) for own in values], np.int64)
+    return np.array([nearest_share(own.up_to(use.limit_us) / max(own.n, 1)) for own in values], np.int64)
 
 
 def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: VarianceInflation) -> LatencyBudget:

@@ -213,7 +213,7 @@ def summarised_series(
     columns = [bucket * bucket_us, n, *quantiles, *kinds]
     if limit_us is not None:
         ok, failed, throttled, _ = kinds
-        columns += planned_and_good(known.n, known.within(limit_us), ok, failed, throttled)
+        columns += planned_and_good(known.n, known.up_to(limit_us), ok, failed, throttled)
     has_probes = np.sum(kinds, axis=0) > 0
     return points_of(
         region[has_probes], [column[has_probes] for column in columns], lambda place: (target_id, regions[place])

@@ -27,6 +27,7 @@ GOALS = {
     "p95_at_least_coverage_pct": at_least(90),
     "p95_shown_pct": at_least(74.5),
     "month_coverage": at_least(0.9),
+    "summary_goodput_error_points": at_most(10),
     "outage_error_points": at_most(1.5),
     "flush_speed_bias_pct": at_most(3),
     "race_p99_error_pct": at_most(10),
@@ -48,6 +49,8 @@ def main() -> int:
     _print('"yes" although the true p95 is 5 % over the limit, in per cent', wrong)
     of_months = months.coverage(seed)
     _print("coverage of summaries of thirty days with a week of history", of_months)
+    of_goodput = months.goodput_error_points(seed)
+    _print("error of the goodput of summaries, in points", of_goodput)
     errors = outages.error_points()
     _print("error of the reported share of an outage, in points", errors)
     bias = speed.flush_speed_bias_pct(seed)
@@ -66,6 +69,7 @@ def main() -> int:
         "power_pct": decisions.power_pct(seed),
         "wrong_yes_pct": max(wrong.values()),
         **intervals.tails(of_tails),
+        "summary_goodput_error_points": max(of_goodput.values()),
         "month_coverage": min(of_months.values()),
         "outage_error_points": max(errors.values()),
         "flush_speed_bias_pct": max(bias.values()),

@@ -1,10 +1,15 @@
-"""Coverage of summaries of thirty days with the history of the last week, under drift whose memory is a day."""
+"""Summaries: coverage after thirty days with the history of the last week, under drift whose memory is a day, and the
+error of the goodput where the limit lies within a bucket.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, Series, drifting, independent
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import OutcomeCounts
+from isochrone_collector.analysis.goodput import summarised_requests
 from isochrone_collector.analysis.history import (
     HOURS,
     SUCCESS,
@@ -41,6 +46,21 @@ def coverage(seed: int) -> dict[str, float]:
         found[f"p50, {name}"] = float(np.mean([_holds_median(line) for line in lines]))
         found[f"success, {name}"] = float(np.mean([_holds_success(line) for line in lines]))
     return found
+
+
+def goodput_error_points(seed: int) -> dict[str, float]:
+    """Return the largest error of the goodput over limits around the median of 300 ms, by distribution, in points."""
+    noise = np.random.default_rng([seed, 6]).standard_normal(5_000)
+    latencies_ms = {"log-normal": 300 * np.exp(_DEVIATION * noise), "deviation of 2 ms": 300 + 2 * noise}
+    return {name: 100 * max(_error(own, limit) for limit in range(290, 311)) for name, own in latencies_ms.items()}
+
+
+def _error(latencies_ms: Reals, limit_ms: int) -> float:
+    summary = histogram.merge([histogram.pack(1_000 * latencies_ms)], [b""], [0], of=1).group(0)
+    counts = summarised_requests(summary, OutcomeCounts(ok=len(latencies_ms)), 1_000 * limit_ms)
+    found = replace(counts, n_eff=float(len(latencies_ms))).goodput
+    assert found is not None, "there are requests"
+    return abs(found.value - float((latencies_ms <= limit_ms).mean()))
 
 
 def _entry(target_id: int, values: Reals) -> Entry:

@@ -1,10 +1,14 @@
 """Goodput: an interval for any effective number of requests, and the verdict on it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import OutcomeCounts
 from isochrone_collector.analysis.goodput import (
     Ending,
     RequestCounts,
@@ -12,13 +16,14 @@ from isochrone_collector.analysis.goodput import (
     effective_sizes,
     needed,
     share_interval,
+    summarised_requests,
 )
 from isochrone_collector.analysis.stats.binomial import wilson
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US
-from testdata.columns import requests_of
+from testdata.columns import present, requests_of
 
 
 def counted(good: int, planned: int, *, possible: int | None = None, n_eff: float | None = None) -> RequestCounts:
@@ -139,6 +144,21 @@ def test_what_counts(ending: Ending, ttft_ms: float, ceiling_ms: float, counts: 
     """Every planned request counts, and only one answered within the limit is good (planned, good, possible)."""
     found = requests_of([ttft_ms * MS], [ending], ceiling_us=[ceiling_ms * MS]).judged({Metric.TTFT: 300 * MS})
     assert (found.planned, found.good, found.possible) == counts
+
+
+@pytest.mark.parametrize("limit_ms", [297.5, 299, 300, 301.5, 303, 310])
+def test_the_bucket_of_the_limit_counts_in_part(limit_ms: float) -> None:
+    """Two thirds of the requests are within 2 % of the limit: the share was that of the others, 63 points too low."""
+    durations_us = np.r_[np.linspace(294, 306, 2_000), np.linspace(100, 200, 1_000)] * MS
+    blob = histogram.pack(durations_us)
+    summary = histogram.merge([blob], [b""], [0], of=1).group(0)
+    found = summarised_requests(summary, OutcomeCounts(ok=3_000), limit_ms * MS)
+    share = present(replace(found, n_eff=3_000.0).goodput)
+    assert share.value == pytest.approx(np.mean(durations_us <= limit_ms * MS), abs=0.01)
+    assert share.low <= share.value <= share.high
+    certain = share_interval(present(found.certain), 3_000, n_eff=3_000)
+    possible = share_interval(found.possible, 3_000, n_eff=3_000)
+    assert (share.low, share.high) == (certain.low, possible.high)
 
 
 def test_a_floor_on_speed() -> None:

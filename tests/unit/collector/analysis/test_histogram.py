@@ -136,6 +136,13 @@ def test_within_bounds_the_truth(values: list[float], limits: list[float], limit
     assert may_be >= sum(value <= limit for value in values) + sum(bound < limit for bound in limits)
 
 
+@given(st.lists(VALUES, max_size=40), VALUES)
+def test_the_estimate_lies_between_the_bounds(values: list[float], limit: float) -> None:
+    """The estimated number of values up to a limit is neither below the certain one nor above the possible one."""
+    sure, may_be = one(values).within(limit)
+    assert sure <= one(values).up_to(limit) <= may_be
+
+
 @settings(max_examples=50)
 @given(st.lists(st.lists(VALUES, max_size=12), min_size=1, max_size=6), st.floats(1e-6, 1e13))
 def test_sorted_entries_are_histograms(groups: list[list[float]], limit: float) -> None:
@@ -152,4 +159,4 @@ def test_sorted_entries_are_histograms(groups: list[list[float]], limit: float) 
         enough = found.n >= rank
         ranks = np.full(len(groups), rank)
         assert found.at(ranks)[enough].tolist() == dense.at(ranks)[enough].tolist()
-    assert found.within(limit).tolist() == [dense.group(place).within(limit)[0] for place in range(len(groups))]
+    assert found.up_to(limit).tolist() == [dense.group(place).up_to(limit) for place in range(len(groups))]
