@@ -1,12 +1,13 @@
 """Outages in which requests hang, against real processes: simulator, agents in two regions, collector, gRPC.
 
-In every cycle of 600 s all requests of one region hang for 100 s. `coverage`, `leaderboard`, `slo` and the evidence of
-the route must show that share at every interval of the probes, as the mean of the targets with this interval. Each
-route has its own rounds, and the outages begin at places that are spread evenly over the longest interval, so that the
-probes meet them as often as all requests do. The other region has no outage. `--speed` divides all durations: the
-intervals, the limit of the first token, the outages.
+In every cycle of 600 s all requests of one region hang for 100 s (`--outage`). `coverage`, `leaderboard`, `slo` and the
+evidence of the route must show that share at every interval of the probes, as the mean of the targets with this
+interval. Each route has its own rounds, and the outages begin at places that are spread evenly over the longest
+interval, so that the probes meet them as often as all requests do. The other region has no outage. `--speed` divides
+all durations: the intervals, the limit of the first token, the outages.
 
-usage: outages.py [--cycles N] [--routes N] [--speed N] prints a table and a RESULT line; exit 1 when a goal is missed
+usage: outages.py [--cycles N] [--routes N] [--outage S] [--speed N] prints a table and a RESULT line; exit 1 when a
+goal is missed
 """
 
 import argparse
@@ -28,7 +29,6 @@ from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import SECOND_US
 from testdata.outages import (
     CYCLE_US,
-    OUTAGE_SHARE,
     OUTAGE_US,
     Shares,
     coverage_shares,
@@ -80,12 +80,12 @@ def document(routes: int, speed: float) -> dict[str, Any]:
     }
 
 
-def episodes(cycles: int, speed: float) -> Iterator[str]:
+def episodes(cycles: int, speed: float, outage_s: float) -> Iterator[str]:
     """Yield the options of the simulator: a request that begins in an outage gets no token within any limit."""
     for nth in range(cycles):
         begin_us = nth * CYCLE_US + FIRST_US + nth * max(EVERY_S) * SECOND_US / cycles
         after_s = START_SECONDS + begin_us / SECOND_US / speed
-        yield from ("--episode", "sim", REGIONS[0], "600000", f"{after_s:.3f}", f"{OUTAGE_US / SECOND_US / speed:.3f}")
+        yield from ("--episode", "sim", REGIONS[0], "600000", f"{after_s:.3f}", f"{outage_s / speed:.3f}")
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def fleet(folder: Path, options: argparse.Namespace) -> Iterator[str]:
     with Chain(folder) as chain:
         chain.apply(document(options.routes, options.speed))
         world = dict(WORLD) | {"models": [MODEL], "regions": dict.fromkeys(REGIONS, "here")}
-        simulator = Simulator(folder, *episodes(options.cycles, options.speed), world=world)
+        simulator = Simulator(folder, *episodes(options.cycles, options.speed, options.outage), world=world)
         chain.callback(simulator.stop)
         for region, base_url in simulator.endpoints.items():
             address = base_url.removeprefix("http://").removesuffix("/v1")
@@ -123,9 +123,9 @@ def by_interval(shares: Shares) -> Shares:
     return {f"every {every_s} s": fmean(some) if some else math.nan for every_s, some in found.items()}
 
 
-def errors(found: Mapping[str, Shares]) -> dict[str, float]:
+def errors(found: Mapping[str, Shares], share_of_outages: float) -> dict[str, float]:
     """Return the error of each surface at its worst interval, in percentage points."""
-    truth = dict.fromkeys(found, OUTAGE_SHARE) | {"no outage": 0.0}
+    truth = dict.fromkeys(found, share_of_outages) | {"no outage": 0.0}
     return {
         f"{surface.replace(' ', '_')}_error_points": max(
             abs(100 * (share - truth[surface])) for share in shares.values()
@@ -148,6 +148,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Shares of outages in which requests hang.")
     parser.add_argument("--cycles", type=int, default=8, help="number of outages, one in 600 s")
     parser.add_argument("--routes", type=int, default=4, help="number of routes, with a target of each interval")
+    parser.add_argument("--outage", type=float, default=OUTAGE_US / SECOND_US, help="seconds of an outage")
     parser.add_argument("--speed", type=float, default=1, help="divides all durations, at most 40")
     parser.add_argument("--points", type=float, default=GOAL_POINTS, help="the error that is allowed")
     options = parser.parse_args(words)
@@ -158,7 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
         time.sleep(SETTLE_SECONDS)
         found = answered(collector, Window(from_at=until_at - round(span_s * SECOND_US), until_at=until_at))
     show(found)
-    figures = errors(found)
+    figures = errors(found, options.outage * SECOND_US / CYCLE_US)
     return conclude({"cycles": float(options.cycles), **figures}, dict.fromkeys(figures, at_most(options.points)))
 
 
