@@ -9,7 +9,7 @@ The laws:
    from x by at most 1 %. Values of zero or less have their own bucket, represented by 0.
 2. Merging adds counts, so the order does not matter, and blobs of `pack` may be concatenated.
 3. Ranks are exact: a quantile is the bucket of the very value that `stats.binomial` would have chosen, and its interval
-   lies between the buckets of the same two order statistics.
+   lies between the buckets of the same two order statistics, but its half-width is at least the bucket's.
 4. Censored values rank above all others, as in `stats.binomial`.
 """
 
@@ -20,7 +20,7 @@ from math import log
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isochrone_collector.analysis.stats.arrays import Integers, Reals
+from isochrone_collector.analysis.stats.arrays import Integers, Reals, granularities
 from isochrone_collector.analysis.stats.binomial import dependent_ranks, interval_ranks, ranks_of
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
 from isochrone_wire.answers import Quantile
@@ -182,7 +182,19 @@ class Histogram:
         n_eff = float(history.of_counts(np.array([self.n]))[0])
         ranks = dependent_ranks(self.n, share, n_eff) or (0, 0)
         low, high = (float(self._alone.at(np.array([rank]))[0]) if rank else None for rank in ranks)
-        return Quantile(value=value, low=low, high=high, n_eff=n_eff)
+        least = self._granularity(value)
+        return Quantile(
+            value=value,
+            low=None if low is None else min(low, value - least),
+            high=None if high is None else max(high, value + least),
+            n_eff=n_eff,
+        )
+
+    def _granularity(self, value: float) -> float:
+        """Return that of the values, by the buckets that occur, and at least the relative error of `value`."""
+        occurring = values_of(self._alone.buckets[self._alone.known[0] > 0])
+        of_values = granularities(np.append(occurring[:1], occurring)[np.newaxis])[0]
+        return max(float(of_values), RELATIVE_ERROR * value)
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and with its own bucket and limits below it."""

@@ -9,7 +9,18 @@ import sys
 from collections.abc import Mapping
 
 from bench.result import at_least, at_most, conclude
-from bench.truth import decisions, intervals, months, outages, region_shock, routing, shared_stalls, speed, verdicts
+from bench.truth import (
+    decisions,
+    intervals,
+    months,
+    outages,
+    region_shock,
+    routing,
+    shared_stalls,
+    speed,
+    ticks,
+    verdicts,
+)
 from bench.truth.intervals import CASES_WITHOUT_WEEK, TAIL_CASES, Coverage
 
 SEED = 20261122
@@ -27,6 +38,7 @@ GOALS = {
     "p95_at_least_coverage_pct": at_least(90),
     "p95_shown_pct": at_least(74.5),
     "month_coverage": at_least(0.9),
+    "tick_coverage": at_least(0.9),
     "summary_goodput_error_points": at_most(10),
     "outage_error_points": at_most(1.5),
     "flush_speed_bias_pct": at_most(3),
@@ -51,6 +63,8 @@ def main() -> int:
     _print("coverage of summaries of thirty days with a week of history", of_months)
     of_goodput = months.goodput_error_points(seed)
     _print("error of the goodput of summaries, in points", of_goodput)
+    of_ticks = ticks.coverage(seed)
+    _print("least coverage with a clock of whole milliseconds", of_ticks)
     errors = outages.error_points()
     _print("error of the reported share of an outage, in points", errors)
     bias = speed.flush_speed_bias_pct(seed)
@@ -70,6 +84,7 @@ def main() -> int:
         "wrong_yes_pct": max(wrong.values()),
         **intervals.tails(of_tails),
         "summary_goodput_error_points": max(of_goodput.values()),
+        "tick_coverage": min(of_ticks.values()),
         "month_coverage": min(of_months.values()),
         "outage_error_points": max(errors.values()),
         "flush_speed_bias_pct": max(bias.values()),

@@ -77,6 +77,29 @@ def mean_ranks(rows: Reals) -> Reals:
     return ranks
 
 
+# That of the coarsest usual clock, 15.625 ms: values that are farther apart are not next to each other by their clock.
+_COARSEST_US = 15_625.0
+_MS = 1_000.0
+
+
+def granularities(ordered: Reals) -> Reals:
+    """Return the granularity of each ascending row of microseconds: the smallest step between its values, if some
+    repeat, at most 15.625 ms; a millisecond if all are the same number of whole milliseconds; else 0.
+
+    A value by a clock that ticks so coarsely is off by up to a tick, and a difference of two values likewise. Infinite
+    values are ignored.
+    """
+    found = np.zeros(len(ordered))
+    repeats = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    values = np.where(np.isfinite(ordered[repeats]), ordered[repeats], np.nan)
+    steps = np.diff(values, axis=1)
+    smallest = np.where(steps > 0, steps, np.inf).min(axis=1, initial=np.inf)
+    whole = np.where((values[:, :1] % _MS == 0).any(axis=1), _MS, 0.0)
+    ticks = np.where(np.isfinite(smallest), np.minimum(smallest, _COARSEST_US), whole)
+    found[repeats] = np.where((steps == 0).any(axis=1), ticks, 0.0)
+    return found
+
+
 _LARGEST = np.iinfo(np.int64).max
 
 

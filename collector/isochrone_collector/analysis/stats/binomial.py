@@ -8,7 +8,7 @@ probability P(l <= B < u), whatever the distribution of the values (H. A. David 
 Values in the order of their rounds are as good as fewer independent ones: as many as would give the exceedances of the
 quantile the same interval (`long_run_variance`). The interval is then the one of that many values, with each rank at
 the same share of all values. A censored value, such as that of a probe that timed out, is known only to exceed its
-limit, and ranks above all others.
+limit, and ranks above all others. The half-width is at least the granularity of the values: the ticks of their clock.
 
 A window may miss episodes that are slower than the rest, and then its exceedances look independent. So a quantile above
 the median has an upper bound only with the history of a week; without, it is "at least" its lower bound. What is slow
@@ -30,7 +30,7 @@ from math import ceil, floor, isnan, sqrt
 import numpy as np
 from scipy.special import bdtr, bdtrc, ndtri
 
-from isochrone_collector.analysis.stats.arrays import Flags, Integers, Ragged, Reals
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Ragged, Reals, granularities
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags
 from isochrone_wire.answers import Proportion, Quantile
 
@@ -111,7 +111,9 @@ def _portion(known: Reals, ordered: "_Ordered", share: float, history: VarianceI
         n_eff = np.where(is_proven, n_eff, np.minimum(n_eff, of_median))
     low, high = ranks_of(np.floor(n_eff), lambda size: dependent_ranks(n, share, size))
     ranks = low, np.where(is_proven | (share <= _MEDIAN), high, 0)
-    return np.stack([value, *(np.where(rank > 0, ordered.at(np.maximum(rank, 1)), np.nan) for rank in ranks), n_eff])
+    low_at, high_at = (np.where(rank > 0, ordered.at(np.maximum(rank, 1)), np.nan) for rank in ranks)
+    # NaN stays: there is no bound to move.
+    return np.stack([value, np.minimum(low_at, value - ordered.step), np.maximum(high_at, value + ordered.step), n_eff])
 
 
 def _rank(n: int, share: float) -> int:
@@ -128,19 +130,24 @@ def ranks_of(sizes: Reals | Integers, ranks: Callable[[float], tuple[int, int] |
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Ordered:
-    """Rows of values and of limits, each sorted, and the number of values in each row."""
+    """Rows of values and of limits, each sorted, and the number and the granularity of the values in each row."""
 
     values: Reals
     limits: Reals
     counts: Integers
+    step: Reals
 
     @classmethod
     def of(cls, known: Reals, limits: Reals) -> "_Ordered":
         """Sort rows of one length; of either matrix the values that belong into the other are infinite."""
         counts = np.isfinite(known).sum(axis=1)
         has_limits = bool((counts < known.shape[1]).any())
+        values = np.sort(known, axis=1)
         return cls(
-            values=np.sort(known, axis=1), limits=np.sort(limits, axis=1) if has_limits else limits, counts=counts
+            values=values,
+            limits=np.sort(limits, axis=1) if has_limits else limits,
+            counts=counts,
+            step=granularities(values),
         )
 
     def at(self, ranks: Integers) -> Reals:

@@ -16,7 +16,7 @@ such as a provider's busy hour, is not removed, so intervals are wider than thos
 
 Values of neighbouring rounds are correlated, and their level drifts: half-widths are multiplied, and standard scores
 divided, by the factor of `long_run_variance`. A median of m values with inflation f varies as one of m/f, so that of
-two sides is (f_x/m + f_y/n) / (1/m + 1/n).
+two sides is (f_x/m + f_y/n) / (1/m + 1/n). Half-widths are at least the granularity of the values.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from math import floor, isnan, sqrt
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, mean_ranks, ragged
+from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, granularities, mean_ranks, ragged
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
 from isochrone_collector.analysis.stats.pair_sums import PairSums, walsh_averages
 
@@ -92,12 +92,12 @@ class Shift:
     low: float | None
     high: float | None
 
-    def widened(self, factor: float) -> "Shift":
-        """Return the same estimate with both half-widths multiplied."""
+    def widened(self, factor: float, *, least: float = 0.0) -> "Shift":
+        """Return the same estimate with both half-widths multiplied, and at least `least`."""
         if self.low is None or self.high is None:
             return self
-        low = self.estimate - factor * (self.estimate - self.low)
-        return replace(self, low=low, high=self.estimate + factor * (self.high - self.estimate))
+        below, above = (max(factor * half, least) for half in (self.estimate - self.low, self.high - self.estimate))
+        return replace(self, low=self.estimate - below, high=self.estimate + above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +136,21 @@ def paired_shifts(
     inflated = inflation(differences) if known is None else known
     if history is not None:
         inflated = inflated.with_history(((walsh[:, 3] - walsh[:, 2]) / (2 * _Z)) ** 2, history)
-    wider = inflated.factor
+    wider, least = inflated.factor, _granularities(differences)
     return Shifts(
         estimate=estimate,
-        low=np.where(bounded, estimate - wider * (estimate - walsh[:, 2]), np.nan),
-        high=np.where(bounded, estimate + wider * (walsh[:, 3] - estimate), np.nan),
+        low=np.where(bounded, estimate - np.maximum(wider * (estimate - walsh[:, 2]), least), np.nan),
+        high=np.where(bounded, estimate + np.maximum(wider * (walsh[:, 3] - estimate), least), np.nan),
         n_eff=inflated.effective_n(counts),
         p_value=p_values(differences, inflated),
     )
+
+
+def _granularities(series: Ragged) -> Reals:
+    found = np.zeros(len(series))
+    for places, rows in series.portions(cells=_CELLS):
+        found[places] = granularities(np.sort(rows, axis=1))
+    return found
 
 
 def paired_estimates(differences: Ragged) -> Reals:
@@ -181,7 +188,9 @@ def unpaired_shift(x: Reals, y: Reals, *, known: VarianceInflation | None = None
     deviation = sqrt(m * n * (m + n + 1) / 12)
     score = max(0.0, abs(superiority - 0.5) * m * n - 0.5) / deviation
     return TwoSampleShift(
-        shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(float(inflated.factor[0])),
+        shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(
+            float(inflated.factor[0]), least=float(_granularities(ragged([x, y])).max())
+        ),
         n_eff=float(sides.effective_n(np.array([m, n])).min()),
         p_value=float(inflated.p_values(np.array([score]))[0]),
         prob_superiority=superiority,

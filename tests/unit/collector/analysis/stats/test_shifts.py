@@ -22,6 +22,20 @@ from isochrone_collector.analysis.stats.shifts import (
 from testdata.columns import present
 
 
+@pytest.mark.parametrize("deviation_ms", [0.05, 0.2, 0.5, 2.0])
+@pytest.mark.parametrize("n", [60, 288])
+def test_ticks_of_a_clock_are_part_of_the_interval(deviation_ms: float, n: int) -> None:
+    """Latencies in whole milliseconds that differ by a third of one: no interval contained it if they hardly vary."""
+    chance = np.random.default_rng(n)
+    levels = 20 + chance.random((200, 1))
+    noise = deviation_ms * chance.standard_normal((2, 200, n))
+    x, y = 1_000 * np.round(levels + noise[0]), 1_000 * np.round(levels + 0.3 + noise[1])
+    paired = paired_shifts(ragged(list(y - x)))
+    unpaired = [present(unpaired_shift(*sides)).shift for sides in zip(x, y, strict=True)]
+    assert np.mean((paired.low <= 300) & (paired.high >= 300)) >= 0.9
+    assert np.mean([present(one.low) <= 300 <= present(one.high) for one in unpaired]) >= 0.9
+
+
 def shift_of(*differences: float) -> Shift:
     """Return the shift of independent differences."""
     [found] = paired_shifts(ragged([np.array(differences)]), known=independent(1)).listed()
@@ -41,8 +55,11 @@ def shift_of(*differences: float) -> Shift:
         ([1.0, 2.0, 3.0, 4.0, 5.0], 3.0, None, None),
         # Six pairs: from the smallest to the largest difference (96.9 %).
         ([6.0, 1.0, 5.0, 2.0, 4.0, 3.0], 3.5, 1.0, 6.0),
-        ([4_000.0] * 10, 4_000.0, 4_000.0, 4_000.0),
-        ([4_000.0] * 600, 4_000.0, 4_000.0, 4_000.0),
+        ([4_321.0] * 10, 4_321.0, 4_321.0, 4_321.0),
+        ([4_321.0] * 600, 4_321.0, 4_321.0, 4_321.0),
+        # By a clock that ticks milliseconds both values of a pair may be off by a half.
+        ([4_000.0] * 10, 4_000.0, 3_000.0, 5_000.0),
+        ([4_000.0] * 9 + [6_000.0], 4_000.0, 2_000.0, 6_000.0),
     ],
 )
 def test_shifts_worked_out_by_hand(
