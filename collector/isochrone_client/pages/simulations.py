@@ -78,10 +78,11 @@ def _columns(
         def text(row: Simulation) -> str | Amount:
             if row is references[row.region]:
                 return ""
-            own, reference = cells.value_of(of(row)), cells.value_of(of(references[row.region]))
-            if own is None or reference is None:
+            own, reference = of(row), of(references[row.region])
+            if own is None or own.low is None or reference is None or reference.low is None:
                 return UNKNOWN
-            return amount(milliseconds(own - reference), signed=True)
+            # A change is one in these rounds, so that it needs no upper bound.
+            return amount(milliseconds(own.value - reference.value), signed=True)
 
         return text
 

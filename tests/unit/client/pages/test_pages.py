@@ -573,6 +573,15 @@ def test_differences_are_to_the_static_line() -> None:
         assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 100 200 {UNKNOWN}"
 
 
+def test_a_p95_without_a_week_has_a_change_in_these_rounds() -> None:
+    """Without an upper bound a p95 is at least its lower one, and its change is that of the values."""
+    static, race = (
+        replace(row, ttft_p95_us=replace(around(ms), high=None)) for row, ms in ((STATIC, 900), (RACE, 400))
+    )
+    [line] = [line for line in table(static, race).splitlines() if line.startswith("race")]
+    assert " ".join(line.split()) == f"race:2 [1] 250 -50 ≥ 360 360 … {UNKNOWN} -500 100 200 {UNKNOWN}"
+
+
 def test_what_all_lines_share_is_noted_once() -> None:
     """A note that all lines of a region share appears once; a policy's own note is a footnote."""
     text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
