@@ -179,8 +179,8 @@ class Differential:
     `shift`, the pseudomedian of the rounds' differences, with its 95 % interval is in `unit`, as are `margin` and
     `median_difference`, the difference of the two medians; `n` counts rounds in which both regions have a value,
     `baseline_n` and `region_n` the rounds of each. A decision needs `rounds_needed`, 0 if the collector does not state
-    them; `reason` explains an `undecided` or `mixed` one. `correlation` is the rank correlation of the two regions'
-    values in the same round.
+    them; `reason` explains an `undecided` or `mixed` one, and one without 48 hours of history is `provisional`.
+    `correlation` is the rank correlation of the two regions' values in the same round.
 
     `n_eff` independent rounds have as wide an interval as these n. If `paired` is false, the regions share no rounds
     and n is 0. `faster_probability` is the probability that the region beats the baseline in a round. `margin` is the
@@ -225,6 +225,7 @@ class Differential:
     median_difference: float | None = None
     correlation: float | None = None
     rounds_needed: int = 0
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,6 +155,8 @@ def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
         Decision.MIXED: f"It is mixed: {row.reason}.",
         Decision.UNDECIDED: f"It is undecided: {row.reason or 'the samples do not decide it'}.",
     }[row.decision]
+    if row.provisional:
+        yield "The decision is provisional: slow drift is only known from 48 hours of history on."
 
 
 def _confidence(row: Differential) -> Iterator[str]:

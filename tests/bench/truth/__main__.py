@@ -33,6 +33,10 @@ GOALS = {
     "false_decisions_pct": at_most(6),
     "false_decisions_without_history_pct": at_most(12),
     "power_pct": at_least(80),
+    "null_tables_with_a_decision_pct": at_most(5),
+    "false_share_of_decisions_pct": at_most(5),
+    "wrong_sign_pct": at_most(5),
+    "wrong_equivalent_pct": at_most(5),
     "wrong_yes_pct": at_most(5),
     "p95_shown_coverage_pct": at_least(90),
     "p95_at_least_coverage_pct": at_least(90),
@@ -73,6 +77,7 @@ def main() -> int:
     _print("stalls that members of a route share", stalls)
     shock = region_shock.region_shock(seed)
     _print("coverage of `regions --best` under a shock that all targets share", shock)
+    mixed = [decisions.mixed_tables(seed, has_history=known) for known in (False, True)]
     figures = {
         "missed_cases": float(sum(not one.is_met for one in covered)),
         "worst_coverage_with_history": min(one.coverage for one in covered if one.case.has_history),
@@ -81,6 +86,12 @@ def main() -> int:
         "false_decisions_pct": decisions.false_decisions_pct(seed, has_history=True),
         "false_decisions_without_history_pct": decisions.false_decisions_pct(seed, has_history=False),
         "power_pct": decisions.power_pct(seed),
+        "null_tables_with_a_decision_pct": max(
+            decisions.null_tables_with_a_decision_pct(seed, has_history=known) for known in (False, True)
+        ),
+        "false_share_of_decisions_pct": max(one.false_share_of_decisions_pct for one in mixed),
+        "wrong_sign_pct": max(one.wrong_sign_pct for one in mixed),
+        "wrong_equivalent_pct": decisions.wrong_equivalent_pct(seed),
         "wrong_yes_pct": max(wrong.values()),
         **intervals.tails(of_tails),
         "summary_goodput_error_points": max(of_goodput.values()),

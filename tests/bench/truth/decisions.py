@@ -1,9 +1,13 @@
 """Decisions on regions with a true difference: how often equal ones are called different, and how often a
 difference is found.
 
-Latencies are log-normal with deviation 0.35; of each side's variance a tenth is independent slow drift. Each pair is
-decided on alone, as when a user asks for one target.
+Latencies are log-normal with deviation 0.35; a share of the variance of each side is independent slow drift. Pairs are
+decided on alone, as when a user asks for one target, or 2 200 in a table. In mixed tables half of the pairs are equal,
+a quarter differ by 5 % and a quarter by 70 % (standard deviations on the log scale).
 """
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +24,11 @@ ROUNDS = 288
 MEDIAN_US = 350_000.0
 DEVIATION = 0.35
 DECIDED = (Decision.FASTER, Decision.SLOWER)
+TABLE_PAIRS = 2_200
+TABLE_ROUNDS = 60
+NULL_TABLES = 10
+_DRIFT = 0.3
+_MIXED_DRIFTS = (0.0, 0.1, 0.3, 0.3)
 _WEEK = HOURS * ROUNDS_PER_HOUR
 _ROUND_US = 300_000_000
 _REGIONS = ("here", "there")
@@ -42,43 +51,107 @@ def power_pct(seed: int) -> float:
     return 100 * float(np.mean([decision is Decision.FASTER for decision in _decisions(sides, has_history=False)]))
 
 
+def null_tables_with_a_decision_pct(seed: int, *, has_history: bool) -> float:
+    """Return the percentage of tables of equal pairs in which one is called faster or slower."""
+    chance = np.random.default_rng([seed, 6])
+    tables = [_table(chance, np.zeros(TABLE_PAIRS), _DRIFT, has_history=has_history) for _ in range(NULL_TABLES)]
+    return 100 * float(np.mean([bool((signs != 0).any()) for signs in tables]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedTables:
+    """The decisions in mixed tables: all, those on equal pairs, and those of the wrong sign on different ones."""
+
+    decided: int
+    false: int
+    wrong: int
+
+    @property
+    def false_share_of_decisions_pct(self) -> float:
+        """The percentage of decisions on equal pairs; 100 without a decision."""
+        return 100 * self.false / self.decided if self.decided else 100.0
+
+    @property
+    def wrong_sign_pct(self) -> float:
+        """The percentage of the decisions on different pairs that have the wrong sign; 100 without a decision."""
+        right = self.decided - self.false
+        return 100 * self.wrong / right if right else 100.0
+
+
+def mixed_tables(seed: int, *, has_history: bool) -> MixedTables:
+    """Decide on mixed tables of pairs with different shares of drift."""
+    chance = np.random.default_rng([seed, 7])
+    kind = np.arange(TABLE_PAIRS) % 4
+    effects = chance.normal(0, np.where(kind < 2, 0.0, np.where(kind == 2, 0.05, 0.7)))
+    signs = np.stack([_table(chance, effects, drift, has_history=has_history) for drift in _MIXED_DRIFTS])
+    is_equal = effects == 0
+    return MixedTables(
+        decided=int(np.count_nonzero(signs)),
+        false=int(np.count_nonzero(signs[:, is_equal])),
+        wrong=int(np.count_nonzero(signs[:, ~is_equal] * np.sign(effects[~is_equal]) < 0)),
+    )
+
+
+def wrong_equivalent_pct(seed: int) -> float:
+    """Return the percentage of pairs that are called equivalent although they differ by the margin; deviation 0.06."""
+    chance = np.random.default_rng([seed, 8])
+    sides = [MEDIAN_US * np.exp(0.06 * drifting(0.1)(chance, PAIRS, _WEEK + ROUNDS)) for _ in _REGIONS]
+    decisions = _decisions([sides[0], sides[1] * (1 + 20_000 / MEDIAN_US)], has_history=False)
+    return 100 * float(np.mean([decision is Decision.EQUIVALENT for decision in decisions]))
+
+
+def _table(chance: np.random.Generator, effects: Reals, drift: float, *, has_history: bool) -> Reals:
+    """Return 1 for each pair of a table that is called slower, -1 for faster, else 0."""
+    week = _WEEK if has_history else 0
+    here, there = (_latencies(drifting(drift)(chance, len(effects), week + TABLE_ROUNDS)) for _ in _REGIONS)
+    sides = [here, there * np.exp(effects)[:, None]]
+    levels = [levels_of(side[:, :week]) for side in sides] if has_history else None
+    sign_of = {Decision.FASTER: -1.0, Decision.SLOWER: 1.0}
+    return np.array([sign_of.get(found, 0.0) for found in _decided([side[:, week:] for side in sides], levels)])
+
+
 def _latencies(scores: Reals) -> Reals:
     return MEDIAN_US * np.exp(DEVIATION * scores)
 
 
-def _decisions(sides: list[Reals], *, has_history: bool) -> list[Decision]:
+def _decisions(sides: Sequence[Reals], *, has_history: bool) -> list[Decision]:
     levels = [levels_of(side[:, :_WEEK]) for side in sides]
-    windows = [side[:, _WEEK:] for side in sides]
     return [
-        _decision(
-            [window[pair] for window in windows],
+        decision
+        for pair in range(PAIRS)
+        for decision in _decided(
+            [side[[pair], _WEEK:] for side in sides],
             [Levels(values=own.values[[pair]], noise=own.noise[[pair]]) for own in levels] if has_history else None,
         )
-        for pair in range(PAIRS)
     ]
 
 
-def _decision(sides: list[Reals], levels: list[Levels] | None) -> Decision:
-    cells = len(sides) * ROUNDS
+def _decided(sides: Sequence[Reals], levels: Sequence[Levels] | None) -> Iterable[Decision]:
+    """Return the decision on each pair of one table; sides and levels have a row per pair."""
+    pairs, rounds = sides[0].shape
+    cells = len(sides) * pairs * rounds
     panel = Panel(
-        target_ids=np.zeros(1, dtype=np.int64),
+        target_ids=np.arange(pairs),
         regions=_REGIONS,
-        group=np.repeat(np.arange(len(sides)), ROUNDS),
-        round_at=_WEEK * _ROUND_US + np.tile(np.arange(ROUNDS) * _ROUND_US, len(sides)),
-        value=np.concatenate(sides),
+        group=np.repeat(np.arange(len(sides) * pairs), rounds),
+        round_at=_WEEK * _ROUND_US + np.tile(np.arange(rounds) * _ROUND_US, len(sides) * pairs),
+        value=np.stack(sides, axis=1).ravel(),
         censored=np.zeros(cells, dtype=bool),
         network=np.full(cells, np.nan),
     )
-    subject = Subject(target_id=0, target="t", provider="p", model="m", region=_REGIONS[1])
+    subjects = [
+        Subject(target_id=pair, target=f"t{pair}", provider="p", model="m", region=_REGIONS[1]) for pair in range(pairs)
+    ]
     context = ComparisonContext(hourly=_hourly(levels) if levels else None)
-    [found] = differentials_of(panel, [subject], metric=Metric.TTFT, baseline=_REGIONS[0], context=context)
-    return found.decision
+    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline=_REGIONS[0], context=context)
+    return [one.decision for one in found]
 
 
-def _hourly(levels: list[Levels]) -> SeriesLevels:
+def _hourly(levels: Sequence[Levels]) -> SeriesLevels:
+    pairs = len(levels[0].values)
     return SeriesLevels(
-        series={(0, region): place for place, region in enumerate(_REGIONS)},
-        from_at=np.zeros(len(levels), dtype=np.int64),
+        series={(pair, region): side * pairs + pair for side, region in enumerate(_REGIONS) for pair in range(pairs)},
+        from_at=np.zeros(len(levels) * pairs, dtype=np.int64),
         levels=Levels(
             values=np.concatenate([own.values for own in levels]), noise=np.concatenate([own.noise for own in levels])
         ),

@@ -6,7 +6,8 @@ The laws:
    the correction for all comparisons of the family (see below).
 2. `equivalent` needs the whole interval to be within the margin. That is two one-sided tests at 2.5 % each, of "it is
    slower by the margin" and of "it is faster by the margin" (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987)
-   657-680, who allows 5 % each).
+   657-680, who allows 5 % each). The larger p-value of both must survive the same correction, among those of
+   equivalence.
 3. A decision needs 24 rounds, because fewer do not show autocorrelation. If other rounds of the same series show it,
    six independent rounds are enough.
 4. No decision favours a side that lost most of its rounds: the remaining rounds are not what its users see. A decision
@@ -14,6 +15,8 @@ The laws:
 5. `mixed` replaces `faster` and `slower` where the difference of the medians or the share of faster rounds has the
    opposite sign of the shift: then no single size describes the rounds.
 6. Everything else is `undecided`.
+7. A decision without 48 hours of history is `provisional`: drift that is slower than the window
+   is only known from all series of the table together (`stats.memory`).
 
 Margins are symmetric in the two sides, so that a decision does not depend on which one is the baseline.
 
@@ -82,7 +85,10 @@ def margin_of(metric: Metric, rules: Iterable[MarginRule] = ()) -> Margin:
 
 MAX_FALSE_SHARE = 0.05
 MAX_WITHOUT_HISTORY = 0.04
-"""The largest q-value of a decision while drift that is slower than the window is unknown."""
+MAX_EQUIVALENCE_WITHOUT_HISTORY = 0.01
+"""The largest q-values of a decision while drift that is slower than the window is unknown. What is not seen hides a
+difference more often than it makes one.
+"""
 _US_PER_MS = 1000.0
 # Two decimals below 1, one below 10, none above.
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
@@ -117,7 +123,8 @@ class Rounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A region compared with the baseline. The losses are the reasons why nothing is decided in favour of a side, empty
-    without one. `q_value` is that among so many `comparisons`, and `max_q_value` the largest one of a decision.
+    without one. `q_value` is that among so many `comparisons`, `max_q_value` the largest one of a decision, and
+    `equivalence_q_value` and `max_equivalence_q_value` those of `equivalent`.
     `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
     region is better.
     """
@@ -131,6 +138,8 @@ class Comparison:
     q_value: float | None
     comparisons: int
     max_q_value: float = MAX_FALSE_SHARE
+    equivalence_q_value: float = 0.0
+    max_equivalence_q_value: float = MAX_FALSE_SHARE
     baseline_losses: str = ""
     region_losses: str = ""
 
@@ -166,9 +175,12 @@ def _objection(one: Comparison, decision: Decision) -> str:
         return lost
     if one.rounds.n < rounds_needed(one.rounds.decorrelation_rounds):
         return f"{size_in_words(one.shift, one.metric)} so far; {one.rounds.lack}"
-    if decision in losses and (one.q_value is None or one.q_value > one.max_q_value):
-        shown = "unknown" if one.q_value is None else f"{one.q_value:.3f}"
-        return f"may be chance among {one.comparisons} comparisons (q-value {shown}; {one.max_q_value} needed)"
+    q_value, largest = one.q_value, one.max_q_value
+    if decision not in losses:
+        q_value, largest = one.equivalence_q_value, one.max_equivalence_q_value
+    if q_value is None or q_value > largest:
+        shown = "unknown" if q_value is None else f"{q_value:.3f}"
+        return f"may be chance among {one.comparisons} comparisons (q-value {shown}; {largest} needed)"
     return ""
 
 

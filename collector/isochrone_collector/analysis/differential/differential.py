@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
+    MAX_EQUIVALENCE_WITHOUT_HISTORY,
     MAX_FALSE_SHARE,
     MAX_WITHOUT_HISTORY,
     Comparison,
@@ -30,7 +31,8 @@ from isochrone_collector.analysis.differential.panel import Changes, Pairs, Pane
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
-from isochrone_wire.answers import Decision, Differential, Metric, Part
+from isochrone_collector.analysis.stats.shifts import Shift
+from isochrone_wire.answers import Decision, Differential, Level, Metric, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,12 @@ class _Line:
         # The noise around all levels may give a smaller one.
         return min(p_value, self.history.p_value) if self.history else p_value
 
+    def chance_beyond(self, margin: Margin) -> float:
+        """Return the p-value of a difference of the margin or more; NaN where nothing is compared."""
+        if self.estimate is None or self.unfit:
+            return np.nan
+        return self.estimate.chance_beyond(margin.size(self.estimate.baseline_median, self.estimate.region_median))
+
 
 def differentials_of(
     panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, context: ComparisonContext
@@ -111,14 +119,22 @@ def differentials_of(
     """Return one differential per subject: region minus baseline, with its interval and the decision."""
     pairs = pair_up(panel, [subject.key for subject in subjects], baseline=baseline, changes=context.changes)
     lines = _lines(pairs, subjects, metric=metric, baseline=baseline, context=context)
-    rates, comparisons = family_rates(
-        np.array([line.p_value for line in lines], dtype=np.float64),
-        is_member=np.array([context.family is None or one.target_id in context.family for one in subjects], np.bool_),
-        size=context.family_size,
+    is_member = np.array([context.family is None or one.target_id in context.family for one in subjects], np.bool_)
+    margin = context.margin or margin_of(metric)
+    (rates, comparisons), (equal_rates, _) = (
+        family_rates(np.array(p_values, dtype=np.float64), is_member=is_member, size=context.family_size)
+        for p_values in ([line.p_value for line in lines], [line.chance_beyond(margin) for line in lines])
     )
     return tuple(
-        _differential(line, metric, q_value=None if np.isnan(rate) else rate, comparisons=comparisons, context=context)
-        for line, rate in zip(lines, rates.tolist(), strict=True)
+        _differential(
+            line,
+            metric,
+            q_value=None if np.isnan(rate) else rate,
+            equivalence_q_value=alike,
+            comparisons=comparisons,
+            context=context,
+        )
+        for line, rate, alike in zip(lines, rates.tolist(), equal_rates.tolist(), strict=True)
     )
 
 
@@ -176,7 +192,13 @@ def _history(
 
 
 def _differential(
-    line: _Line, metric: Metric, *, q_value: float | None, comparisons: int, context: ComparisonContext
+    line: _Line,
+    metric: Metric,
+    *,
+    q_value: float | None,
+    equivalence_q_value: float,
+    comparisons: int,
+    context: ComparisonContext,
 ) -> Differential:
     subject, estimate, history = line.subject, line.estimate, line.history
     known = history.decorrelation_rounds if history else None
@@ -216,6 +238,8 @@ def _differential(
         q_value=q_value,
         comparisons=comparisons,
         max_q_value=MAX_FALSE_SHARE if estimate.has_history else MAX_WITHOUT_HISTORY,
+        equivalence_q_value=equivalence_q_value,
+        max_equivalence_q_value=MAX_FALSE_SHARE if estimate.has_history else MAX_EQUIVALENCE_WITHOUT_HISTORY,
         baseline_losses=line.baseline.losses,
         region_losses=line.region.losses,
     )
@@ -225,6 +249,7 @@ def _differential(
         shift=shift.estimate,
         shift_low=shift.low,
         shift_high=shift.high,
+        levels=_with_present(found.levels, shift, estimate.n),
         shift_percent=100 * shift.estimate / median if median else None,
         median_difference=comparison.median_difference,
         faster_probability=comparison.faster_share,
@@ -232,8 +257,16 @@ def _differential(
         q_value=q_value,
         decision=decision,
         reason=reason,
+        provisional=not (estimate.has_history or decision is Decision.UNDECIDED),
         **{name: getattr(estimate, name) for name in _FIGURES},
     )
+
+
+def _with_present(levels: tuple[Level, ...], shift: Shift, n: int) -> tuple[Level, ...]:
+    """Return the levels, the present one with the interval of the long-run level if it is that of the same rounds."""
+    if not levels or levels[-1].n != n:
+        return levels
+    return (*levels[:-1], replace(levels[-1], low=shift.low, high=shift.high))
 
 
 _FIGURES = (

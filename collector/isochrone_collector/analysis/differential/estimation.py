@@ -11,18 +11,22 @@ from math import isnan
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from isochrone_collector.analysis.differential.panel import Pairs, Panel
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
 from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, VarianceInflation, inflation
+from isochrone_collector.analysis.stats.memory import unseen_inflation
 from isochrone_collector.analysis.stats.shifts import MIN_N, Shift, paired_estimates, paired_shifts, unpaired_shift
 
 _CELLS = 1 << 17
+_UPPER = 0.975
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `prob_superiority` is the
+    """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `freedom` are
+    the degrees of freedom of the interval; `prob_superiority` is the
     share of rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
     `correlation` is Spearman's, of both sides' values in the same round: what pairing removes.
     """
@@ -40,6 +44,16 @@ class Estimate:
     server_shift: float | None = None
     correlation: float | None = None
     has_history: bool = False
+    freedom: float = np.inf
+
+    def chance_beyond(self, margin: float) -> float:
+        """Return the larger p-value of "slower by the margin" and "faster by the margin"; 1 without an interval."""
+        if self.shift.low is None or self.shift.high is None:
+            return 1.0
+        estimate, bounds = self.shift.estimate, (self.shift.low, self.shift.high)
+        rooms = ((margin + estimate, estimate - bounds[0]), (margin - estimate, bounds[1] - estimate))
+        scores = [room / half if half > 0 else np.sign(room) * np.inf for room, half in rooms]
+        return float(stdtr(self.freedom, -min(scores) * stdtrit(self.freedom, _UPPER)))
 
 
 def estimates(
@@ -53,12 +67,20 @@ def estimates(
     differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
     told = np.isfinite(decorrelation_rounds) & (differences.counts < LEAST_ROUNDS)
     known = VarianceInflation(ratio=np.maximum(decorrelation_rounds, 1.0), freedom=np.full(len(pairs), np.inf))
-    inflated = known.where(told, inflation(differences))
+    inflated = known.where(told, _with_unseen(inflation(differences), differences, history))
     found = _paired(pairs, differences, inflated, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
         found[place] = _unpaired(pairs, place)
     return found
+
+
+def _with_unseen(own: VarianceInflation, differences: Ragged, history: VarianceInflation | None) -> VarianceInflation:
+    """Return the inflation of rows, without history at least that by the memory of all rows."""
+    if history is not None and np.isfinite(history.ratio).all():
+        return own
+    unseen = own.wider(unseen_inflation(differences))
+    return unseen if history is None else own.where(np.isfinite(history.ratio), unseen)
 
 
 def _paired(
@@ -84,6 +106,7 @@ def _paired(
         "has_history": np.zeros(len(pairs), dtype=bool) if history is None else np.isfinite(history.ratio),
         "n_eff": shifts.n_eff,
         "p_value": shifts.p_value,
+        "freedom": shifts.freedom,
         "prob_superiority": np.diff(wins[differences.offsets]) / np.maximum(counts, 1),
         "baseline_median": medians(pairs.rows(baseline)),
         "region_median": medians(pairs.rows(region)),

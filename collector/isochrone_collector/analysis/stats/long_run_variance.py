@@ -75,6 +75,9 @@ _MANY_ROUNDS = 100
 _COSINES_OF_CORRELATED = 4
 _STRONG = 2.0
 _ROUNDS_PER_COSINE = 4
+# With drift of a memory of three hours, the variance of levels of 1 to 24 hours has half of the degrees of freedom that
+# independent hours give it.
+_INDEPENDENT_HOURS = 0.5
 
 LEAST_ROUNDS = 24
 """The rounds from which on a series shows its own correlation."""
@@ -103,9 +106,15 @@ class VarianceInflation:
     def with_history(self, variances: Reals, history: "VarianceInflation") -> "VarianceInflation":
         """Return the wider of this inflation and that of `history`, per row, whose ratio is the variance of the level
         of such windows (NaN: unknown) in the unit of `variances`: those of the estimates, as of independent values.
+        A week has few windows, so that some rows look calm by chance: each varies at least half as much more as the
+        median row (cf. G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3).
         """
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
-        return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
+        known = np.isfinite(history.ratio)
+        if known.any():
+            slow = np.where(known, np.maximum(slow, (slow + np.median(slow[known])) / 2), slow)
+        freedom = np.maximum(_INDEPENDENT_HOURS * history.freedom, 1.0)
+        return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, freedom, np.inf)))
 
     def of_windows(self, counts: Reals | Integers | int) -> "VarianceInflation":
         """Return the inflation of so many values per row by this history, with B. L. Welch's degrees of freedom."""
@@ -207,7 +216,7 @@ def _of_centred(centred: Reals, cosines: int) -> VarianceInflation:
 
 
 def _by_cosines(centred: Reals, cosines: int) -> VarianceInflation:
-    weights = (centred @ _cosines(centred.shape[1], cosines)) ** 2
+    weights = (centred @ cosines_of(centred.shape[1], cosines)) ** 2
     variances = (centred**2).mean(axis=1)
     varies = variances > 0
     ratio = np.divide(weights.mean(axis=1), variances, out=np.ones(len(centred)), where=varies)
@@ -216,8 +225,8 @@ def _by_cosines(centred: Reals, cosines: int) -> VarianceInflation:
 
 # Few, because each may have a megabyte.
 @lru_cache(maxsize=64)
-def _cosines(n: int, most: int) -> Reals:
-    """Return the cosines for n rounds, an n by B matrix."""
+def cosines_of(n: int, most: int) -> Reals:
+    """Return the cosines for n rounds, an n by B matrix, B at most `most` and a quarter of the rounds."""
     terms = np.arange(1, _terms(n, most) + 1)
     return np.asarray(np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, terms)))
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from isochrone_collector.analysis.stats.arrays import Integers, Ragged, Reals, granularities, mean_ranks, ragged
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
+from isochrone_collector.analysis.stats.long_run_variance import LEAST_ROUNDS, VarianceInflation, inflation
 from isochrone_collector.analysis.stats.pair_sums import PairSums, walsh_averages
 
 MIN_N = 6
@@ -102,13 +102,16 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
-    """Many shifts as columns, NaN if unknown, with their effective numbers and two-sided p-values of no shift."""
+    """Many shifts as columns, NaN if unknown, with their effective numbers, two-sided p-values of no shift, and the
+    degrees of freedom of the intervals.
+    """
 
     estimate: Reals
     low: Reals
     high: Reals
     n_eff: Reals
     p_value: Reals
+    freedom: Reals
 
     def listed(self) -> list[Shift | None]:
         """Return the shifts as a list; `None` for a row without differences."""
@@ -137,12 +140,14 @@ def paired_shifts(
     if history is not None:
         inflated = inflated.with_history(((walsh[:, 3] - walsh[:, 2]) / (2 * _Z)) ** 2, history)
     wider, least = inflated.factor, _granularities(differences)
+    halves = np.maximum(estimate - walsh[:, 2], walsh[:, 3] - estimate)
     return Shifts(
         estimate=estimate,
         low=np.where(bounded, estimate - np.maximum(wider * (estimate - walsh[:, 2]), least), np.nan),
         high=np.where(bounded, estimate + np.maximum(wider * (walsh[:, 3] - estimate), least), np.nan),
         n_eff=inflated.effective_n(counts),
-        p_value=p_values(differences, inflated),
+        p_value=_p_values(differences, inflated, estimate, np.maximum(halves, least / wider)),
+        freedom=np.minimum(inflated.freedom, np.maximum(counts - 1, 1)),
     )
 
 
@@ -151,6 +156,21 @@ def _granularities(series: Ragged) -> Reals:
     for places, rows in series.portions(cells=_CELLS):
         found[places] = granularities(np.sort(rows, axis=1))
     return found
+
+
+def _p_values(differences: Ragged, inflated: VarianceInflation, estimate: Reals, halves: Reals) -> Reals:
+    """Return the p-values of no shift; `halves` are the larger half-widths for independent rounds.
+
+    That of ranks is bounded by their number: n rounds of one sign have the score √(3n)/2, which large inflation makes
+    insignificant however far the shift is. From 24 rounds on, the distance in half-widths counts if it says more.
+    """
+    counts = differences.counts
+    is_long = counts >= LEAST_ROUNDS
+    scores = _Z * np.divide(np.abs(estimate), halves, out=np.where(estimate == 0, 0.0, np.inf), where=halves > 0)
+    freedom = np.minimum(inflated.freedom, np.maximum(counts - 1, 1))
+    by_width = VarianceInflation(ratio=inflated.ratio, freedom=freedom).p_values(scores)
+    by_rank = p_values(differences, inflated)
+    return np.where(is_long, np.minimum(by_width, by_rank), by_rank)
 
 
 def paired_estimates(differences: Ragged) -> Reals:

@@ -1,0 +1,41 @@
+"""Memory of many series: drift that no single window shows is known from all of them."""
+
+import numpy as np
+import pytest
+
+from bench.truth.series import drifting, independent, ragged_of
+from isochrone_collector.analysis.stats.arrays import ragged
+from isochrone_collector.analysis.stats.memory import unseen_inflation
+
+
+def test_many_windows_show_the_drift_that_is_slower_than_each() -> None:
+    """Of 2 000 windows of 60 rounds, three tenths of whose variance is an autoregression of .97, the inflation of the
+    mean is known to a tenth, although each window shows a sixth of it; of independent rounds it is 1.
+    """
+    chance = np.random.default_rng(1)
+    drift = unseen_inflation(ragged_of(drifting(0.3)(chance, 2_000, 60)))
+    assert drift.ratio.mean() == pytest.approx(13.8, rel=0.1)
+    assert unseen_inflation(ragged_of(independent(chance, 2_000, 60))).factor.mean() < 1.1
+
+
+def test_one_window_proves_independence_only_if_it_is_long() -> None:
+    """An interval of 60 rounds alone is wider by half, one of 1 000 hardly, one of fewer than 24 is left alone."""
+    chance = np.random.default_rng(2)
+    widths = {n: np.median([_factor(chance.standard_normal(n)) for _ in range(40)]) for n in (20, 60, 1_000)}
+    assert widths[20] == 1
+    assert widths[60] > 1.5
+    assert widths[1_000] < 1.2
+
+
+def test_constant_rows_do_not_inflate() -> None:
+    """Rows without variance, short ones and none at all have no inflation, and leave the others theirs."""
+    chance = np.random.default_rng(3)
+    varying = chance.standard_normal(300)
+    found = unseen_inflation(ragged([np.ones(40), varying, np.zeros(0), np.arange(6.0)]))
+    assert found.ratio[[0, 2, 3]].tolist() == pytest.approx([1, 1, 1], abs=0.2)
+    assert found.ratio[1] == pytest.approx(unseen_inflation(ragged([varying])).ratio[0])
+    assert len(unseen_inflation(ragged([])).ratio) == 0
+
+
+def _factor(row: np.ndarray) -> float:
+    return float(unseen_inflation(ragged([row])).factor[0])
