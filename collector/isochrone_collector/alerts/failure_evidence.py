@@ -3,7 +3,8 @@
 The laws:
 
 1. A vantage accuses a target if three of its rounds in a row failed, or two while another vantage's do too; more in a
-   series that often fails. A target that never worked has no such series: two failures are enough.
+   series that often fails. A target that never worked has no such series: two failures are enough. A round in which
+   the agent only waits after a failure is not sent, and is no evidence.
 2. A region fails if most vantages there that report and are trusted accuse the target; it is answered if at most of
    them the failures have ended for some rounds.
 3. A vantage is not trusted where it is more likely to be at fault itself: the failures began together with those of at
@@ -17,6 +18,10 @@ The laws:
    With p the share of rounds that begin a run of failures, q the share of runs that get a second failure, and r that
    of those that get another one, a round begins a run of k by chance with the probability p · q · r^(k-2). The three
    shares are of about the last day of one-minute rounds, each with a prior of few observations.
+6. A vantage also accuses a target if the CUSUM of its failures is over its limit (`failure_cusum`), or if that of all
+   vantages is, and its own is over a quarter. It goes on to do so, down to half of the limit, until it has had
+   `_PARTIAL_CLEAR` rounds without a failure. It is not trusted where the control target, or two thirds of its targets
+   of at least two providers that do not fail elsewhere, have CUSUMs over a quarter of the limit too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,6 +30,7 @@ from enum import Enum, IntEnum, auto
 
 import numpy as np
 
+from isochrone_collector.alerts.failure_cusum import FailureCusum, alarm_limit
 from isochrone_collector.analysis.probe_records import Records, by_outcome, outcomes
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import MINUTE_US, Outcome
@@ -97,10 +103,13 @@ _SILENT_ROUNDS = 3
 _GONE_US = 60 * MINUTE_US
 _TOGETHER_ROUNDS = 3
 _TWO = 2
+# A share of failures of 20 % leaves so many rounds in a row without one once in a thousand times.
+_PARTIAL_CLEAR = 30
+_QUARTER, _HALF = 0.25, 0.5
 
 
 class RoundKind(IntEnum):
-    """The best result of a vantage's probes in a round; those `HELD` were not sent, as the provider asked to wait."""
+    """The best result of a vantage's probes in a round; those `HELD` were not sent: the agent waits after a failure."""
 
     OK = 0
     FAILED = 1
@@ -184,16 +193,25 @@ class Series:
     streaks: dict[AlertKind, Streak] = field(
         default_factory=lambda: {AlertKind.TARGET_FAILING: Streak(), AlertKind.TARGET_THROTTLED: Streak()}
     )
+    partial: FailureCusum = field(default_factory=FailureCusum)
 
-    def add(self, one: RoundResult) -> None:
-        """Add a round; an earlier one than the newest is ignored, unless it is the rest of that round."""
+    def add(self, one: RoundResult, of_target: FailureCusum) -> None:
+        """Add a round; an earlier one than the newest is ignored, unless it is the rest of that round. `of_target`
+        includes the rounds of other vantages.
+        """
         failed, throttled = self.streaks.values()
         if one.round_at < self.newest_at or (one.round_at == self.newest_at and one.kind is not RoundKind.OK):
             return
         if one.round_at == self.newest_at and failed.clear and throttled.clear:
             return
         if one.kind is RoundKind.HELD and not throttled.length:
+            # A vantage that waits after a failure is not silent.
+            self.newest_at = one.round_at if failed.length else self.newest_at
             return
+        is_rest = one.round_at == self.newest_at
+        if one.kind <= RoundKind.FAILED and not failed.length and not is_rest:
+            for cusum in (self.partial, of_target):
+                cusum.add(one.round_at, failed=one.kind is RoundKind.FAILED)
         self.region, self.newest_at = one.region, one.round_at
         if one.kind is RoundKind.OK:
             self.has_answered = True
@@ -211,16 +229,19 @@ class FailureEvidence:
 
     def __init__(self) -> None:
         self._series: dict[int, dict[int, Series]] = {}
+        self._partial: dict[int, FailureCusum] = {}
 
     def add(self, rounds: Iterable[RoundResult]) -> None:
         """Add rounds, oldest first for each series."""
         for one in rounds:
             of_target = self._series.setdefault(one.target_id, {})
-            of_target.setdefault(one.vantage_id, Series(one.region)).add(one)
+            partial = self._partial.setdefault(one.target_id, FailureCusum())
+            of_target.setdefault(one.vantage_id, Series(one.region)).add(one, partial)
 
     def keep(self, target_ids: Collection[int]) -> None:
         """Forget the targets that are not among these."""
         self._series = {target_id: found for target_id, found in self._series.items() if target_id in target_ids}
+        self._partial = {target_id: found for target_id, found in self._partial.items() if target_id in target_ids}
 
     def has_answered(self, target_id: int) -> bool:
         """Return whether a round of the target was answered since it was first added."""
@@ -237,29 +258,33 @@ class FailureEvidence:
     ) -> Evidence:
         """Return the evidence on a target; its failures have ended after `clear_rounds` without one."""
         known, silent_at = self._series.get(target.id, {}), now_at - target.silence_us
+        is_failing = kind is AlertKind.TARGET_FAILING
         trusted = {
             vantage_id: series
             for vantage_id, series in known.items()
             if series.newest_at >= silent_at
             and vantage_id not in fleet.distrusted
             and not (
-                kind is AlertKind.TARGET_FAILING
-                and series.streaks[kind].length
-                and self._is_explained(target, vantage_id, fleet, now_at)
+                is_failing and series.streaks[kind].length and self._is_explained(target, vantage_id, fleet, now_at)
             )
         }
         measuring = [one for one in known.values() if now_at - one.newest_at <= _GONE_US]
-        accusing = set(_accusing(trusted, kind, target, requests=min(_TWO, len(measuring))))
+        partial = [self._partial_of(target, trusted, fleet, share=one) if is_failing else {} for one in (1, _HALF)]
+        in_row = _accusing(trusted, kind, target, requests=min(_TWO, len(measuring)))
+        accusing: dict[int, Streak | FailureCusum] = {
+            **partial[0],
+            **{vantage_id: trusted[vantage_id].streaks[kind] for vantage_id in in_row},
+        }
         regions = {one.region: RegionState.UNCLEAR for one in measuring}
         for region in {series.region for series in trusted.values()}:
             local = {vantage_id: one.streaks[kind] for vantage_id, one in trusted.items() if one.region == region}
-            regions[region] = _state(local, accusing, clear_rounds=clear_rounds)
+            regions[region] = _state(local, accusing, partial[1], clear_rounds=clear_rounds)
         failing = {name for name, state in regions.items() if state is RegionState.FAILING}
-        streaks = [known[vantage_id].streaks[kind] for vantage_id in accusing if known[vantage_id].region in failing]
-        last_failed_at = max((streak.until_at for streak in streaks), default=0)
+        found = [one for vantage_id, one in accusing.items() if known[vantage_id].region in failing]
+        last_failed_at = max((one.until_at for one in found), default=0)
         return Evidence(
             regions=regions,
-            first_failed_at=min((streak.since_at for streak in streaks), default=0),
+            first_failed_at=min((one.since_at for one in found), default=0),
             last_failed_at=last_failed_at,
             is_complete=not any(
                 _may_follow(one, one.streaks[kind], target, last_failed_at)
@@ -267,6 +292,55 @@ class FailureEvidence:
                 if silent_at <= one.newest_at < last_failed_at
             ),
         )
+
+    def _partial_of(
+        self, target: WatchedTarget, trusted: Mapping[int, Series], fleet: Fleet, *, share: float
+    ) -> dict[int, FailureCusum]:
+        """Return the CUSUMs of the vantages that see a partial failure, at a share of the limit."""
+        if target.id not in self._partial or not target.has_worked:
+            return {}
+        limit = share * self._limit(target)
+        least = limit if self._partial[target.id].value < limit else _QUARTER * limit
+        return {
+            vantage_id: one.partial
+            for vantage_id, one in trusted.items()
+            if one.partial.value >= least
+            and one.streaks[AlertKind.TARGET_FAILING].clear < _PARTIAL_CLEAR
+            and not self._is_lossy(target, vantage_id, fleet)
+        }
+
+    def _limit(self, target: WatchedTarget) -> float:
+        return alarm_limit(every_us=target.every_us, vantages=len(self._series.get(target.id, {})))
+
+    def _is_lossy(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
+        """Return whether a vantage, or its network, is more likely to cause the partial failures of a target."""
+        # The answer is the same for all targets, except for the control target.
+        key = (vantage_id, 0, 0, target.id == fleet.control)
+        if key not in fleet.faults:
+            fleet.faults[key] = self._has_losses(target, vantage_id, fleet)
+        return fleet.faults[key]
+
+    def _has_losses(self, target: WatchedTarget, vantage_id: int, fleet: Fleet) -> bool:
+        probed = [
+            one for one in fleet.targets.values() if vantage_id in self._series.get(one.id, {}) and one.has_worked
+        ]
+        suffering = {one: self._suffering(one) for one in probed}
+        failing = [one for one in probed if vantage_id in suffering[one]]
+        control = fleet.targets.get(fleet.control) if target.id != fleet.control else None
+        if control in probed:
+            return control in failing
+        region = self._series[target.id][vantage_id].region
+        own = []
+        for one in probed:
+            elsewhere = {other for other, series in self._series[one.id].items() if series.region != region}
+            if _TWO * len(elsewhere & suffering[one]) <= len(elsewhere):
+                own.append(one)
+        return _are_most([one for one in own if one in failing], failing, own)
+
+    def _suffering(self, target: WatchedTarget) -> set[int]:
+        """Return the vantages whose CUSUMs of a target are over a quarter of the limit."""
+        least, known = _QUARTER * self._limit(target), self._series[target.id]
+        return {vantage_id for vantage_id, one in known.items() if one.partial.value >= least}
 
     def failing_everywhere(self, fleet: Fleet, now_at: int) -> int:
         """Return the number of targets that fail from most vantages, if these are most that have worked, else 0."""
@@ -334,10 +408,12 @@ def _are_most(
     return bool(failing) and several and len(failing) >= SUSPICIOUS_SHARE * len(targets)
 
 
-def _state(streaks: Mapping[int, Streak], accusing: Collection[int], *, clear_rounds: int) -> RegionState:
+def _state(
+    streaks: Mapping[int, Streak], accusing: Collection[int], unclear: Collection[int], *, clear_rounds: int
+) -> RegionState:
     if _TWO * sum(vantage_id in accusing for vantage_id in streaks) > len(streaks):
         return RegionState.FAILING
-    ended = sum(streak.clear >= clear_rounds for streak in streaks.values())
+    ended = sum(one.clear >= clear_rounds and vantage_id not in unclear for vantage_id, one in streaks.items())
     return RegionState.ANSWERED if _TWO * ended > len(streaks) else RegionState.UNCLEAR
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from bench.result import at_least, at_most, conclude
 from bench.truth import (
     decisions,
+    incidents,
     intervals,
     months,
     outages,
@@ -44,6 +45,8 @@ GOALS = {
     "month_coverage": at_least(0.9),
     "tick_coverage": at_least(0.9),
     "summary_goodput_error_points": at_most(10),
+    "incident_20pct_rounds": at_most(30),
+    "false_alarms_a_year": at_most(1),
     "outage_error_points": at_most(1.5),
     "flush_speed_bias_pct": at_most(3),
     "race_p99_error_pct": at_most(10),
@@ -69,6 +72,8 @@ def main() -> int:
     _print("error of the goodput of summaries, in points", of_goodput)
     of_ticks = ticks.coverage(seed)
     _print("least coverage with a clock of whole milliseconds", of_ticks)
+    alarms = incidents.false_alarms_a_year(seed)
+    _print("false alarms of a target a year at 1 % failing", alarms)
     errors = outages.error_points()
     _print("error of the reported share of an outage, in points", errors)
     bias = speed.flush_speed_bias_pct(seed)
@@ -97,6 +102,8 @@ def main() -> int:
         "summary_goodput_error_points": max(of_goodput.values()),
         "tick_coverage": min(of_ticks.values()),
         "month_coverage": min(of_months.values()),
+        "incident_20pct_rounds": incidents.rounds_to_find(seed),
+        "false_alarms_a_year": max(alarms.values()),
         "outage_error_points": max(errors.values()),
         "flush_speed_bias_pct": max(bias.values()),
         "race_p99_error_pct": stalls["race_p99_error_pct"],

@@ -287,6 +287,48 @@ def test_quiet_hours_raise_nothing(single: float, bursts: float) -> None:
     assert SimulatedFleet().play(700, noisy(17, single=single, bursts=bursts)) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fifth_of_the_requests_is_found_without_runs(seed: int) -> None:
+    """A target of which every fifth request fails, never three in a row, is an incident, which ends afterwards."""
+    rng = Random(seed)
+    phase = {name: rng.randrange(5) for name in ("us-1", "sg-1")}
+    fifth: Results = lambda target, vantage, number: (  # noqa: E731
+        FAILED if target == "a" and number in range(100, 200) and (number + phase[vantage]) % 5 == 0 else OK
+    )
+    opened, *others, recovered = SimulatedFleet(vantages=list(phase)).play(300, fifth)
+    assert (opened.step, opened.target, recovered.step) == ("opened", "a", "recovered")
+    assert opened.round < 150
+    assert opened.transition.incident.first_failed_at >= START_AT + 100 * EVERY_US
+    assert all(one.step == "escalated" for one in others)
+    assert 200 < recovered.round <= 230
+
+
+def test_a_vantage_that_loses_requests_accuses_nobody() -> None:
+    """A vantage at which a fifth of the requests to all targets fail is at fault; another vantage still accuses."""
+    lossy: Results = lambda target, vantage, number: (  # noqa: E731
+        FAILED if vantage == "sg-1" and (number + ord(target)) % 5 == 0 else OK
+    )
+    vantages = ["sg-1", "us-1", "us-2"]
+    assert SimulatedFleet(vantages=vantages).play(200, lossy) == []
+    fifth: Results = lambda target, vantage, number: (  # noqa: E731
+        FAILED if target == "b" and vantage != "sg-1" and number % 5 == 0 else lossy(target, vantage, number)
+    )
+    happened = SimulatedFleet(vantages=vantages).play(200, fifth)
+    assert [(one.step, one.target, one.regions) for one in happened] == [("opened", "b", ("us",))]
+
+
+def test_one_answer_that_asks_to_wait_is_no_incident() -> None:
+    """The rounds in which the agents wait after a failure are not sent, and are neither failures nor silence."""
+    waits: Results = lambda target, _vantage, number: (  # noqa: E731
+        (FAILED if number == 10 else HELD) if target == "a" and number in range(10, 15) else OK
+    )
+    assert SimulatedFleet().play(30, waits) == []
+    longer: Results = lambda target, _vantage, number: (  # noqa: E731
+        (FAILED if number % 5 == 0 else HELD) if target == "a" and number in range(10, 40) else OK
+    )
+    assert [(one.round, one.step) for one in SimulatedFleet().play(60, longer)] == [(15, "opened"), (42, "recovered")]
+
+
 def test_the_first_message_comes_within_three_rounds() -> None:
     """Wherever a target begins to fail, also after a noisy day, it is reported by the third round after the first."""
     for seed in range(5):
