@@ -31,7 +31,7 @@ from enum import Enum, IntEnum, auto
 import numpy as np
 
 from isochrone_collector.alerts.failure_cusum import FailureCusum, alarm_limit
-from isochrone_collector.analysis.probe_records import Records, by_outcome, outcomes
+from isochrone_collector.analysis.probe_records import BLOCKED, Records, by_outcome, has, outcomes
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import MINUTE_US, Outcome
 
@@ -450,8 +450,10 @@ _KIND_OF = by_outcome(lambda outcome: _KINDS.get(outcome, RoundKind.FAILED if ou
 
 
 def round_results(records: Records, region_of: Mapping[int, str]) -> list[RoundResult]:
-    """Return the best result of each vantage in each round, oldest first; of unsent rounds only those held back."""
-    kind = _KIND_OF[outcomes(records["traits"])]
+    """Return the best result of each vantage in each round, oldest first; of unsent rounds only those that waited."""
+    traits = records["traits"]
+    kind = _KIND_OF[outcomes(traits)]
+    kind = np.where(has(traits, BLOCKED) & (kind != _NOT_SENT), RoundKind.HELD, kind)
     parts = np.stack((records["round_at"], records["target_id"], records["vantage_id"], kind))[:, kind != _NOT_SENT]
     parts = parts[:, np.lexsort(parts[::-1])]
     is_first = np.ones(parts.shape[1], np.bool_)

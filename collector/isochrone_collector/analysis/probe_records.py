@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_common.probe_metrics import CUT_OFF, OUTCOMES, STREAMED
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import Outcome
+from isochrone_wire.model import Outcome, Quality
 
 RECORD = np.dtype(
     [
@@ -39,6 +39,10 @@ and, from `OUTCOME_BIT` on, the place of the outcome in `OUTCOMES`. `answer_from
 VALID, PUNCTUAL, FIRST_TOKEN, OUTCOME_BIT = 1, 2, 4, 3
 """The values are those of the model; the probe began in time to be compared with its round; it has a first token."""
 
+BLOCKED_SHIFT = 6
+BLOCKED = Quality.BLOCKED.value << BLOCKED_SHIFT
+"""The flag of a round that was not sent; it is derived of the quality, and not stored with the traits."""
+
 # numpy moves the fields of a structure one by one, and keeps Python's lock meanwhile.
 _BLOCK = np.dtype((np.void, RECORD.itemsize))
 
@@ -53,7 +57,7 @@ def by_outcome(value_of: Callable[[Outcome], Any]) -> NDArray[Any]:
 
 def outcomes(traits: Traits) -> Traits:
     """Return the place of each outcome in a table of `by_outcome`."""
-    return np.asarray(np.minimum(traits >> OUTCOME_BIT, len(OUTCOMES)))
+    return np.asarray(np.minimum((traits & ~BLOCKED) >> OUTCOME_BIT, len(OUTCOMES)))
 
 
 def has(traits: Traits, flag: int) -> Flags:

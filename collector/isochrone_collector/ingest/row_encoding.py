@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from isochrone_collector.analysis.probe_records import RECORD, Records
+from isochrone_collector.analysis.probe_records import BLOCKED_SHIFT, RECORD, Records
 from isochrone_collector.analysis.probe_totals import UNKNOWN, BatchCounts
 from isochrone_collector.analysis.stats.arrays import Flags, Integers
 from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, Array, SampleColumns
@@ -33,7 +33,7 @@ from isochrone_collector.store.probe_queries import values_of
 from isochrone_collector.store.samples import COLUMNS
 from isochrone_common.probe_metrics import HISTOGRAMS, LIMITS, OFFSETS, OUTCOMES
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import Outcome
+from isochrone_wire.model import Outcome, Quality
 
 _NULL_LENGTH = 0xFFFF_FFFF
 _NULL = _NULL_LENGTH.to_bytes(4, "big")
@@ -194,7 +194,9 @@ def _newest_limits(
 def probe_records(columns: SampleColumns, vantage_id: int) -> Records:
     """Return a record for each probe of a vantage; all of them must be valid."""
     records = np.empty(len(columns), RECORD)
-    records["vantage_id"], records["traits"] = vantage_id, columns.traits
+    records["vantage_id"] = vantage_id
+    blocked = columns.numbers[:, COLUMN["quality"]] & Quality.BLOCKED.value
+    records["traits"] = columns.traits | blocked << BLOCKED_SHIFT
     for name in ("target_id", "round_at"):
         records[name] = columns.numbers[:, COLUMN[name]]
     for name in ("tokens_per_second", "rtt_us", "first_chunk_tokens"):

@@ -25,13 +25,13 @@ from psycopg import sql
 from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.analysis.probe_records import RECORD, Records, joined, selected
+from isochrone_collector.analysis.probe_records import BLOCKED_SHIFT, RECORD, Records, joined, selected
 from isochrone_collector.analysis.probe_totals import BatchCounts
 from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch, fetch_values, query
 from isochrone_collector.store.postgres.values import POSTGRES_EPOCH_AT, columns_of, fields_of
 from isochrone_collector.store.probe_queries import record_of
-from isochrone_wire.model import MINUTE_US, BatchRange
+from isochrone_wire.model import MINUTE_US, BatchRange, Quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -223,6 +223,7 @@ _ANSWERED_WITHIN_S = 0.1
 
 _BATCH = struct.Struct("!4q")
 
+_TRAITS = f"traits | ((quality & {Quality.BLOCKED.value}) << {BLOCKED_SHIFT})"
 _RECEIVED_BEFORE = sql.SQL("received_at < %(received_at)s")
 _OF_BATCHES = sql.SQL(
     "(vantage_id, epoch, seq) IN (SELECT * FROM unnest(%(vantage_ids)s::bigint[], %(epochs)s::bigint[],"
@@ -356,7 +357,7 @@ async def probes_before(
 
 
 async def _stored(connection: Connection, chosen: sql.SQL, **parameters: object) -> Records:
-    record = record_of(RECORD, ttft_us="coalesce(ttft_us, timeout_us)")
+    record = record_of(RECORD, ttft_us="coalesce(ttft_us, timeout_us)", traits=_TRAITS)
     statement = query("probe_records").format(record=record, chosen=chosen)
     parts = await fetch_values(connection, statement, **parameters)
     records = np.frombuffer(b"".join(parts), RECORD.newbyteorder(">")).astype(RECORD)

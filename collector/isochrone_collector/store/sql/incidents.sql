@@ -1,7 +1,8 @@
 -- Incidents of targets, and the rounds from which they are found.
 
 -- The rounds of some targets since an instant, oldest first: of each vantage the best result.
--- Rounds without a request are left out, except those held back because the provider had asked to wait.
+-- Rounds without a request are left out, except those held back because the provider had asked to wait, and those that
+-- waited for a failed probe (256: `Quality.BLOCKED`), which count as held back too.
 -- name: round_results
 SELECT
     target_id,
@@ -16,7 +17,12 @@ FROM (
         vantage_id,
         round_at,
         min(
-            CASE outcome WHEN 'ok' THEN 0 WHEN 'throttled' THEN 2 WHEN 'skipped_throttled' THEN 3 ELSE 1 END
+            CASE
+                WHEN quality & 256 <> 0 OR outcome = 'skipped_throttled' THEN 3
+                WHEN outcome = 'ok' THEN 0
+                WHEN outcome = 'throttled' THEN 2
+                ELSE 1
+            END
         ) AS kind
     FROM sample
     WHERE target_id = ANY(%(target_ids)s::bigint[])

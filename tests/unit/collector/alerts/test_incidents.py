@@ -3,9 +3,10 @@
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
-from isochrone_collector.alerts.failure_evidence import Fleet, RoundKind
+from isochrone_collector.alerts.failure_evidence import Fleet, RoundKind, round_results
 from isochrone_collector.alerts.incidents import (
     IncidentTarget,
     IncidentWatch,
@@ -16,8 +17,10 @@ from isochrone_collector.alerts.incidents import (
     of_transition,
 )
 from isochrone_collector.alerts.message import AlertMessage
+from isochrone_collector.analysis.probe_records import BLOCKED, OUTCOME_BIT, RECORD
+from isochrone_common.probe_metrics import OUTCOMES
 from isochrone_wire.insights import AlertKind
-from isochrone_wire.model import MINUTE_US, SECOND_US
+from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome
 from testdata.simulated_rounds import (
     EVERY_US,
     FAILED,
@@ -327,6 +330,16 @@ def test_one_answer_that_asks_to_wait_is_no_incident() -> None:
         (FAILED if number % 5 == 0 else HELD) if target == "a" and number in range(10, 40) else OK
     )
     assert [(one.round, one.step) for one in SimulatedFleet().play(60, longer)] == [(15, "opened"), (42, "recovered")]
+
+
+def test_a_blocked_round_is_held() -> None:
+    """A record of a round that was not sent counts as held, whatever outcome it repeats; a skipped one is left out."""
+    records = np.zeros(4, RECORD)
+    places = [OUTCOMES.index(one) for one in (Outcome.HTTP_ERROR, Outcome.HTTP_ERROR, Outcome.SKIPPED_OVERLAP)]
+    records["traits"][:3] = np.array(places) << OUTCOME_BIT
+    records["traits"][1:3] |= BLOCKED
+    records["round_at"] = range(4)
+    assert [one.kind for one in round_results(records, {0: "us"})] == [FAILED, HELD, OK]
 
 
 def test_the_first_message_comes_within_three_rounds() -> None:
