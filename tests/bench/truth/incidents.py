@@ -15,10 +15,10 @@ _USUAL, _FAILING = 0.01, 0.2
 _HISTORY, _MOST = 720, 400
 # By name: the vantages, the interval in seconds, the years, and the part of the failures that all vantages share.
 QUIET = {
-    "2 vantages, 60 s": (2, 60, 1.0, 0.0),
-    "2 vantages, 60 s, half of the failures shared": (2, 60, 1.0, 0.5),
-    "1 vantage, 5 min": (1, 300, 3.0, 0.0),
-    "4 vantages, 10 s": (4, 10, 0.05, 0.0),
+    "2 vantages, 60 s": (2, 60, 0.5, 0.0),
+    "2 vantages, 60 s, half of the failures shared": (2, 60, 0.5, 0.5),
+    "1 vantage, 5 min": (1, 300, 2.0, 0.0),
+    "4 vantages, 10 s": (4, 10, 0.03, 0.0),
 }
 
 
