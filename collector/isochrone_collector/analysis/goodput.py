@@ -26,7 +26,8 @@ from isochrone_collector.analysis.distribution import Distribution, OutcomeCount
 from isochrone_collector.analysis.probes import Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation_of_flags, stacked
+from isochrone_collector.analysis.stats.memory import model_weights, unseen_inflation_of_flags
 from isochrone_wire.answers import Metric, Proportion
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.insights import Eligible
@@ -34,6 +35,7 @@ from isochrone_wire.model import DAY_US
 
 _ERROR = 0.05
 _CELLS = 1 << 17
+_PRIOR_RUNS, _PRIOR_RUN = 2, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,28 @@ def effective_sizes(rows: Sequence[Flags], history: VarianceInflation | None = N
     return found
 
 
+def unseen_memory(rows: Sequence[Flags], weights: Sequence[Reals], share: float = 0.95) -> VarianceInflation:
+    """Return the inflation of each row of flags, true for a good request, while there is no history.
+
+    A clean window is the typical one if failures come in runs. The probability that one is followed by another is that
+    of all rows, with the prior of two runs of ten (beta-binomial); a chain with the persistence r has the inflation
+    (1+r)/(1-r). Latencies carry the memory of their ranks to the limit, by their `model_weights`.
+    """
+    bad = [~row.astype(np.bool_) for row in rows]
+    followed = sum(int(np.count_nonzero(row[:-1] & row[1:])) for row in bad)
+    begun = sum(int(np.count_nonzero(row[:-1])) for row in bad)
+    rate = sum(int(np.count_nonzero(row)) for row in bad) / max(sum(map(len, bad)), 1)
+    again = (followed + _PRIOR_RUNS * (_PRIOR_RUN - 1)) / (begun + _PRIOR_RUNS * _PRIOR_RUN)
+    persistence = max(again - rate, 0.0) / max(1 - rate, 1 / _PRIOR_RUN)
+    counts = [max(len(row), 1) for row in rows]
+    runs = min((1 + persistence) / max(1 - persistence, 1e-9), float(max(counts, default=1)))
+    found = VarianceInflation(ratio=np.full(len(rows), runs), freedom=np.full(len(rows), np.inf))
+    for own in weights:
+        by_count = {n: unseen_inflation_of_flags(own, n, share) for n in set(counts)}
+        found = found.wider(stacked([by_count[n] for n in counts])) if counts else found
+    return found
+
+
 class Ending(IntEnum):
     """The ending of a round. `NONE`: no request was due, or the agent itself ended it."""
 
@@ -149,9 +173,41 @@ class Requests:
         return Values.uncensored(self.tokens_per_second[~np.isnan(self.tokens_per_second)])
 
     def judged(
-        self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: VarianceInflation | None = None
+        self,
+        limits_us: Mapping[Metric, float],
+        *,
+        min_speed: float = 0.0,
+        history: VarianceInflation | None = None,
+        unseen: VarianceInflation | None = None,
     ) -> RequestCounts:
-        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order."""
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
+
+        Without history, they count for as many as `unseen` leaves, by default the memory that these requests show.
+        """
+        good, possible, planned = self._flags(limits_us, min_speed)
+        flags, is_unknown = good[planned], history is None or bool(np.isnan(history.ratio).any())
+        n_eff = float(effective_sizes([flags], history)[0])
+        if is_unknown and len(flags):
+            alone = unseen or unseen_memory(
+                [flags], [model_weights(ragged([self.values(metric).values])) for metric in limits_us]
+            )
+            n_eff = min(n_eff, float(alone.effective_n(len(flags))[0]))
+        return RequestCounts(
+            planned=len(flags),
+            good=int(np.count_nonzero(flags)),
+            possible=int(np.count_nonzero(possible[planned])),
+            n_eff=n_eff,
+            failed=int(np.count_nonzero((self.ending == Ending.FAILED) & np.isnan(self.ceiling_us))),
+            throttled=int(np.count_nonzero(self.ending == Ending.THROTTLED)),
+        )
+
+    def planned_flags(self, limits_us: Mapping[Metric, float], min_speed: float = 0.0) -> Flags:
+        """Return which planned requests were answered within all limits."""
+        good, _, planned = self._flags(limits_us, min_speed)
+        return good[planned]
+
+    def _flags(self, limits_us: Mapping[Metric, float], min_speed: float) -> tuple[Flags, Flags, Flags]:
+        """Return which rows were good, were possibly good, and were planned requests."""
         answered = self.ending == Ending.ANSWERED
         unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)
         in_time = ~(self.tokens_per_second < min_speed)
@@ -161,14 +217,7 @@ class Requests:
         planned = (self.ending != Ending.NONE) & ~(answered & unmeasured)
         good = answered & in_time
         given_up = (self.ending == Ending.FAILED) & (self.ceiling_us < min(limits_us.values(), default=0.0))
-        return RequestCounts(
-            planned=int(np.count_nonzero(planned)),
-            good=int(np.count_nonzero(good & planned)),
-            possible=int(np.count_nonzero((good | given_up) & planned)),
-            n_eff=float(effective_sizes([good[planned]], history)[0]),
-            failed=int(np.count_nonzero((self.ending == Ending.FAILED) & np.isnan(self.ceiling_us))),
-            throttled=int(np.count_nonzero(self.ending == Ending.THROTTLED)),
-        )
+        return good, good | given_up, planned
 
 
 def summarised_requests(values: Distribution, outcomes: OutcomeCounts, limit_us: float) -> RequestCounts:

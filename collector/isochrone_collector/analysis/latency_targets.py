@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isochrone_collector.analysis.distribution import Distribution, hours_of, quantiles_of
-from isochrone_collector.analysis.goodput import RequestCounts, Requests, needed, summarised_requests
+from isochrone_collector.analysis.goodput import RequestCounts, Requests, needed, summarised_requests, unseen_memory
 from isochrone_collector.analysis.history import (
     NO_HISTORY,
     SHARES,
@@ -26,8 +26,9 @@ from isochrone_collector.analysis.history import (
     nearest_share,
 )
 from isochrone_collector.analysis.leaderboard import NO_VALUES, Entry, histories_of
-from isochrone_collector.analysis.stats.arrays import Integers
+from isochrone_collector.analysis.stats.arrays import Integers, ragged
 from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_collector.analysis.stats.memory import model_weights
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -80,10 +81,11 @@ def _values(one: TargetRequests, metric: Metric) -> Distribution:
     return one.values.get(metric, NO_VALUES) if isinstance(one, Entry) else one.requests.values(metric)
 
 
-def _counts(one: TargetRequests, use: Use, history: VarianceInflation) -> RequestCounts:
+def _counts(one: TargetRequests, use: Use, history: VarianceInflation, unseen: VarianceInflation) -> RequestCounts:
     """Count the requests that are fast enough; the answer length and the speed of a use do not apply to summaries."""
     if not isinstance(one, Entry):
-        return one.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
+        limits_us, min_speed = {use.metric: use.limit_us}, use.min_speed or 0.0
+        return one.requests.judged(limits_us, min_speed=min_speed, history=history, unseen=unseen)
     found = summarised_requests(_values(one, use.metric), one.outcome_counts, use.limit_us)
     return replace(found, n_eff=float(history.of_counts(np.array([found.planned]))[0]))
 
@@ -126,11 +128,33 @@ def assess(
         ).items()
     }
     histories = [in_time(use.metric, _near(ordered, keys, use, history), known) for use in uses]
+    unseen = _unseen(ordered, uses)
     return tuple(
-        _assessed(one, use, quantiles[use.metric, use.share][row], own.at(np.array([row])))
+        _assessed(one, use, quantiles[use.metric, use.share][row], (own.at(np.array([row])), alone.at(np.array([row]))))
         for row, one in enumerate(ordered)
-        for use, own in zip(uses, histories, strict=True)
+        for use, own, alone in zip(uses, histories, unseen, strict=True)
     )
+
+
+def _unseen(found: Sequence[TargetRequests], uses: Sequence[Use]) -> list[VarianceInflation]:
+    """Return the inflation of each row without history, by use; summaries, which have no order, count as empty."""
+    rows = [None if isinstance(one, Entry) else one.requests for one in found]
+    weights = {
+        metric: model_weights(ragged([np.empty(0) if row is None else row.values(metric).values for row in rows]))
+        for metric in {use.metric for use in uses}
+    }
+    empty = np.empty(0, np.bool_)
+    return [
+        unseen_memory(
+            [
+                empty if row is None else row.planned_flags({use.metric: use.limit_us}, use.min_speed or 0.0)
+                for row in rows
+            ],
+            [weights[use.metric]],
+            use.share,
+        )
+        for use in uses
+    ]
 
 
 def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:
@@ -141,8 +165,13 @@ def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use:
     return np.array([nearest_share(own.up_to(use.limit_us) / max(own.n, 1)) for own in values], np.int64)
 
 
-def _assessed(one: TargetRequests, use: Use, quantile: Quantile | None, history: VarianceInflation) -> LatencyBudget:
-    counts = _counts(one, use, history)
+def _assessed(
+    one: TargetRequests,
+    use: Use,
+    quantile: Quantile | None,
+    histories: tuple[VarianceInflation, VarianceInflation],
+) -> LatencyBudget:
+    counts = _counts(one, use, *histories)
     verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,

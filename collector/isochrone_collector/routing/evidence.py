@@ -21,6 +21,7 @@ from isochrone_collector.analysis.probe_records import FIRST_TOKEN, PUNCTUAL, VA
 from isochrone_collector.analysis.probes import Kind, Kinds
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.binomial import wilson
+from isochrone_collector.analysis.stats.long_run_variance import independent
 from isochrone_collector.routing.inputs import Evidence, Rules, has_limits, limits_of
 from isochrone_common.probe_metrics import CUT_OFF, STREAMED
 from isochrone_wire.answers import Metric, Quantile
@@ -227,7 +228,7 @@ def _evidence(
     local_runs = [runs[vantage] for vantage in np.unique(of.own.vantage_id).tolist() if vantage in runs]
     values, limits = of.ttft.values[~of.ttft.censored], of.ttft.values[of.ttft.censored]
     rtt_us = of.own.rtt_us[~np.isnan(of.own.rtt_us)]
-    in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
+    in_time = of.requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0, unseen=independent(1))
     return Evidence(
         target=of.own.members[of.member],
         n=len(values),

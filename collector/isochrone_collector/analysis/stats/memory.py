@@ -20,7 +20,7 @@ The cosines are those of ranks, as in `long_run_variance`.
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, stdtrit
+from scipy.special import logsumexp, ndtr, ndtri, stdtrit
 
 from isochrone_collector.analysis.stats.arrays import Ragged, Reals, mean_ranks
 from isochrone_collector.analysis.stats.long_run_variance import (
@@ -43,24 +43,56 @@ _TAIL, _FAR_TAIL = 0.025, 0.0005
 _FREEDOM = np.array([*np.linspace(1, 10, 37), 12, 15, 20, 30, 60, 200, 1e6])
 _FAR_RATIO = stdtrit(_FREEDOM, 1 - _FAR_TAIL) / stdtrit(_FREEDOM, 1 - _TAIL)
 _HALVINGS = 30
+_ANGLES = 513
 
 
 def unseen_inflation(series: Ragged) -> VarianceInflation:
     """Return the inflation of each row by the memory that all rows show; 1 below 24 rounds, and for constant rows."""
     found = independent(len(series))
-    log_weights = np.log(_prior(int(series.counts.max(initial=0))))
-    per_row = np.ones((len(series), len(log_weights)))
-    for places, rows in series.portions(cells=_CELLS):
-        if rows.shape[1] >= LEAST_ROUNDS:
-            likelihoods, per_row[places] = _fitted(rows)
-            log_weights = log_weights + likelihoods
-    weights = np.exp(log_weights - logsumexp(log_weights))
+    weights, per_row = _posterior(series)
     kept = weights > _NEGLIGIBLE
     places = np.flatnonzero(series.counts >= LEAST_ROUNDS)
     for part in np.array_split(places, 1 + len(places) * int(kept.sum()) // _CELLS):
         own = _as_student(weights[kept] / weights[kept].sum(), per_row[np.ix_(part, kept)])
         found.ratio[part], found.freedom[part] = own.ratio, own.freedom
     return found
+
+
+def model_weights(series: Ragged) -> Reals:
+    """Return the weight of each model by the memory that all rows show, for `unseen_inflation_of_flags`."""
+    return _posterior(series)[0]
+
+
+def unseen_inflation_of_flags(weights: Reals, n: int, share: float) -> VarianceInflation:
+    """Return the inflation of n flags "above the quantile `share`" of values with these weights of models, as one row.
+
+    Ranks carry their memory to a limit by the Gaussian copula: at a correlation r of the normal scores, flags correlate
+    by the integral of exp(-h²/(1+t)) / (2π·√(1-t²)) over t from 0 to r, divided by p·(1-p), with h the normal quantile
+    of p (R. L. Plackett, Biometrika 41 (1954) 351-360).
+    """
+    return _as_student(weights, _flag_variances(n, share)[None]) if n > 1 else independent(1)
+
+
+@lru_cache(maxsize=512)
+def _flag_variances(n: int, share: float) -> Reals:
+    angles = np.linspace(0, np.pi / 2, _ANGLES)
+    density = np.exp(-(ndtri(share) ** 2) / (1 + np.sin(angles))) / (2 * np.pi * share * (1 - share))
+    flags = np.append(0, np.cumsum((density[1:] + density[:-1]) / 2)) * angles[1]
+    lags = np.arange(1, n)
+    scores = _SHARES[:, None, None] * np.exp(-lags / _ROUNDS[:, None])
+    correlations = np.interp(np.arcsin(scores.reshape(-1, n - 1)), angles, flags)
+    return np.append(1.0, 1 + 2 * correlations @ (1 - lags / n))
+
+
+def _posterior(series: Ragged) -> tuple[Reals, Reals]:
+    """Return the weight of each model, and the inflation of each row by each model."""
+    log_weights = np.log(_prior(int(series.counts.max(initial=0))))
+    per_row = np.ones((len(series), len(log_weights)))
+    for places, rows in series.portions(cells=_CELLS):
+        if rows.shape[1] >= LEAST_ROUNDS:
+            likelihoods, per_row[places] = _fitted(rows)
+            log_weights = log_weights + likelihoods
+    return np.exp(log_weights - logsumexp(log_weights)), per_row
 
 
 @lru_cache(maxsize=512)
