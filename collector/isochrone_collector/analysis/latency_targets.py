@@ -27,7 +27,7 @@ from isochrone_collector.analysis.history import (
 )
 from isochrone_collector.analysis.leaderboard import NO_VALUES, Entry, histories_of
 from isochrone_collector.analysis.stats.arrays import Integers, ragged
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent
 from isochrone_collector.analysis.stats.memory import model_weights
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
@@ -137,24 +137,31 @@ def assess(
 
 
 def _unseen(found: Sequence[TargetRequests], uses: Sequence[Use]) -> list[VarianceInflation]:
-    """Return the inflation of each row without history, by use; summaries, which have no order, count as empty."""
-    rows = [None if isinstance(one, Entry) else one.requests for one in found]
-    weights = {
-        metric: model_weights(ragged([np.empty(0) if row is None else row.values(metric).values for row in rows]))
-        for metric in {use.metric for use in uses}
-    }
-    empty = np.empty(0, np.bool_)
-    return [
-        unseen_memory(
-            [
-                empty if row is None else row.planned_flags({use.metric: use.limit_us}, use.min_speed or 0.0)
-                for row in rows
-            ],
-            [weights[use.metric]],
-            use.share,
-        )
-        for use in uses
-    ]
+    """Return the inflation of each row without history, by use; summaries, which have no order, have none here.
+
+    Memory lasts for a time, so that rows with the same interval between their requests show it together.
+    """
+    result = [independent(len(found)) for _ in uses]
+    by_interval: dict[int, list[int]] = {}
+    for place, one in enumerate(found):
+        if not isinstance(one, Entry):
+            by_interval.setdefault(_interval_us(one.requests), []).append(place)
+    for places in by_interval.values():
+        rows = [one.requests for one in (found[place] for place in places) if not isinstance(one, Entry)]
+        weights = {
+            metric: model_weights(ragged([row.values(metric).values for row in rows]))
+            for metric in {use.metric for use in uses}
+        }
+        for use, of_use in zip(uses, result, strict=True):
+            flags = [row.planned_flags({use.metric: use.limit_us}, use.min_speed or 0.0) for row in rows]
+            own = unseen_memory(flags, [weights[use.metric]], use.share)
+            of_use.ratio[places], of_use.freedom[places] = own.ratio, own.freedom
+    return result
+
+
+def _interval_us(requests: Requests) -> int:
+    gaps = np.diff(requests.round_at)
+    return int(np.median(gaps)) if len(gaps) else 0
 
 
 def _near(found: Sequence[TargetRequests], keys: Sequence[tuple[int, str]], use: Use, history: History) -> Integers:
