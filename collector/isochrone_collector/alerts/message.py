@@ -73,7 +73,7 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
     return alert(
         AlertKind.DRIFT,
         subject,
-        f"{moved}, at {minute(change.changed_at)} UTC",
+        f"{moved}, at {minute(change.changed_at)} UTC" + ("; may be weekly" if change.may_be_weekly else ""),
         key=(subject, metric, change.changed_at),
         raised_at=raised_at,
         target=series.target,
@@ -89,6 +89,7 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
         p_value=change.p_value,
         n_before=change.n_before,
         n_after=change.n_after,
+        may_be_weekly=change.may_be_weekly,
     )
 
 

@@ -2,7 +2,9 @@
 
 The laws:
 
-1. The hour of the day explains no change: the seasonality of the days before is subtracted first.
+1. The hour of the day explains no change, and from the fourth week on neither does the hour of the week: the
+   seasonality of the time before is subtracted first. It is known to the hour, so rounds beside an abrupt turn of the
+   weekly cycle are left out. Before that, a change may be weekly.
 2. A change is a window of six rounds or more whose location deviates further from the level since the last change than
    the noise level of windows of its length allows (`stats.change_alarms`), and by at least a tenth; by a quarter while
    the seasonality is unknown.
@@ -13,8 +15,8 @@ The laws:
 
 Values are compared as logarithms: a change is a factor, and noise has the same size at every level. Hours are UTC.
 
-The state of a series between two detections, of about 20 kB, has its newest rounds and its hourly medians for a week.
-Rounds may be added in any order, and again, because the median of a round changes while its probes arrive.
+The state of a series between two detections, of about 30 kB, has its newest rounds and its hourly medians of four
+weeks. Rounds may be added in any order, and again, because the median of a round changes while its probes arrive.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,40 +31,63 @@ from isochrone_collector.analysis.stats.change_alarms import likeliest, signific
 from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import DAY_US
 
-MIN_DAYS = 3
-"""The minimum number of days: with three, the median ignores one odd day."""
+MIN_DAYS = MIN_WEEKS = 3
+"""The minimum number of days and weeks: with three, the median ignores an odd one."""
+MAX_WEEKS = 4
+WEEK_HOURS = 168
 
 _HOURS = 24
-# A day counts only if most of its hours have data.
-_MIN_HOURS = 18
+# A day or week counts only if most of its hours have data.
+_MOST = 0.75
+_SHRINKING = 1.0
 _SMOOTHING = np.array([0.25, 0.5, 0.25])
 
 
 def usual_at(seasonality: Reals, rounds: Integers) -> Reals:
-    """Return the usual difference at these instants, interpolated between the middles of two hours."""
-    hours = (rounds % DAY_US) / HOUR_US - 0.5
-    return np.asarray(np.interp(hours, np.arange(-1, _HOURS + 1), np.pad(seasonality, 1, mode="wrap")))
+    """Return the usual difference at these instants, interpolated between the middles of two hours. The seasonality has
+    24 hours of a day, or 168 of a week that begins on Thursday, as the epoch did.
+    """
+    n = len(seasonality)
+    hours = (rounds % (n * HOUR_US)) / HOUR_US - 0.5
+    return np.asarray(np.interp(hours, np.arange(-1, n + 1), np.pad(seasonality, 1, mode="wrap")))
 
 
 def estimate_seasonality(hours: Integers, levels: Reals) -> Reals | None:
     """Estimate the usual difference of each of the 24 hours to the level of its day, from the levels of hours that
     begin at these instants, as logarithms; `None` with fewer than three days.
     """
-    days = _by_day(hours, levels)
-    if len(days) < MIN_DAYS:
+    offsets = _offsets(hours, levels, of=_HOURS)
+    if len(offsets) < MIN_DAYS:
         return None
-    offsets = np.nanmedian(days - np.nanmedian(days, axis=1, keepdims=True), axis=0)
-    return np.convolve(np.pad(offsets, 1, mode="wrap"), _SMOOTHING, mode="valid")
+    return np.asarray(np.convolve(np.pad(np.median(offsets, axis=0), 1, mode="wrap"), _SMOOTHING, mode="valid"))
 
 
-def _by_day(hours: Integers, levels: Reals) -> Reals:
-    """Return a row of 24 levels per day that has most of its hours; missing hours get the day's median."""
-    days, row = np.unique(hours // DAY_US, return_inverse=True)
-    table = np.full((len(days), _HOURS), np.nan)
-    table[row, hours % DAY_US // HOUR_US] = levels
-    full = table[np.isfinite(table).sum(axis=1) >= _MIN_HOURS]
-    middles = np.broadcast_to(np.nanmedian(full, axis=1, keepdims=True), full.shape) if len(full) else full
-    return np.where(np.isfinite(full), full, middles)
+def estimate_weekly(hours: Integers, levels: Reals, daily: Reals) -> Reals | None:
+    """Estimate the usual difference of each of the 168 hours to the level of its week, like `estimate_seasonality`;
+    `None` with fewer than three weeks. An hour deviates from the `daily` seasonality as far as the weeks agree: the
+    deviation is shrunken by the non-negative garrote (L. Breiman, Technometrics 37 (1995) 373-384).
+    """
+    usual = np.tile(daily, WEEK_HOURS // _HOURS)
+    offsets = _offsets(hours, levels - daily[hours % DAY_US // HOUR_US], of=WEEK_HOURS)
+    if len(offsets) < MIN_WEEKS:
+        return None
+    deviation = np.median(offsets, axis=0)
+    # Of three to four normal values, the median of the variance is about 0.75 of it, and that of the median 1.5 / n.
+    noise = 2 * float(np.median(offsets.var(axis=0, ddof=1))) / len(offsets)
+    scale = np.maximum(deviation**2, np.finfo(float).tiny)
+    return np.asarray(usual + deviation * np.maximum(0.0, 1 - _SHRINKING * noise / scale))
+
+
+def _offsets(hours: Integers, levels: Reals, *, of: int) -> Reals:
+    """Return a row per day or week, of so many hours, that has most of them: the differences from the row's median,
+    zero for missing hours. Weeks are counted back from the end of the newest day.
+    """
+    end = (hours.max(initial=0) // DAY_US + 1) * DAY_US
+    rows, row = np.unique((end - 1 - hours) // (of * HOUR_US), return_inverse=True)
+    table = np.full((len(rows), of), np.nan)
+    table[row, hours // HOUR_US % of] = levels
+    full = table[np.isfinite(table).sum(axis=1) >= _MOST * of]
+    return np.asarray(np.nan_to_num(full - np.nanmedian(full, axis=1, keepdims=True)) if len(full) else full)
 
 
 MAX_ROUNDS = 1024
@@ -75,6 +100,8 @@ MIN_CHANGE_AT_FIRST = 0.25
 MIN_ROUNDS_AFTER = 6
 
 _SIGNIFICANT = 0.01
+# The second difference of hours from which on the weekly cycle turns too abruptly to be interpolated.
+_TURN = log(1 + MIN_CHANGE)
 _MONTH_US = 30 * DAY_US
 # The number of rounds before a window that are searched for the start of the change.
 _MIN_TAIL, _MAX_TAIL = 48, 96
@@ -102,7 +129,8 @@ class Series:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A lasting change, in the metric's unit: the median of the `n_after` rounds since it, and the value expected at
-    the same hours from the `n_before` rounds since the previous one. It was detected at the round `seen_at`.
+    the same hours from the `n_before` rounds since the previous one. It was detected at the round `seen_at`. It
+    `may_be_weekly` if the weekly cycle is not known yet.
     """
 
     changed_at: int
@@ -112,11 +140,13 @@ class Change:
     p_value: float
     n_before: int
     n_after: int
+    may_be_weekly: bool = False
 
 
 def changes(series: Series) -> tuple[Change, ...]:
     """Return the changes detected in the new rounds, the earliest first."""
     found: list[Change] = []
+    series = _without_turns(series)
     while change := _first(series):
         found.append(change)
         n_new = int(np.count_nonzero(series.rounds > change.seen_at))
@@ -154,6 +184,24 @@ def _first(series: Series) -> Change | None:
             if change:
                 return change
     return None
+
+
+def _knows_week(series: Series) -> bool:
+    return series.seasonality is not None and len(series.seasonality) == WEEK_HOURS
+
+
+def _without_turns(series: Series) -> Series:
+    """Leave out the rounds within an hour or two of a turn of the weekly cycle: by how much the level changes within
+    the hour is not known.
+    """
+    if series.seasonality is None or not _knows_week(series):
+        return series
+    around = np.pad(series.seasonality, 2, mode="wrap")
+    is_turn = np.abs(np.diff(around, n=2)) > _TURN
+    near = is_turn[:-2] | is_turn[1:-1] | is_turn[2:]
+    kept = ~near[series.rounds // HOUR_US % WEEK_HOURS]
+    n_new = int(np.count_nonzero(kept[len(series) - series.n_new :]))
+    return replace(series, rounds=series.rounds[kept], values=series.values[kept], n_new=n_new)
 
 
 def _min_shift(series: Series) -> float:
@@ -211,6 +259,7 @@ def _confirmed(alarm: change_alarms.Alarm, logs: Reals, series: Series, *, begin
         p_value=p_value,
         n_before=tail_begin + place - level_begin,
         n_after=alarm.end - tail_begin - place,
+        may_be_weekly=not _knows_week(series),
     )
 
 
@@ -293,12 +342,20 @@ class SeriesState:
         return found
 
     def _current_seasonality(self) -> Reals | None:
-        """Return the seasonality of the days before today, computed once a day."""
+        """Return the seasonality of the days before today, computed once a day: of the week, or else of the day."""
         today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER
         if self._seasonality[0] != today:
-            before = self._hours < today * DAY_US
-            self._seasonality = today, estimate_seasonality(self._hours[before], self._levels[before])
+            self._seasonality = today, self._estimate(today)
         return self._seasonality[1]
+
+    def _estimate(self, today: int) -> Reals | None:
+        ages = today - self._hours // DAY_US
+        recent = (ages > 0) & (ages <= MAX_DAYS)
+        daily = estimate_seasonality(self._hours[recent], self._levels[recent])
+        if daily is None:
+            return None
+        weekly = estimate_weekly(self._hours[ages > 0], self._levels[ages > 0], daily)
+        return daily if weekly is None else weekly
 
     def _update_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
         """Update the median of each hour; the first hour only if its beginning is kept, or it has no median yet."""
@@ -307,7 +364,7 @@ class SeriesState:
         if not is_whole and hours[0] in self._hours:
             hours, levels = hours[1:], levels[1:]
         hours, levels = _merged(self._hours, self._levels, hours, levels)
-        kept = hours > rounds[-1] - (MAX_DAYS + 1) * DAY_US
+        kept = hours > rounds[-1] - (MAX_WEEKS * 7 + 1) * DAY_US
         self._hours, self._levels = hours[kept], levels[kept]
 
 

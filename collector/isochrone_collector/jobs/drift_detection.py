@@ -1,9 +1,9 @@
 """Drift detection: finds lasting changes of every series, and raises an alert for each. Runs on the leader.
 
-Theory of operation. The recent rounds of each series are kept in memory, about 20 kB per series. The probes of new
+Theory of operation. The recent rounds of each series are kept in memory, about 30 kB per series. The probes of new
 batches are collected until their rounds are complete, including slow probes; then the medians of these rounds are
 added. The rounds of regions with batches that this collector does not have in memory are read from the database. So are
-rounds that were delivered later, every few minutes, and once a week of each target that was not read yet: in portions
+rounds that were delivered later, every few minutes, and four weeks of each target that was not read yet: in portions
 of time over all targets, because a page of the table holds the rows of some seconds. Series are computed in a thread, a
 few at a time, so that ingest continues meanwhile.
 """
@@ -16,7 +16,7 @@ import structlog
 
 from isochrone_collector.alerting.service import AlertService
 from isochrone_collector.alerts.message import ChangedSeries, of_change
-from isochrone_collector.analysis.drift import MAX_DAYS, MIN_ROUNDS_AFTER, Change, SeriesState
+from isochrone_collector.analysis.drift import MAX_WEEKS, MIN_ROUNDS_AFTER, Change, SeriesState
 from isochrone_collector.analysis.probe_records import MediansRow, Records, UnsettledRounds, joined
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
@@ -126,7 +126,7 @@ class DriftDetection:
         self._settled_until = window.until_at
 
     async def _read_rounds(self, now_at: int) -> None:
-        """Read the rounds that were delivered late, and a week of the targets that were not read yet."""
+        """Read the rounds that were delivered late, and four weeks of the targets that were not read yet."""
         targets = {target.id for target in self.plans.current.targets} if self.plans.current else set()
         self._read.intersection_update(targets)
         self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
@@ -156,7 +156,7 @@ class DriftDetection:
 
     async def _read_history(self, targets: tuple[int, ...]) -> None:
         until_at = self._settled_until
-        from_at = (until_at - MAX_DAYS * DAY_US) // HOUR_US * HOUR_US
+        from_at = (until_at - MAX_WEEKS * 7 * DAY_US) // HOUR_US * HOUR_US
         async with self.database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
         self._states |= {key: SeriesState(changes) for key, changes in known.items()}

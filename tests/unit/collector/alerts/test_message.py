@@ -1,5 +1,7 @@
 """Alert messages and their topics."""
 
+from dataclasses import replace
+
 import pytest
 
 from isochrone_collector.alerts.message import (
@@ -43,6 +45,13 @@ def test_a_change_in_words(metric: Metric, values: tuple[float, float], sentence
     """The sentence of a change has direction, size, both levels in a common unit, and the instant."""
     series = ChangedSeries(target="a", provider="b", model="c", region="d", metric=metric)
     assert of_change(series, change(*values), raised_at=AT).sentence == sentence
+
+
+def test_a_change_before_the_weekly_cycle_is_known_may_be_weekly() -> None:
+    """The sentence and the details of an alert state that the change may be weekly."""
+    early = of_change(WHOSE, replace(change(1, 2), may_be_weekly=True), raised_at=AT)
+    assert early.sentence.endswith("UTC; may be weekly")
+    assert early.details["may_be_weekly"]
 
 
 def test_ids_are_of_what_is_said() -> None:

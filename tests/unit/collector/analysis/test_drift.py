@@ -17,11 +17,12 @@ from isochrone_collector.analysis.drift import (
     SeriesState,
     changes,
     estimate_seasonality,
+    estimate_weekly,
     usual_at,
 )
 from isochrone_collector.analysis.stats.arrays import Integers, Reals
 from isochrone_wire.durations import HOUR_US
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, MINUTE_US
 from testdata.series import START_AT, SeriesModel
 
 SERIES_OF_A_TARGET = 6
@@ -188,6 +189,43 @@ def test_the_pattern_of_a_week_is_found(odd: float, abs: float) -> None:  # noqa
     assert np.abs(np.diff(usual_at(seasonality, minutes))).max() < 0.3 * 2 * np.pi / 24 / 60 * 2
 
 
+@pytest.mark.parametrize("offset_minutes", [0, 330])
+def test_the_weekly_cycle_is_no_change_from_the_fourth_week_on(offset_minutes: int) -> None:
+    """Weekends of -25 % are changes that may be weekly for three weeks, and none afterwards, also if they begin within
+    an hour of UTC; a lasting change on a weekend is found.
+    """
+    nature = replace(QUIET, sigma=0.08)
+    rounds = nature.rounds(34)
+    days = (rounds + offset_minutes * MINUTE_US) // DAY_US
+    values = nature.values(rounds, 5) * np.where(days % 7 >= 5, 0.75, 1.0)
+    values[-72:] *= 1.4
+    found = watched(rounds, values, at_once=96)
+    known_at = START_AT + 21 * DAY_US
+    assert sum(change.may_be_weekly for change in found) >= 4
+    assert all(change.may_be_weekly == (change.changed_at < known_at) for change in found)
+    [late] = [change for change in found if change.changed_at >= known_at]
+    assert late.after / late.before == pytest.approx(1.4, rel=0.1)
+
+
+@pytest.mark.parametrize("weeks", [2, 3])
+def test_a_weekly_cycle_is_what_weeks_agree_on(weeks: int) -> None:
+    """It takes three weeks. Differences that the weeks do not share are shrunken, an odd day in one week is ignored."""
+    hours = START_AT + np.arange(weeks * 168, dtype=np.int64) * HOUR_US
+    cycle = np.where(hours // DAY_US % 7 >= 5, -0.3, 0.0)
+    noise = np.random.default_rng(9).normal(0, 0.05, len(hours))
+    levels = 13.0 + cycle + noise
+    levels[40:60] += 2.0
+    weekly = estimate_weekly(hours, levels, np.zeros(24))
+    if weeks < 3:
+        assert weekly is None
+    else:
+        assert weekly is not None
+        errors = usual_at(weekly, hours[:168] + HOUR_US // 2) - cycle[:168]
+        quiet = np.flatnonzero(cycle[:168] == 0)
+        assert np.sqrt(np.mean(errors**2)) < 0.05
+        assert np.mean(np.abs(errors[quiet]) < 0.01) > 0.4
+
+
 @pytest.mark.parametrize("hours", [0, 24, 48, 65])
 def test_two_days_are_no_rhythm(hours: int) -> None:
     """There is no seasonality before three days have most of their hours."""
@@ -216,7 +254,7 @@ def test_memory_is_bounded() -> None:
         state.add(rounds[begin : begin + 500], nature.values(rounds[begin : begin + 500], begin))
     assert len(state.rounds) == MAX_ROUNDS
     assert state.rounds[-1] == rounds[-1]
-    assert len(state._hours) <= 8 * 24
+    assert len(state._hours) <= 29 * 24
 
 
 def test_what_is_no_value_is_left_out() -> None:
