@@ -21,6 +21,7 @@ from bench.truth import (
     speed,
     ticks,
     verdicts,
+    weekly_cycles,
 )
 from bench.truth.intervals import CASES_WITHOUT_WEEK, TAIL_CASES, Coverage
 
@@ -80,6 +81,8 @@ def main() -> int:
     _print("error of the reported share of an outage, in points", errors)
     bias = speed.flush_speed_bias_pct(seed)
     _print("mean error of the speed under timers that release tokens, in per cent", bias)
+    of_weeks = weekly_cycles.drift_alarms_month(seed)
+    _print("drift alarms of a series with weekly cycles in a month, from the fourth week on (wanted: 0.1)", of_weeks)
     stalls = shared_stalls.figures(seed)
     _print("stalls that members of a route share", stalls)
     shock = region_shock.region_shock(seed)
