@@ -78,6 +78,8 @@ _ROUNDS_PER_COSINE = 4
 # With drift of a memory of three hours, the variance of levels of 1 to 24 hours has half of the degrees of freedom that
 # independent hours give it.
 _INDEPENDENT_HOURS = 0.5
+# The median of fewer rows says little about another one.
+_MANY_ROWS = 20
 
 LEAST_ROUNDS = 24
 """The rounds from which on a series shows its own correlation."""
@@ -106,12 +108,12 @@ class VarianceInflation:
     def with_history(self, variances: Reals, history: "VarianceInflation") -> "VarianceInflation":
         """Return the wider of this inflation and that of `history`, per row, whose ratio is the variance of the level
         of such windows (NaN: unknown) in the unit of `variances`: those of the estimates, as of independent values.
-        A week has few windows, so that some rows look calm by chance: each varies at least half as much more as the
-        median row (cf. G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3).
+        A week has few windows, so that some rows look calm by chance: each of 20 or more varies at least half-way as
+        much as the median row (cf. G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3).
         """
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
         known = np.isfinite(history.ratio)
-        if known.any():
+        if np.count_nonzero(known) >= _MANY_ROWS:
             slow = np.where(known, np.maximum(slow, (slow + np.median(slow[known])) / 2), slow)
         freedom = np.maximum(_INDEPENDENT_HOURS * history.freedom, 1.0)
         return self.wider(VarianceInflation(ratio=1 + slow, freedom=np.where(slow > 0, freedom, np.inf)))
