@@ -51,12 +51,11 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The switching state of a member since `since_at`: `active` or `waiting`; `penalty` lengthens the dwell time."""
+    """The switching state of a member since `since_at`: `active` or `waiting`."""
 
     state: str
     since_at: int
     switches_24h: int = 0
-    penalty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ _FIRST = RouteEntry(
         stall_lift=1.2,
         joint_rounds=412,
     ),
-    hold=Hold(state="active", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1, penalty=62.5),
+    hold=Hold(state="active", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1),
     goodput=Proportion(value=0.9861, low=0.9679, high=0.9941, n=360),
 )
 _SECOND = replace(
@@ -76,7 +76,7 @@ _SECOND = replace(
     vs_best=Advantage(shift_us=69_700.0, low_us=66_200.0, high_us=73_900.0),
     goodput=Proportion(value=0.9583, low=0.9325, high=0.9745, n=360),
     hedge=None,
-    hold=Hold(state="waiting", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1, penalty=62.5),
+    hold=Hold(state="waiting", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1),
 )
 _THIRD = replace(
     _SECOND,

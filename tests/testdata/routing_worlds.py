@@ -70,14 +70,9 @@ def shift(low_ms: float, high_ms: float) -> Shift:
     return Shift(estimate=(low_ms + high_ms) / 2 * 1e3, low=low_ms * 1e3, high=high_ms * 1e3)
 
 
-def comparison(
-    left: str, right: str, low_ms: float, high_ms: float, *, short: tuple[float, float] | None = None
-) -> Comparison:
+def comparison(left: str, right: str, low_ms: float, high_ms: float) -> Comparison:
     """Return the comparison in which `left` takes longer than `right` by this interval."""
-    found = shift(low_ms, high_ms)
-    return Comparison(
-        left=left, right=right, n=100, window=found, middle=found, short=None if short is None else shift(*short)
-    )
+    return Comparison(left=left, right=right, n=100, window=shift(low_ms, high_ms))
 
 
 def joint_rounds(every_us: int = RULES.epoch_us // 6, /, **ttft_ms: Sequence[float]) -> JointRounds:

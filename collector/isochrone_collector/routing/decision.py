@@ -9,24 +9,34 @@ from isochrone_collector.routing.objective import (
     cost_of,
     eligible,
     exclusion_reason,
-    has_few_samples,
     is_failing,
+    lead,
     plan_exclusion,
 )
 from isochrone_collector.routing.parallel_requests import hedge
+from isochrone_collector.routing.present_levels import Present, followed
 from isochrone_collector.routing.switch import (
     State,
     Switch,
     apply_switch,
-    count_epoch,
+    begin_epoch,
     epoch_of,
     find_switch,
-    penalty_at,
+    present_best,
     ranked_members,
     remember_tails,
-    shares,
+    share_among,
 )
-from isochrone_collector.routing.weights import UNASSIGNED, caps, normalize, ramp, transfer, wanted_weights, within_plan
+from isochrone_collector.routing.weights import (
+    UNASSIGNED,
+    caps,
+    normalize,
+    ramp,
+    surrendered,
+    transfer,
+    wanted_weights,
+    within_plan,
+)
 from isochrone_wire.durations import DAY_US
 from isochrone_wire.insights import Eligible
 from isochrone_wire.routes import Advantage, ChangeKind, Excluded, Hedge, Hold, RouteEntry, RouteState
@@ -56,7 +66,8 @@ def decide(inputs: Inputs, before: State) -> Decision:
     # The state may have been stored while a clock was ahead.
     sampled_at = [one.newest_at for one in inputs.evidence if one.newest_at is not None]
     newest_at = min(max([before.newest_at, *sampled_at]), inputs.at)
-    state_before = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
+    levels, present = followed(before.levels, inputs)
+    state_before = replace(before, newest_at=newest_at, plan_version=inputs.plan_version, levels=levels)
     names = [target.name for target in inputs.targets]
     reasons = {name: exclusion_reason(inputs, name, has_traffic=before.weights.get(name, 0.0) > 0) for name in names}
     suspicion = freeze_reason(inputs)
@@ -67,7 +78,7 @@ def decide(inputs: Inputs, before: State) -> Decision:
             inputs, state_before, reasons, "too little is known of every member: the static order holds"
         )
     else:
-        decision = _ranked(inputs, state_before, reasons)
+        decision = _ranked(inputs, present, state_before, reasons)
     if before.plan_version in (0, inputs.plan_version) or decision.change not in _QUIET:
         return decision
     return replace(
@@ -105,7 +116,7 @@ def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion
     epoch_weights = before.epoch_weights if weights == before.weights else weights
     frozen_at = inputs.at if begun else before.frozen_at
     state = replace(before, weights=weights, epoch_weights=epoch_weights, frozen_at=frozen_at)
-    sharing = _sharing(inputs, state, order)
+    sharing = _sharing(state, order)
     return Decision(
         route_state=RouteState.FROZEN,
         change=ChangeKind.FREEZE if begun else ChangeKind.EVIDENCE,
@@ -120,10 +131,10 @@ def _unknown(inputs: Inputs, before: State, reasons: Mapping[str, str], sentence
     state = State(
         epoch=epoch_of(inputs.at, inputs.rules),
         switches=before.switches,
-        penalty=before.penalty,
-        penalty_at=before.penalty_at,
+        failed_at=before.failed_at,
         newest_at=before.newest_at,
         plan_version=before.plan_version,
+        levels=before.levels,
         tails=before.tails,
         tails_until_at=before.tails_until_at,
         gains=before.gains,
@@ -141,16 +152,13 @@ def _excluded(reasons: Mapping[str, str]) -> tuple[Excluded, ...]:
     return tuple(Excluded(target=target, reason=reason) for target, reason in sorted(reasons.items()) if reason)
 
 
-def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decision:
+def _ranked(inputs: Inputs, present: Present, before: State, reasons: Mapping[str, str]) -> Decision:
     ranked = ranked_members(inputs, [target for target, reason in reasons.items() if not reason])
-    # 0 for a member with more samples than the short window holds; one that is left out for a while keeps its instant.
-    since_at = {one: inputs.at * has_few_samples(inputs, one) for one in ranked} | dict(before.ranked_since)
-    ranked_since = {target.name: since_at[target.name] for target in inputs.targets if target.name in since_at}
-    thawed = replace(before, frozen_at=None, ranked_since=ranked_since)
-    chosen, change, sentence = _chosen(inputs, thawed, ranked, reasons)
+    chosen, change, sentence = _chosen(inputs, present, replace(before, frozen_at=None), ranked, reasons)
+    chosen = share_among(chosen, inputs, present, ranked)
     sharing, shown = _ranking(inputs, chosen, ranked)
     remembering = remember_tails(replace(chosen, order=tuple(shown)), inputs, shown)
-    state, moved = _weighted(inputs, remembering, sharing)
+    state, moved = _weighted(inputs, present, remembering, sharing)
     if change is ChangeKind.EVIDENCE and state.weights != before.weights:
         change, sentence = ChangeKind.RAMP, moved
     if before.frozen_at is not None and change in _QUIET:
@@ -168,52 +176,68 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
     """Return the members with the first rank, the first choice first, and the whole ranking."""
-    first_rank = sorted(_sharing(inputs, state, ranked), key=lambda target: target != state.incumbent)
+    first_rank = sorted(_sharing(state, ranked), key=lambda target: target != state.incumbent)
     failing = _failing(inputs, ranked)
     sharing = [target for target in first_rank if target == state.incumbent or target not in failing]
     return sharing, [*sharing, *(target for target in ranked if target not in sharing)]
 
 
-def _sharing(inputs: Inputs, state: State, members: Sequence[str]) -> list[str]:
+def _sharing(state: State, members: Sequence[str]) -> list[str]:
     """Return the members with the first rank."""
-    return [target for target in members if target == state.incumbent or shares(state, inputs, target)]
+    return [target for target in members if target == state.incumbent or target in state.sharing]
 
 
 def _chosen(
-    inputs: Inputs, before: State, ranked: list[str], reasons: Mapping[str, str]
+    inputs: Inputs, present: Present, before: State, ranked: list[str], reasons: Mapping[str, str]
 ) -> tuple[State, ChangeKind, str]:
     """Return the state with its first choice, the kind of change, and the reason."""
     incumbent = before.incumbent
+    best = ranked[0] if is_failing(inputs, ranked[0]) else present_best(inputs, present, _well(inputs, ranked))
     if incumbent is None:
-        state = replace(before, incumbent=ranked[0], since_at=inputs.at, epoch=epoch_of(inputs.at, inputs.rules))
-        return state, ChangeKind.FIRST, f"{ranked[0]} is the first choice"
+        state = replace(before, incumbent=best, since_at=inputs.at, epoch=epoch_of(inputs.at, inputs.rules))
+        return state, ChangeKind.FIRST, f"{best} is the first choice"
     if incumbent not in ranked:
         kind = ChangeKind.HARD if incumbent in reasons else ChangeKind.PLAN
         why = f"is left out, {reasons[incumbent]}" if incumbent in reasons else "is no member any more"
-        gone = Switch(to=ranked[0], kind=kind, sentence=f"{incumbent} {why}; {ranked[0]} takes over")
+        gone = Switch(to=best, kind=kind, sentence=f"{incumbent} {why}; {best} takes over")
         return apply_switch(before, gone, inputs), kind, gone.sentence
     if is_aging(inputs, before):
         return before, ChangeKind.EVIDENCE, f"{incumbent} stays; the newest sample is too old for a switch"
-    state = count_epoch(before, inputs, ranked)
-    switch = find_switch(state, inputs, ranked)
+    state = begin_epoch(before, inputs)
+    switch = find_switch(state, inputs, present, ranked)
     if switch is None:
         return state, ChangeKind.EVIDENCE, f"{incumbent} stays"
     return apply_switch(state, switch, inputs), switch.kind, switch.sentence
 
 
-def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[State, str]:
-    """Return the state with this epoch's weights, one step on, and why they moved."""
+def _well(inputs: Inputs, members: Sequence[str]) -> list[str]:
+    return [target for target in members if not is_failing(inputs, target)]
+
+
+def _weighted(inputs: Inputs, present: Present, state: State, sharing: Sequence[str]) -> tuple[State, str]:
+    """Return the state with this epoch's weights, and why they moved.
+
+    A member over which the lead of the first choice is enough gives up a share of its weight, as large as that lead is
+    probable. The rest moves one step.
+    """
     failing = _failing(inputs, state.order)
     others = [target for target in state.order if target not in failing and target not in sharing]
     wanted = wanted_weights(inputs, sharing, others)
     held = [target for target in sorted(state.epoch_weights) if target != UNASSIGNED]
     stranded = [target for target in held if target not in state.order or target in failing]
     begun = transfer(state.epoch_weights, stranded, sharing[0]) if stranded else state.epoch_weights
-    weights = within_plan(inputs, ramp(begun, wanted, step=inputs.rules.ramp), [*sharing, *others])
+    led = surrendered(begun, wanted, _led(inputs, present, sharing[0], others))
+    weights = within_plan(inputs, ramp(led, wanted, step=inputs.rules.ramp), [*sharing, *others])
     moved = f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"
     if unassigned := weights.get(UNASSIGNED, 0.0):
         moved += f"; {unassigned:.0%} of the traffic is beyond all shares of the plan"
     return replace(state, weights=weights, epoch_weights=begun or wanted), moved
+
+
+def _led(inputs: Inputs, present: Present, first: str, others: Sequence[str]) -> dict[str, float]:
+    """Return the members of `others` over which the lead of `first` is enough, with its probability."""
+    leads = {target: lead(inputs, present, first, target) for target in others}
+    return {target: one.probability for target, one in leads.items() if one and one.is_enough}
 
 
 def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
@@ -273,7 +297,6 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
             state="active" if target == state.incumbent else "waiting",
             since_at=state.since_at,
             switches_24h=sum(1 for at in state.switches if inputs.at - at < DAY_US),
-            penalty=round(penalty_at(state, inputs.at, inputs.rules), 3),
         ),
         goodput=evidence.goodput,
         answer_p95_us=evidence.answer_p95_us,

@@ -17,25 +17,24 @@ from isochrone_wire.model import Route, Slo, Target
 class Rules:
     """The numbers of the policy; durations in microseconds.
 
-    An epoch is the time in which weights move one step and a soft challenge counts once. The evidence of a table spans
-    `window_us`, that of a soft challenge `middle_us`, and that of a sudden change `short_us`.
+    An epoch is the time in which weights move one step. The evidence of a table spans `window_us`, and that of
+    throttling `short_us`. A lead must be at least `margin_us` and `margin_share` of the median; one of `fast_share` is
+    large. Members are level if the lead is below the margin with probability `level_share`, and stay level until it is
+    `unlevel_share`.
     """
 
     epoch_us: int = 5 * MINUTE_US
     window_us: int = 60 * MINUTE_US
-    middle_us: int = 45 * MINUTE_US
     short_us: int = 10 * MINUTE_US
     margin_us: float = 20_000.0
     margin_share: float = 0.05
-    soft_epochs: int = 3
-    dwell_us: int = 30 * MINUTE_US
     fast_share: float = 0.25
+    level_share: float = 0.9
+    unlevel_share: float = 0.6
     failures_in_a_row: int = 3
     failing_vantages: int = 2
     suspicious_share: float = 2 / 3
     ramp: float = 0.25
-    penalty: float = 1000.0
-    half_life_us: int = 30 * MINUTE_US
     max_stall_lift: float = 3.0
     min_samples: int = 6
     min_coverage: float = 0.5
@@ -58,16 +57,9 @@ _MAX_EPOCH_US = 30 * MINUTE_US
 
 
 def rules_for(every_us: Sequence[int]) -> Rules:
-    """Return the rules: an epoch is six rounds of the slowest member, the windows twelve, nine and two epochs."""
+    """Return the rules: an epoch is six rounds of the slowest member, the windows twelve and two epochs."""
     epoch_us = min(max(ROUNDS_PER_EPOCH * max(every_us, default=MINUTE_US), _MIN_EPOCH_US), _MAX_EPOCH_US)
-    return Rules(
-        epoch_us=epoch_us,
-        window_us=12 * epoch_us,
-        middle_us=9 * epoch_us,
-        short_us=2 * epoch_us,
-        dwell_us=6 * epoch_us,
-        half_life_us=6 * epoch_us,
-    )
+    return Rules(epoch_us=epoch_us, window_us=12 * epoch_us, short_us=2 * epoch_us)
 
 
 def limits_of(slo: Slo) -> dict[Metric, float]:
@@ -125,8 +117,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The shift from `right` to `left`, paired by vantage and round, in microseconds with its 95 % interval: over the
-    whole, the middle and the short window; `None` without a shared round.
+    """The shift from `right` to `left` over the window, paired by vantage and round, in microseconds with its 95 %
+    interval; `None` without a shared round.
 
     Of `joint` pairs that were probed at the same instant, `slow_left` and `slow_right` exceeded the side's own p95, and
     `slow_both` both.
@@ -136,8 +128,6 @@ class Comparison:
     right: str
     n: int = 0
     window: Shift | None = None
-    middle: Shift | None = None
-    short: Shift | None = None
     joint: int = 0
     slow_left: int = 0
     slow_right: int = 0
@@ -154,10 +144,21 @@ class JointRounds:
     round_at: tuple[int, ...] = ()
     ttft: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
+    def _buckets(self, members: Sequence[str]) -> Reals:
+        nothing = (None,) * len(self.round_at)
+        rows = [self.ttft.get(member, nothing) for member in members]
+        return np.array(rows, np.float64).reshape(len(members), len(self.round_at)).T
+
+    def logarithms(self, members: Sequence[str]) -> Reals:
+        """Return the natural logarithms of the TTFTs in microseconds, a column per member; NaN without one."""
+        buckets = self._buckets(members)
+        known = ~np.isnan(buckets)
+        buckets[known] = np.log(values_of(buckets[known].astype(np.int64)))
+        return buckets
+
     def of(self, *members: str) -> tuple[Integers, Reals]:
         """Return the rows with a value of each of `members`: instants, and a column of TTFTs in microseconds each."""
-        nothing = (None,) * len(self.round_at)
-        buckets = np.array([self.ttft.get(member, nothing) for member in members], np.float64).T
+        buckets = self._buckets(members)
         complete = ~np.isnan(buckets).any(axis=1)
         return np.array(self.round_at, np.int64)[complete], values_of(buckets[complete].astype(np.int64))
 
@@ -183,6 +184,14 @@ class Inputs:
     vantages_here: int = 0
     suspects_here: int = 0
     joint: JointRounds = field(default_factory=JointRounds)
+
+    @property
+    def settling_us(self) -> int:
+        """The age of a round, in microseconds, after which all its probes have ended; half
+        a window at most, so that the round is still in it.
+        """
+        timeout_us = max(target.workload.timeouts.first_token_us for target in self.targets)
+        return min(timeout_us, self.rules.window_us // 2)
 
     def of(self, target: str) -> Evidence:
         """Return the evidence of a member; empty if there is none."""
@@ -211,8 +220,6 @@ def _reversed(one: Comparison) -> Comparison:
         left=one.right,
         right=one.left,
         window=_negative(one.window),
-        middle=_negative(one.middle),
-        short=_negative(one.short),
         slow_left=one.slow_right,
         slow_right=one.slow_left,
     )

@@ -16,8 +16,8 @@ from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.probes import sign_is_known
 from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals, ragged
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, independent, inflation, stacked
-from isochrone_collector.analysis.stats.shifts import Shift, paired_shifts
+from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation
+from isochrone_collector.analysis.stats.shifts import paired_shifts
 from isochrone_collector.routing.evidence import (
     Failing,
     ProbeTable,
@@ -33,9 +33,6 @@ from isochrone_wire.durations import HOUR_US
 from isochrone_wire.model import Plan, Route, Target
 
 _SHARE = 0.95
-_LEAST_COSINES = 6
-# The half-width of a 99 % interval relative to one of 95 %.
-_MANY_LOOKS = 1.314
 
 Drift = Callable[[Sequence[tuple[int, int]], int], VarianceInflation]
 """Returns, for each pair of members, how far their difference over a window (microseconds) may be from that of the long
@@ -48,7 +45,6 @@ def comparisons_of(
     members: Sequence[int],
     *,
     slot_us: Sequence[int],
-    at: int,
     rules: Rules,
     drift: Drift | None = None,
 ) -> list[Comparison]:
@@ -61,20 +57,17 @@ def comparisons_of(
     shared = [_paired(rounds, *pair, us) for pair, us in zip(pairs, slots, strict=True)]
     joint = [_paired(rounds, *pair, 1) for pair in pairs]
     differences = [one.differences() for one in shared]
-    spans_us = (rules.window_us, rules.middle_us, rules.short_us)
-    history = drift and stacked([drift(pairs, span_us) for span_us in spans_us])
-    shifts = _shifts(differences, at=at, rules=rules, history=history)
+    values = ragged([values for _, values in differences])
+    shifts = paired_shifts(values, history=drift and drift(pairs, rules.window_us)).listed()
     return [
         Comparison(
             left=probes.members[left],
             right=probes.members[right],
             n=len(one.slot_at),
             window=window,
-            middle=middle,
-            short=short,
             **both.slow(),
         )
-        for (left, right), one, both, (window, middle, short) in zip(pairs, shared, joint, shifts, strict=True)
+        for (left, right), one, both, window in zip(pairs, shared, joint, shifts, strict=True)
     ]
 
 
@@ -101,40 +94,6 @@ class _Pairs:
         left, right = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (self.left, self.right))
         slow_left, slow_right, slow_both = (int(np.count_nonzero(of)) for of in (left, right, left & right))
         return {"joint": len(left), "slow_left": slow_left, "slow_right": slow_right, "slow_both": slow_both}
-
-
-def _shifts(
-    series: Sequence[Series], *, at: int, rules: Rules, history: VarianceInflation | None
-) -> Iterator[tuple[Shift | None, Shift | None, Shift | None]]:
-    """Yield the shift of each pair over the whole, the middle and the short window, given its differences.
-
-    If the drift of the week is known, the intervals of the middle and the short window are of 99 %: a lasting or sudden
-    difference is looked for all day, in levels that wander.
-    """
-    whole = [differences for _, differences in series]
-    middle = [differences[instants >= at - rules.middle_us] for instants, differences in series]
-    short = [differences[instants >= at - rules.short_us] for instants, differences in series]
-    earlier = [differences[instants < at - rules.short_us] for instants, differences in series]
-    own = stacked([inflation(ragged([*whole, *middle])), _inflation_before(short, earlier)])
-    shifts = paired_shifts(ragged([*whole, *middle, *short]), known=own, history=history).listed()
-    if history is not None:
-        often = np.isfinite(history.ratio) & (np.arange(len(shifts)) >= len(whole))
-        shifts = [one.widened(_MANY_LOOKS) if one and more else one for one, more in zip(shifts, often, strict=True)]
-    size = len(series)
-    return zip(shifts[:size], shifts[size : 2 * size], shifts[2 * size :], strict=True)
-
-
-def _inflation_before(short: Sequence[Reals], earlier: Sequence[Reals]) -> VarianceInflation:
-    """Return the inflation of the short window's differences by those before: they do not show their own."""
-    found = independent(len(short))
-    # As many half periods as make the shortest one about as long as the differences.
-    lengths = [len(before) // len(own) * 2 if len(own) else 0 for own, before in zip(short, earlier, strict=True)]
-    cosines = np.maximum(np.array(lengths, np.int64), _LEAST_COSINES)
-    for number in np.unique(cosines).tolist():
-        places = np.flatnonzero(cosines == number)
-        own = inflation(ragged([earlier[place] for place in places.tolist()]), cosines=number)
-        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
-    return found
 
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
@@ -296,7 +255,6 @@ class _Fleet:
             comparable,
             self.members,
             slot_us=self.every_us,
-            at=self.at,
             rules=self.rules,
             drift=None if levels is None else self._drift(levels, region),
         )

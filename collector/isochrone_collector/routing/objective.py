@@ -1,17 +1,19 @@
 """Members by the objective of a route: permission, eligibility, cost, and the comparison of two of them.
 
-Eligibility is decided on interval bounds, not on estimates. In a comparison the paired shift of the median counts with
-its interval, and the price exactly. The whole answer, tail and failures count only as far as they certainly differ: by
-the gap between the intervals of the two members.
+Eligibility is decided on interval bounds, not on estimates. In a comparison the present levels of TTFT count with
+their probabilities, and the price exactly. The whole answer, tail and failures count only as far as they certainly
+differ: by the gap between the intervals of the two members.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
+
+import numpy as np
 
 from isochrone_collector.analysis.goodput import verdict
 from isochrone_collector.analysis.stats.binomial import wilson
-from isochrone_collector.analysis.stats.shifts import Shift
-from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
+from isochrone_collector.routing.inputs import Evidence, Inputs, has_limits
+from isochrone_collector.routing.present_levels import LEVELS, Present
 from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Objective, Slo, Target
@@ -42,12 +44,6 @@ def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
     if not has_traffic and coverage is not None and coverage < rules.min_coverage:
         return f"{coverage:.0%} of its rounds were recorded; {rules.min_coverage:.0%} needed"
     return ""
-
-
-def has_few_samples(inputs: Inputs, target: str) -> bool:
-    """Return whether the samples of a member may all be from the short window."""
-    rounds = ROUNDS_PER_EPOCH * inputs.rules.short_us // inputs.rules.epoch_us
-    return _sent(inputs, target) <= rounds * max(inputs.of(target).vantages, 1)
 
 
 def _sent(inputs: Inputs, target: str) -> int:
@@ -161,31 +157,54 @@ Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectiveAdvantage:
-    """The advantage of one member over another as microseconds of median TTFT, with its 95 % interval."""
+class Lead:
+    """The present lead of one member over another by the objective, in microseconds of median TTFT: what is expected,
+    what a switch needs, the probability that there is a lead, the one that a switch needs, and the probability that it
+    is within the margin, either way.
+    """
 
-    shift_us: float
-    low_us: float
-    high_us: float
+    expected_us: float
+    needed_us: float
+    probability: float
+    likely: float
+    level: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Return whether the lead is as large as a switch needs, and as probable."""
+        return self.expected_us >= self.needed_us and self.probability >= self.likely
 
 
-def objective_advantage(inputs: Inputs, other: str, target: str, shift: Shift | None) -> ObjectiveAdvantage | None:
-    """Return the advantage of `target` over `other`, given the shift of `other`; `None` without an interval."""
-    objective = inputs.route.objective
-    beside_us = _other_terms_us(inputs, other, target)
-    if not objective.ttft:
-        return ObjectiveAdvantage(shift_us=beside_us, low_us=beside_us, high_us=beside_us)
-    if shift is None or shift.low is None or shift.high is None:
-        return None
-    return ObjectiveAdvantage(
-        shift_us=shift.estimate + beside_us, low_us=shift.low + beside_us, high_us=shift.high + beside_us
+def lead(inputs: Inputs, present: Present, target: str, other: str) -> Lead | None:
+    """Return the lead of `target` over `other`; `None` if the TTFT counts and they have no round in common."""
+    leads_us = np.full(len(LEVELS), _other_terms_us(inputs, other, target))
+    probabilities = present.of(other, target)
+    if inputs.route.objective.ttft:
+        mine, theirs = (inputs.of(one).ttft_p50_us for one in (target, other))
+        if mine is None or theirs is None or probabilities is None:
+            return None
+        # The same around the middle of both medians, whichever of them is the slower one.
+        leads_us += 2 * np.sinh(LEVELS / 2) * sqrt(mine.value * theirs.value)
+    if probabilities is None:
+        probabilities = (LEVELS == 0).astype(np.float64)
+    least_us = margin_us(inputs, target)
+    return Lead(
+        expected_us=float(probabilities @ leads_us),
+        needed_us=least_us + present.caution * _median_us(inputs, target),
+        probability=float(probabilities @ ((leads_us > 0) + (leads_us == 0) / 2)),
+        likely=present.likely,
+        level=float(probabilities[np.abs(leads_us) < least_us].sum()),
     )
 
 
 def margin_us(inputs: Inputs, target: str) -> float:
-    """Return the smallest advantage of `target` that matters, in microseconds."""
+    """Return the smallest lead of `target` that matters, in microseconds."""
+    return max(inputs.rules.margin_us, inputs.rules.margin_share * _median_us(inputs, target))
+
+
+def _median_us(inputs: Inputs, target: str) -> float:
     median = inputs.of(target).ttft_p50_us
-    return max(inputs.rules.margin_us, inputs.rules.margin_share * median.value if median else 0.0)
+    return median.value if median else 0.0
 
 
 def no_worse_group(inputs: Inputs, other: str, target: str) -> bool:
@@ -196,27 +215,6 @@ def no_worse_group(inputs: Inputs, other: str, target: str) -> bool:
 def group_of(inputs: Inputs, target: str) -> int:
     """Return the rank of a member's eligibility, 0 for the best."""
     return GROUP_OF[eligible(inputs.of(target), inputs.route.slo)]
-
-
-def is_ahead(inputs: Inputs, other: str, target: str) -> bool:
-    """Return whether `target` is certainly better than `other`, by the margin, over the middle window."""
-    return _is_certain(inputs, other, target, inputs.against(other, target).middle)
-
-
-def is_behind(inputs: Inputs, other: str, target: str) -> bool:
-    """Return whether `target` is certainly worse than `other`, by the margin, over the whole window."""
-    return _is_certain(inputs, target, other, inputs.against(target, other).window)
-
-
-def _is_certain(inputs: Inputs, other: str, target: str, shift: Shift | None) -> bool:
-    found = objective_advantage(inputs, other, target, shift)
-    return found is not None and found.low_us > 0 and found.shift_us >= margin_us(inputs, target)
-
-
-def is_level(inputs: Inputs, other: str, target: str) -> bool:
-    """Return whether the two are level: the interval contains zero, and the advantage is below the margin."""
-    found = objective_advantage(inputs, other, target, inputs.against(other, target).window)
-    return found is not None and found.low_us <= 0 <= found.high_us and abs(found.shift_us) < margin_us(inputs, target)
 
 
 def _other_terms_us(inputs: Inputs, other: str, target: str) -> float:

@@ -11,26 +11,16 @@ from isochrone_collector.routing.objective import (
     cost_of,
     eligible,
     is_failing,
+    lead,
     margin_us,
     no_worse_group,
-    objective_advantage,
 )
 from isochrone_collector.routing.parallel_requests import race_set
-from isochrone_collector.routing.switch import (
-    State,
-    count_epoch,
-    damped_us,
-    dwell_left_us,
-    fast_limit_us,
-    is_better,
-    is_new,
-    slowdown_us,
-)
+from isochrone_collector.routing.present_levels import Present, followed
+from isochrone_collector.routing.switch import State, breaks_alone, fast_limit_us, waits_us, written
 from isochrone_collector.routing.weights import UNASSIGNED
 from isochrone_wire import durations
 from isochrone_wire.answers import Proportion, Quantile
-from isochrone_wire.durations import SECOND_US
-from isochrone_wire.insights import Eligible
 from isochrone_wire.routes import ChangeKind, Hedge, Provenance, RaceSet, RouteState, RouteTable
 
 _MOVES_PER_EPOCH = 10
@@ -109,8 +99,8 @@ def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[st
     if decision.route_state in _READY:
         steps += [_eligibility(inputs, target) for target in ranked]
         steps += [_cost(inputs, target) for target in ranked]
-        state = replace(before, newest_at=decision.newest_at, ranked_since=decision.state.ranked_since)
-        steps += _rules(inputs, state, ranked)
+        _, present = followed(before.levels, inputs)
+        steps += _rules(inputs, present, replace(before, newest_at=decision.newest_at), ranked)
     steps.append(f"decided ({decision.change}): {decision.sentence}")
     steps += _outcome(inputs, decision, ranked)
     return tuple(steps)
@@ -152,7 +142,7 @@ def _cost(inputs: Inputs, target: str) -> str:
     return f"{target} counts as {cost.total:.0f} ms: {', '.join(terms)}"
 
 
-def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str]:
+def _rules(inputs: Inputs, present: Present, before: State, ranked: Sequence[str]) -> Iterator[str]:
     incumbent = before.incumbent
     if incumbent is None:
         yield "there was no first choice before: the best one is taken"
@@ -164,58 +154,36 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
         yield "the newest sample is too old: no rule may switch"
         return
     yield f"hard: {incumbent} {'fails' if is_failing(inputs, incumbent) else 'does not fail'}"
-    state = count_epoch(before, inputs, list(ranked))
     for target in ranked:
         if target != incumbent:
             yield _comparison(inputs, incumbent, target)
-            yield _fast(inputs, state, incumbent, target)
-            yield _soft(inputs, state, incumbent, target)
-    left = dwell_left_us(state, inputs.at, inputs.rules)
-    yield f"dwell: {_rounded(left)} left before a soft switch" if left else "dwell: over"
+            yield _challenge(inputs, present, incumbent, target)
+            if left_us := waits_us(before, inputs, target):
+                yield f"{target} failed as the first choice, and waits another {durations.write(left_us)}"
 
 
 def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
-    compared, rules = inputs.against(incumbent, target), inputs.rules
-    spans = ((compared.window, rules.window_us), (compared.middle, rules.middle_us), (compared.short, rules.short_us))
-    texts = [
-        f"{_by('slower by', 'faster by', shift.estimate, shift.low, shift.high) if shift else 'no rounds to compare'} "
-        f"over {durations.write(span_us)}"
-        for shift, span_us in spans
-    ]
-    return f"{incumbent} against {target}: {'; '.join(texts)}"
+    shift = inputs.against(incumbent, target).window
+    by = _by("slower by", "faster by", shift.estimate, shift.low, shift.high) if shift else "no rounds to compare"
+    return f"{incumbent} against {target}: {by} over {durations.write(inputs.rules.window_us)}"
 
 
-def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
-    waiting = damped_us(state, inputs.at, inputs.rules)
-    damped = f", and waits another {_rounded(waiting)} for earlier switches" if waiting else ""
-    verdicts = [eligible(inputs.of(one), inputs.route.slo) for one in (incumbent, target)]
-    if verdicts == [Eligible.NO, Eligible.YES]:
-        return f"fast: yes, {incumbent} breaks the objective and {target} keeps it{damped}"
+def _challenge(inputs: Inputs, present: Present, incumbent: str, target: str) -> str:
+    """Write what the fast and the soft rule say of a challenger."""
+    if breaks_alone(inputs, incumbent, target):
+        return f"fast: yes, {incumbent} breaks the objective and {target} keeps it"
     if not no_worse_group(inputs, incumbent, target):
-        return f"fast: no, {target} keeps the objective less surely than {incumbent}"
-    low_us, needed_us = slowdown_us(inputs, incumbent, target), fast_limit_us(inputs, target)
-    if low_us is None:
-        return f"fast: no, the last {durations.write(inputs.rules.short_us)} are too few rounds for an interval"
-    verdict = "yes" if low_us > needed_us else "no"
-    span = durations.write(inputs.rules.short_us)
-    is_correction = is_new(state, inputs, target, within_us=inputs.rules.short_us)
-    new = ", which would correct the first choice: it was not ranked before" if is_correction else ""
-    ahead = f"is ahead by at least {_ms(low_us)}" if low_us > 0 else "is not certain to be ahead"
-    lead = f"a fast switch takes a lead of {_ms(needed_us)}"
-    return f"fast: {verdict}, over {span} {target} {ahead}; {lead}{damped}{new}"
-
-
-def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
-    found = objective_advantage(inputs, incumbent, target, inputs.against(incumbent, target).middle)
-    epochs, needed = state.streaks.get(target, 0), inputs.rules.soft_epochs
+        return f"no challenge: {target} keeps the objective less surely than {incumbent}"
+    found = lead(inputs, present, target, incumbent)
     if found is None:
-        return f"soft: no, there is no interval between {incumbent} and {target} yet"
-    text = f"by the objective {target} {_by('leads by', 'is behind by', found.shift_us, found.low_us, found.high_us)}"
-    verdict = "which counts" if is_better(inputs, incumbent, target) else "which does not count"
-    margin = f"the smallest lead that matters is {_ms(margin_us(inputs, target))}"
-    missing = f"{needed - epochs} are missing" if epochs < needed else "long enough"
-    ties = f"; level for {state.ties[target]} of {needed} epochs" if target in state.ties else ""
-    return f"soft: {text}, {verdict}: {margin}; {epochs} of {needed} epochs running, {missing}{ties}"
+        return f"no challenge: {incumbent} or {target} has no median yet"
+    verdict = f"needed {_ms(found.needed_us)}"
+    if found.needed_us > margin_us(inputs, target):
+        verdict += f", more than the usual {_ms(margin_us(inputs, target))} as the levels may drift"
+    if not found.is_enough:
+        return f"soft: no, {target} is now {written(found)} {incumbent}; {verdict}; level {found.level:.0%} sure"
+    rule = "fast" if found.expected_us >= fast_limit_us(inputs, target) else "soft"
+    return f"{rule}: yes, {target} is now {written(found)} {incumbent}; {verdict}"
 
 
 def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Iterator[str]:
@@ -268,7 +236,3 @@ def _quantile(found: Quantile | None) -> str:
 
 def _share(found: Proportion) -> str:
     return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
-
-
-def _rounded(duration_us: int) -> str:
-    return durations.write(max(duration_us // SECOND_US, 1) * SECOND_US)

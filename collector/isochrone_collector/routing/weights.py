@@ -65,6 +65,18 @@ def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: floa
     return normalize({target: before.get(target, 0.0) + gap * share for target, gap in gaps.items()})
 
 
+def surrendered(weights: Mapping[str, float], wanted: Mapping[str, float], shares: Mapping[str, float]) -> Weights:
+    """Move a share of each member's excess over `wanted` to the members that have less, in proportion to the gaps."""
+    given = {one: shares[one] * max(weights.get(one, 0.0) - wanted.get(one, 0.0), 0.0) for one in sorted(shares)}
+    gaps = {one: max(weight - weights.get(one, 0.0), 0.0) for one, weight in sorted(wanted.items())}
+    given_sum, gap_sum = fsum(given.values()), fsum(gaps.values())
+    if not given_sum or not gap_sum:
+        return dict(weights)
+    taken = {one: gap * given_sum / gap_sum for one, gap in gaps.items()}
+    members = {*weights, *wanted}
+    return normalize({one: weights.get(one, 0.0) - given.get(one, 0.0) + taken.get(one, 0.0) for one in members})
+
+
 def transfer(weights: Mapping[str, float], gone: Collection[str], heir: str) -> Weights:
     """Transfer the weights of the `gone` members to `heir`."""
     kept = {target: weight for target, weight in weights.items() if target not in gone}

@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.analysis.stats.arrays import Ragged
-from isochrone_collector.analysis.stats.long_run_variance import VarianceInflation, inflation
-from isochrone_collector.routing import inputs_builder
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import NO_OBJECTIVE, ProbeTable, evidence_of, failing_runs, suspects
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
@@ -82,7 +79,7 @@ def test_all_at_once_is_each_alone() -> None:
     ]
     probes = seen(*rows)
     probes = replace(probes, members=("a", "b", "c"), regions=("eu", "us"), region=probes.vantage_id % 2)
-    at, every_us, runs = int(probes.round_at.max()) + 1, [EVERY_US] * 3, failing_runs(probes)
+    every_us, runs = [EVERY_US] * 3, failing_runs(probes)
     places = [(member, region) for region in range(2) for member in range(3)]
     together, *alone = (
         evidence_of(probes, some, every_us=every_us, trusted=runs, reporting_ids={0, 1, 2, 3}, rules=RULES)
@@ -96,8 +93,7 @@ def test_all_at_once_is_each_alone() -> None:
             assert asdict(getattr(one, share)) == pytest.approx(asdict(getattr(other, share)))
     local = probes.where(probes.region == 0)
     every, *pairs = (
-        comparisons_of(local, some, slot_us=every_us, at=at, rules=RULES)
-        for some in ([0, 1, 2], [0, 1], [0, 2], [1, 2])
+        comparisons_of(local, some, slot_us=every_us, rules=RULES) for some in ([0, 1, 2], [0, 1], [0, 2], [1, 2])
     )
     for found, (expected,) in zip(every, pairs, strict=True):
         assert (found.left, found.right, found.n, found.joint) == (
@@ -106,8 +102,9 @@ def test_all_at_once_is_each_alone() -> None:
             expected.n,
             expected.joint,
         )
-        for window in ("window", "middle", "short"):
-            assert asdict(getattr(found, window)) == pytest.approx(asdict(getattr(expected, window)))
+        assert found.window is not None
+        assert expected.window is not None
+        assert asdict(found.window) == pytest.approx(asdict(expected.window))
 
 
 def test_a_decision_takes_no_more_memory_than_its_probes() -> None:
@@ -128,20 +125,6 @@ def test_a_decision_takes_no_more_memory_than_its_probes() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * size
-
-
-def test_a_silent_member_costs_no_more_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a difference in the short window, the dependence of the earlier ones is not computed with many terms."""
-    used = list[int]()
-
-    def noted(series: Ragged, *, cosines: int = 6) -> VarianceInflation:
-        used.append(cosines)
-        return inflation(series, cosines=cosines)
-
-    monkeypatch.setattr(inputs_builder, "inflation", noted)
-    rows = seen(*(row for member in (0, 1) for row in course(member, 7, "+" * 100)))
-    comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, at=200 * EVERY_US, rules=RULES)
-    assert max(used) == 6
 
 
 @pytest.mark.parametrize(
@@ -361,7 +344,7 @@ def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
 def test_pairs_are_of_one_vantage_and_slot() -> None:
     """Members are compared in slots where one vantage has both; of several rounds in a slot the first counts."""
     rows = seen((0, 7, 0, OK, 300), (0, 7, 1, OK, 900), (1, 7, 0, OK, 200), (0, 8, 0, OK, 500), (1, 9, 0, OK, 100))
-    (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US, 2 * EVERY_US], at=0, rules=RULES)
+    (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US, 2 * EVERY_US], rules=RULES)
     assert (found.n, found.window and found.window.estimate) == (1, 100_000.0)
 
 
@@ -370,14 +353,14 @@ def test_limits_compare_only_with_values_below_them() -> None:
     a, b = (10_000, 50_000, 300, 10_000), (40_000, 200, 300, 12_000)
     rows = seen(*((0, 7, n, OK, ms) for n, ms in enumerate(a)), *((1, 7, n, OK, ms) for n, ms in enumerate(b)))
     limits = replace(rows, censored=np.array([True, True, False, True, True, False, False, False]))
-    (found,) = comparisons_of(limits, [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+    (found,) = comparisons_of(limits, [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
     assert found.window is not None
     assert (found.n, found.window.estimate) == (4, 24_900_000.0)
 
 
 def test_nothing_shared_is_no_comparison() -> None:
     """Without a shared round the shift is `None`, not NaN."""
-    (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+    (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
     assert found == Comparison(left="a", right="b")
 
 
@@ -386,7 +369,7 @@ def test_slow_rounds_are_counted_where_both_were_probed_at_once() -> None:
     together = [(member, 7, place, OK, 9000.0 if place > 18 else 300.0) for member in (0, 1) for place in range(20)]
     apart = replace(seen(*together), round_at=np.array([*range(20), *(place + 0.5 for place in range(20))]) * EVERY_US)
     for rows, joint, both in ((seen(*together), 20, 1), (apart, 0, 0)):
-        (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+        (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, rules=RULES)
         assert (found.n, found.joint, found.slow_both) == (20, joint, both)
 
 

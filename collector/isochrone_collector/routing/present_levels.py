@@ -1,0 +1,276 @@
+"""The present difference between the TTFT of two members, by a hidden Markov filter.
+
+In a round, the logarithm of the ratio of two TTFTs is a level plus noise. With a probability per round, the hazard, the
+level jumps to another one (J. D. Hamilton, Econometrica 57 (1989) 357-384). The noise is white or autocorrelated, or a
+share of it is drift that returns to the level; the filter keeps the present value of that part per level (interacting
+multiple models: H. A. P. Blom and Y. Bar-Shalom, IEEE Trans. Automatic Control 33 (1988) 780-783). Hazards and kinds of
+noise are hypotheses. All pairs of a route share the weights of these and how often each level was met: members that
+were equal for hours must show more before a jump is believed than members that change twice an hour.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from isochrone_collector.analysis.stats.arrays import Flags, Integers, Reals
+from isochrone_collector.routing.inputs import Inputs, JointRounds
+from isochrone_wire.durations import SECOND_US
+
+_ABOVE = (0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.36, 0.43, 0.5, 0.6, 0.72, 0.87, 1.05, 1.3, 1.6, 2.0, 2.5)
+LEVELS: Reals = np.array([*(-level for level in reversed(_ABOVE)), 0.0, *_ABOVE])
+"""The levels, as logarithms of ratios, in ascending order."""
+# The variance of the values that a level stands for: all that are nearest to it.
+_WITHIN: Reals = np.gradient(LEVELS) ** 2 / 12
+
+_HAZARDS: Reals = np.array([1 / 10, 1 / 25, 1 / 60, 1 / 120, 1 / 300, 1 / 2000])
+_HAZARD_WEIGHTS = (0.05, 0.15, 0.2, 0.2, 0.2, 0.2)
+# The share of the variance that is autocorrelated, its correlation from one round to the next, and the prior weight.
+_ROUND_NOISE = ((0.0, 0.0, 0.55), (1.0, 0.5, 0.2), (1.0, 0.8, 0.15), (1.0, 0.97, 0.05))
+# The same for drift of hours: its correlation is that after `_DRIFT_STEP_US`.
+_DRIFT = (0.5, 0.97, 0.05)
+_DRIFT_STEP_US = 300 * SECOND_US
+# From the end of a probe to its sample's arrival.
+_DELIVERY_US = 10 * SECOND_US
+
+# Before any round was seen: a level is equal with this probability, else of this size on average.
+_EQUAL, _SIZE = 0.3, 0.35
+_PRIOR_ROUNDS = 60.0
+# What was learned counts half after 693 rounds.
+_KEPT = 0.999
+_LEAST_WEIGHT = -16.0
+# Outliers: their share, their standard deviation in units of that of the noise, and at least.
+_OUTLIERS, _WIDE, _WIDEST = 0.03, 5.0, 1.0
+_MOST_DEVIATIONS = 3.0
+# The median of |x| of a normal x, squared, times 2 for a difference.
+_MAD_TO_VARIANCE = 0.6745**2 * 2
+_LEAST_DEVIATION = 0.01
+_SCARCE_ROUNDS = 4.0
+# Levels drift if they change often, by little: if the weights of hazards above `_OFTEN`, and of a part of those above
+# `_SELDOM`, add up to more than `_FEW`, fully from `_MOST` on; and if the root mean square of the levels is less than
+# `_LARGE`, fully below `_SMALL`.
+_OFTEN, _SELDOM, _MOST, _FEW = 1 / 60, 1 / 180, 0.7, 0.3
+_SMALL, _LARGE = 0.22, 0.32
+# The lead that is needed then, beyond the usual margin.
+_CAUTION = 0.45
+# The least probability of a lead, and how much more the first rounds need.
+_LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 72.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresentLevels:
+    """The state of the filter after all rounds before `until_at`. `weights` are the logarithms of the weights of the
+    hypotheses (kinds of noise by hazards), `visits` the rounds spent at each level. `pairs` maps the left to the right
+    member to the probabilities of the levels and the present deviations, by hypothesis, packed as bytes.
+    """
+
+    until_at: int = 0
+    weights: tuple[float, ...] = ()
+    visits: tuple[float, ...] = ()
+    pairs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The probabilities of `LEVELS` now, a row per pair with rounds in common. While levels change often and by little,
+    a lead must be larger than the usual margin by `caution`, a logarithm of a ratio: no switch can follow them. A lead
+    must have the probability `likely`, which is high as long as few rounds have shown what kind of noise there is.
+    """
+
+    rows: Mapping[tuple[str, str], int]
+    probabilities: Reals
+    caution: float
+    likely: float
+
+    def of(self, left: str, right: str) -> Reals | None:
+        """Return the probabilities of the levels of log(left / right); `None` without a common round."""
+        if (left, right) in self.rows:
+            return np.asarray(self.probabilities[self.rows[left, right]])
+        return np.asarray(self.probabilities[self.rows[right, left]][::-1]) if (right, left) in self.rows else None
+
+
+def followed(before: PresentLevels, inputs: Inputs) -> tuple[PresentLevels, Present]:
+    """Return the state after the settled rounds, to which no sample will be added any more, and the present levels."""
+    pairs = list(combinations(sorted(target.name for target in inputs.targets), 2))
+    slot_us = max(target.every_us for target in inputs.targets)
+    slots, differences = _differences(inputs.joint, pairs, slot_us)
+    until_at = max((inputs.at - inputs.settling_us - _DELIVERY_US) // slot_us * slot_us, before.until_at)
+    current = _Filter(before, pairs, slot_us, _variances(differences))
+    settled = slots * slot_us < until_at
+    current.observe(slots, differences, settled & (slots * slot_us >= before.until_at))
+    state = before if until_at == before.until_at else current.packed(until_at)
+    current.observe(slots, differences, ~settled)
+    return state, current.present(np.asarray(np.isfinite(differences).any(axis=0)))
+
+
+def _differences(joint: JointRounds, pairs: Sequence[tuple[str, str]], slot_us: int) -> tuple[Integers, Reals]:
+    """Return the slots, ascending, and by slot and pair the mean logarithm of left / right: over the vantages and
+    rounds that have both members, else of the means of each; NaN without.
+    """
+    slots, place = np.unique(np.array(joint.round_at, np.int64) // slot_us, return_inverse=True)
+    names = sorted({name for pair in pairs for name in pair})
+    logs = joint.logarithms(names)
+    left, right = (np.array([names.index(pair[side]) for pair in pairs], np.int64) for side in (0, 1))
+    both = _means(logs[:, left] - logs[:, right], place, len(slots))
+    alone = _means(logs, place, len(slots))
+    return slots, np.where(np.isnan(both), alone[:, left] - alone[:, right], both)
+
+
+def _means(rows: Reals, place: Integers, count: int) -> Reals:
+    """Return the mean of the known values of each group of rows, NaN without one."""
+    known = ~np.isnan(rows)
+    sums, counts = np.zeros((count, rows.shape[1])), np.zeros((count, rows.shape[1]))
+    np.add.at(sums, place, np.where(known, rows, 0.0))
+    np.add.at(counts, place, known)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def _variances(differences: Reals) -> Reals:
+    """Return half the variance of the differences between successive rounds, by pair; one jump hardly changes it."""
+    found = np.full(differences.shape[1], _LEAST_DEVIATION**2)
+    for place, column in enumerate(differences.T):
+        steps = np.abs(np.diff(column[~np.isnan(column)]))
+        if len(steps):
+            variance = np.median(steps) ** 2 / _MAD_TO_VARIANCE * (1 + _SCARCE_ROUNDS / len(steps))
+            found[place] = max(found[place], variance)
+    return found
+
+
+class _Filter:
+    """The filter over pairs, kinds of noise, hazards and levels."""
+
+    def __init__(self, before: PresentLevels, pairs: Sequence[tuple[str, str]], slot_us: int, variances: Reals) -> None:
+        share, kept, weight = _DRIFT
+        drift = (share, kept ** (slot_us / _DRIFT_STEP_US), weight)
+        share, self._kept, weight = np.array([*_ROUND_NOISE, drift]).T
+        predicted, gain = _steady(share, self._kept)
+        # `variances` are half the variance of differences between successive rounds: less than that of the noise.
+        scale = 1 / (1 - share * self._kept)
+        variance = np.outer(variances, scale * predicted)[..., np.newaxis, np.newaxis]
+        self._deviation = np.sqrt(variance + _WITHIN)
+        self._wide = np.maximum(_WIDE, _WIDEST / self._deviation)
+        self._gain = gain[:, np.newaxis, np.newaxis]
+        self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
+        self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
+        self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
+        self._pairs, self._slot = pairs, before.until_at // slot_us - 1
+        shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
+        self._levels, self._deviations = np.empty(shape), np.zeros(shape)
+        for place, (left, right) in enumerate(pairs):
+            known = before.pairs.get(left, {}).get(right)
+            probabilities, deviations = _unpacked(known, shape[1:]) if known else (self._jumps(), np.zeros(1))
+            self._levels[place], self._deviations[place] = probabilities, deviations
+
+    def _jumps(self) -> Reals:
+        """Return the probabilities of the levels after a jump: as often as they were visited, in either direction."""
+        both = (self._visits + self._visits[::-1]) / 2
+        return np.asarray((_PRIOR_ROUNDS * _PRIOR + both) / (_PRIOR_ROUNDS + both.sum()))
+
+    def observe(self, slots: Integers, differences: Reals, chosen: Flags) -> None:
+        """Take in the differences of the chosen slots, by pair; NaN without."""
+        for slot, row in zip(slots[chosen].tolist(), differences[chosen], strict=True):
+            self._observe(slot, row)
+
+    def _observe(self, slot: int, differences: Reals) -> None:
+        gap, self._slot = max(slot - self._slot, 1), slot
+        seen = ~np.isnan(differences)
+        if not seen.any():
+            return
+        jump = (1 - (1 - _HAZARDS) ** gap)[:, np.newaxis]
+        arrived, stayed = jump * self._jumps(), (1 - jump) * self._levels
+        mean = (self._levels * self._deviations).sum(axis=-1, keepdims=True)
+        levels = stayed + arrived
+        deviations = (stayed * self._deviations + arrived * mean) / levels
+        deviations *= (self._kept**gap)[:, np.newaxis, np.newaxis]
+        observed = np.where(seen, differences, 0.0)[:, np.newaxis, np.newaxis, np.newaxis]
+        score = (observed - LEVELS - deviations) / self._deviation
+        is_seen = seen[:, np.newaxis, np.newaxis, np.newaxis]
+        likelihood = np.where(is_seen, _likelihood(score, self._wide) / self._deviation, 1.0)
+        correction = self._gain * self._deviation * np.clip(score, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+        self._deviations = deviations + np.where(is_seen, correction, 0.0)
+        levels = levels * likelihood
+        evidence = levels.sum(axis=-1)
+        self._levels = levels / evidence[..., np.newaxis]
+        self._learn(np.log(evidence).sum(axis=0), seen)
+
+    def _learn(self, evidence: Reals, seen: Flags) -> None:
+        weights = _KEPT * (self._weights - self._prior) + self._prior + evidence
+        weights = np.maximum(weights - weights.max(), _LEAST_WEIGHT)
+        self._weights = weights - np.logaddexp.reduce(weights, axis=None)
+        self._visits = _KEPT * self._visits + self._probabilities()[seen].mean(axis=0)
+
+    def _probabilities(self) -> Reals:
+        return np.asarray(np.einsum("nh,pnhk->pk", np.exp(self._weights), self._levels))
+
+    def present(self, known: Flags) -> Present:
+        """Return the present levels of the known pairs."""
+        weights, probabilities = np.exp(self._weights), self._probabilities()
+        # If one of m members differs, only 2 of m pairs show it; pairs are m (m - 1) / 2.
+        members = (1 + np.sqrt(1 + 8 * len(self._pairs))) / 2
+        spread = np.sqrt(members / 2 * (self._jumps() @ LEVELS**2))
+        is_small = _part(spread, none=_LARGE, whole=_SMALL)
+        is_often = _part(weights.sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
+        rows = {pair: place for place, pair in enumerate(self._pairs) if known[place]}
+        return Present(
+            rows=rows,
+            probabilities=probabilities / probabilities.sum(axis=1, keepdims=True),
+            caution=float(_CAUTION * is_small * is_often),
+            likely=float(_LIKELY + _LIKELIER * np.exp(-self._visits.sum() / _YOUNG_ROUNDS)),
+        )
+
+    def packed(self, until_at: int) -> PresentLevels:
+        """Return the state."""
+        pairs: dict[str, dict[str, str]] = {}
+        for (left, right), levels, deviations in zip(self._pairs, self._levels, self._deviations, strict=True):
+            pairs.setdefault(left, {})[right] = _packed(levels, deviations)
+        return PresentLevels(
+            until_at=until_at,
+            weights=tuple(np.round(self._weights, 2).ravel().tolist()),
+            visits=tuple(np.round(self._visits, 1).tolist()),
+            pairs=pairs,
+        )
+
+
+def _steady(share: Reals, kept: Reals) -> tuple[Reals, Reals]:
+    """Return the variance of a prediction and the gain of the steady Kalman filter of white noise beside a share of
+    autocorrelated noise, in units of the variance of both.
+    """
+    white, fresh = 1 - share, share * (1 - kept**2)
+    half = (white * (1 - kept**2) - fresh) / 2
+    ahead = np.sqrt(half**2 + fresh * white) - half
+    return ahead + white, ahead / (ahead + white)
+
+
+def _part(value: Reals, *, none: float, whole: float) -> Reals:
+    """Return how far a value is on the way from `none`, 0, to `all`, 1."""
+    return np.clip((value - none) / (whole - none), 0.0, 1.0)
+
+
+def _likelihood(score: Reals, wide: Reals) -> Reals:
+    """Return the density of a standardized normal with outliers that are so much wider, up to a factor."""
+    square = -score * score / 2
+    return np.asarray((1 - _OUTLIERS) * np.exp(square) + _OUTLIERS / wide * np.exp(square / wide**2) + 1e-12)
+
+
+def _prior() -> Reals:
+    sized = np.exp(-np.abs(LEVELS) / _SIZE) * np.gradient(LEVELS)
+    return np.asarray(np.where(LEVELS == 0, _EQUAL, 0.0) + (1 - _EQUAL) * sized / sized.sum())
+
+
+_PRIOR = _prior()
+_ARE_OFTEN = _part(np.log(_HAZARDS), none=np.log(_SELDOM), whole=np.log(_OFTEN))
+_BYTES_PER_LOG, _BYTES_PER_DEVIATION, _ZERO = 20.0, 50.0, 128
+
+
+def _packed(levels: Reals, deviations: Reals) -> str:
+    logs = np.clip(np.rint(-_BYTES_PER_LOG * np.log(np.maximum(levels, 1e-9))), 0, 255)
+    steps = np.clip(np.rint(_BYTES_PER_DEVIATION * deviations) + _ZERO, 0, 255)
+    return b64encode(np.stack([logs, steps]).astype(np.uint8).tobytes()).decode()
+
+
+def _unpacked(text: str, shape: tuple[int, ...]) -> tuple[Reals, Reals]:
+    logs, steps = np.frombuffer(b64decode(text), np.uint8).reshape(2, *shape).astype(np.float64)
+    levels = np.exp(-logs / _BYTES_PER_LOG)
+    return levels / levels.sum(axis=-1, keepdims=True), (steps - _ZERO) / _BYTES_PER_DEVIATION
