@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-consumers docs check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
+.PHONY: help demo test test-consumers docs check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-page bench-fleet bench-routes bench-schedule bench-decide bench-truth bench-outages bench-hedge bench-alerts bench-attack chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -86,6 +86,9 @@ chaos: $(DEV_STAMP) ## kill processes at random and check that every sample arri
 
 first-hour: $(DEV_STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
 	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
+
+bench-decide: $(DEV_STAMP) ## route decisions against simple rules in worlds that change, five minutes (ARGS="--seed 7")
+	@PYTHONPATH=tests $(BIN)/python -m bench.decide $(ARGS)
 
 bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known truth, about three minutes (ARGS=7: another seed)
 	@PYTHONPATH=tests $(BIN)/python -m bench.truth $(ARGS)

@@ -26,11 +26,11 @@ def switches_a_day(seed: int) -> float:
 
 def _switches(seed: int, day: int) -> int:
     world = RoutingSimulation(seed=seed + day, regions=1, drift=DRIFT)
-    world.levels = _week([seed, 5, day], [target.id for target in world.plan.targets], world.sigma)
+    world.levels = week([seed, 5, day], [target.id for target in world.plan.targets], world.sigma)
     return sum(moment.switched for moment in world.run(EPOCHS_OF_A_DAY, MEDIAN_MS, MEDIAN_MS))
 
 
-def _week(seed: list[int], target_ids: list[int], sigma: float) -> SeriesLevels:
+def week(seed: list[int], target_ids: list[int], sigma: float) -> SeriesLevels:
     """Return the hourly medians of another week of the same members, of two vantages with 72 rounds an hour each."""
     chance, shape = np.random.default_rng(seed), (len(target_ids), HOURS)
     steps = autoregressive(chance, len(target_ids), HOURS * ROUNDS_PER_HOUR, 0.97).reshape(*shape, ROUNDS_PER_HOUR)

@@ -1,0 +1,1 @@
+"""Route decisions against simple rules, in worlds whose levels change."""
