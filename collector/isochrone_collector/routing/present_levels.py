@@ -56,7 +56,7 @@ _SMALL, _LARGE = 0.22, 0.32
 # The lead that is needed then, beyond the usual margin.
 _CAUTION = 0.45
 # The least probability of a lead, and how much more the first rounds need.
-_LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 72.0
+_LIKELY, _LIKELIER, _YOUNG_ROUNDS = 0.5, 0.4, 144.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +155,7 @@ class _Filter:
         self._prior = np.log(np.outer(weight, _HAZARD_WEIGHTS))
         self._weights = np.reshape(before.weights, self._prior.shape) if before.weights else self._prior
         self._visits = np.array(before.visits) if before.visits else np.zeros(len(LEVELS))
+        self._members = len({name for pair in pairs for name in pair})
         self._pairs, self._slot = pairs, before.until_at // slot_us - 1
         shape = (len(pairs), len(share), len(_HAZARDS), len(LEVELS))
         self._levels, self._deviations = np.empty(shape), np.zeros(shape)
@@ -193,7 +194,8 @@ class _Filter:
         levels = levels * likelihood
         evidence = levels.sum(axis=-1)
         self._levels = levels / evidence[..., np.newaxis]
-        self._learn(np.log(evidence).sum(axis=0), seen)
+        # Of the pairs of m members only m - 1 are independent.
+        self._learn(np.log(evidence).sum(axis=0) * 2 / self._members, seen)
 
     def _learn(self, evidence: Reals, seen: Flags) -> None:
         weights = _KEPT * (self._weights - self._prior) + self._prior + evidence
@@ -207,9 +209,8 @@ class _Filter:
     def present(self, known: Flags) -> Present:
         """Return the present levels of the known pairs."""
         weights, probabilities = np.exp(self._weights), self._probabilities()
-        # If one of m members differs, only 2 of m pairs show it; pairs are m (m - 1) / 2.
-        members = (1 + np.sqrt(1 + 8 * len(self._pairs))) / 2
-        spread = np.sqrt(members / 2 * (self._jumps() @ LEVELS**2))
+        # If one of m members differs, only 2 of m pairs show it.
+        spread = np.sqrt(self._members / 2 * (self._jumps() @ LEVELS**2))
         is_small = _part(spread, none=_LARGE, whole=_SMALL)
         is_often = _part(weights.sum(axis=0) @ _ARE_OFTEN, none=_FEW, whole=_MOST)
         rows = {pair: place for place, pair in enumerate(self._pairs) if known[place]}

@@ -30,8 +30,11 @@ def caps(inputs: Inputs) -> Weights:
 
 
 def wanted_weights(inputs: Inputs, sharing: Sequence[str], others: Sequence[str]) -> Weights:
-    """Return the weights to move to: equal shares of `sharing`; what is beyond their caps goes to the `others`."""
-    equal = dict.fromkeys(sharing, 1.0 / len(sharing))
+    """Return the weights to move to: equal shares of `sharing`, of which the first is the greatest by a millionth or
+    two; what is beyond their caps goes to the `others`.
+    """
+    equal = dict.fromkeys(sharing, 1.0 / len(sharing) - 1.0 / _UNITS)
+    equal[sharing[0]] += len(sharing) / _UNITS
     return _within(equal, [*sharing, *others], (caps(inputs), planned_caps(inputs)))
 
 

@@ -22,6 +22,8 @@ from testdata.routing_worlds import AT, RULES, comparison, evidence, inputs_for,
 EPOCH = RULES.epoch_us
 A, B = evidence("a", 350), evidence("b", 350)
 NOW = epoch_of(AT, RULES)
+# By which the first choice is ahead of members that share its rank.
+SLIGHT = 2e-6
 # One epoch before AT: a leads, and nobody switched for long.
 CALM = State(
     incumbent="a",
@@ -203,14 +205,17 @@ def test_when_all_members_fail_no_traffic_moves() -> None:
     decision = decide(inputs_for(*dead), shared)
     assert decision.route_state is RouteState.DEGRADED
     assert decision.state.incumbent == "a"
-    assert decision.state.weights == shared.weights
+    assert decision.state.weights == pytest.approx(shared.weights, abs=SLIGHT)
 
 
 def test_equal_members_come_to_share() -> None:
     """Level for certain: both have the first rank, and the weights move to one half each by steps."""
     found = after(4, inputs_for(A, B, joint=EQUAL))
-    assert [decision.state.weights.get("b", 0.0) for decision in found] == [0.25, 0.5, 0.5, 0.5]
+    assert [decision.state.weights.get("b", 0.0) for decision in found] == pytest.approx(
+        [0.25, 0.5, 0.5, 0.5], abs=SLIGHT
+    )
     assert [entry.rank for entry in found[-1].entries] == [1, 1]
+    assert found[-1].entries[0].weight > found[-1].entries[1].weight
 
 
 def test_sharing_ends_only_on_contrary_evidence() -> None:
@@ -218,7 +223,9 @@ def test_sharing_ends_only_on_contrary_evidence() -> None:
     shared = after(4, inputs_for(A, B, joint=EQUAL))[-1].state
     later = replace(shared, epoch=NOW - 1, levels=replace(shared.levels, until_at=AT - EPOCH))
     doubtful = joint_rounds(a=[350.0] * 71 + [300.0], b=[350.0] * 72)
-    assert decide(inputs_for(A, B, joint=doubtful), later).state.weights == {"a": 0.5, "b": 0.5}
+    assert decide(inputs_for(A, B, joint=doubtful), later).state.weights == pytest.approx(
+        {"a": 0.5, "b": 0.5}, abs=SLIGHT
+    )
     worse = joint_rounds(a=[350.0] * 66 + [290.0] * 6, b=[350.0] * 72)
     assert decide(inputs_for(A, B, joint=worse), later).state.weights["a"] >= 0.75
 
