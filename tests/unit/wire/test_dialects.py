@@ -36,7 +36,9 @@ def test_each_shape_comes_to_its_sample(case: Transcript) -> None:
 def test_reasoning_is_counted_where_it_was_told(case: Transcript) -> None:
     """Speed, first chunk and cost of reasoning are exact; an unknown share of the output has no speed, and no flag."""
     sample = replay(case.dialect, arrivals(case.body, case.every_ms))
-    assert sample.tokens_per_second == pytest.approx(case.tokens_per_second)
+    # If chunks have several tokens, those of the last one, which is left out, are known by their characters only.
+    expected = case.tokens_per_second
+    assert sample.tokens_per_second == (None if expected is None else pytest.approx(expected, rel=5e-3))
     assert (sample.output_tokens, sample.first_chunk_tokens) == (case.output_tokens, case.first_chunk_tokens)
     assert sample.cost_usd == pytest.approx(case.cost_usd)
     assert Quality.BUFFERED not in sample.quality
@@ -415,11 +417,12 @@ def test_error_bodies_become_a_sentence_without_keys(body: bytes, sentence: str)
 def test_usage_with_every_chunk_counts_the_first_one() -> None:
     """If usage comes with every chunk, the tokens of the first chunk are its count, not an estimate."""
     said = '{{"choices":[{{"delta":{{"content":"{}"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":{}}}}}'
-    first, *rest = [said.format("abcd" * n, tokens) for n, tokens in ((5, 2), (1, 10), (1, 20), (1, 42))]
-    reads = [(100, sse(first)), *((100 + 100 * n, sse(text)) for n, text in enumerate(rest, 1)), (400, sse(*FULL[4:5]))]
+    counts = ((2, 2), (8, 10), (8, 18), (8, 26), (8, 34), (8, 42))
+    first, *rest = [said.format("abcd" * n, tokens) for n, tokens in counts]
+    reads = [(100, sse(first)), *((100 + 100 * n, sse(text)) for n, text in enumerate(rest, 1)), (700, sse(*FULL[4:5]))]
     sample = replay("openai-chat", reads)
     assert (sample.first_chunk_tokens, sample.output_tokens) == (2, 42)
-    assert sample.tokens_per_second == pytest.approx(40 / 0.3)
+    assert sample.tokens_per_second == pytest.approx(32 / 0.4)
 
 
 def test_groqs_own_times_are_kept() -> None:
